@@ -7,11 +7,16 @@ use zerohop_base::time::Time;
 use zerohop_session::{ConnectionId, ConnectionLoss, Session, SessionEffect, SessionSettings};
 
 use crate::network::{LinkArrival, LinkId};
+use crate::procedures::ClientProcedures;
+
+/// Operations of a session with tokens from here on are requests of procedures.
+pub(crate) const PROCEDURES_FROM: usize = 1 << 47;
 
 /// One life of a client: when it dies, another begins in its place.
 #[derive(Debug)]
 pub(crate) struct ClientLife {
     pub(crate) session: Session<usize>,
+    pub(crate) procedures: ClientProcedures,
     pub(crate) life: u32,
     links: BTreeMap<ConnectionId, LinkId>,
     input: BTreeMap<LinkId, BytesMut>,
@@ -26,9 +31,10 @@ pub(crate) struct ClientLife {
 }
 
 impl ClientLife {
-    pub(crate) fn new(settings: SessionSettings, life: u32) -> Self {
+    pub(crate) fn new(settings: SessionSettings, procedures: ClientProcedures, life: u32) -> Self {
         Self {
             session: Session::new(settings),
+            procedures,
             life,
             links: BTreeMap::new(),
             input: BTreeMap::new(),
@@ -66,8 +72,21 @@ impl ClientLife {
                 }
             }
         }
+        self.run_procedures(now);
         self.session.step(now, &mut self.effects);
         std::mem::take(&mut self.effects)
+    }
+
+    /// Polls the procedures that are due, and submits their requests.
+    pub(crate) fn run_procedures(&mut self, now: Time) {
+        for (request, token) in self.procedures.run(now) {
+            self.session.submit(now, request, PROCEDURES_FROM + token);
+        }
+    }
+
+    /// When the client has something to do next.
+    pub(crate) fn next_turn_due(&self) -> Option<Time> {
+        self.session.next_turn_due().into_iter().chain(self.procedures.next_due()).min()
     }
 
     /// Assigns a link to a connection that the session asked for.

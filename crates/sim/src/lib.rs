@@ -22,6 +22,7 @@ pub mod history;
 pub mod limits;
 mod network;
 mod node;
+mod procedures;
 mod run;
 mod scenario;
 pub mod snapshots;

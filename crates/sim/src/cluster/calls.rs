@@ -14,14 +14,15 @@ use super::blobs::BLOBS_FROM;
 use super::compares::COMPARES_FROM;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
-use super::scans::{PUTS_FROM, SCANS_FROM};
+use super::scans::PUTS_FROM;
 use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
-use crate::client::ClientLife;
+use crate::client::{ClientLife, PROCEDURES_FROM};
 use crate::history::{Call, OperationEnd as CallEnd};
 use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, carries_writes};
+use crate::procedures::ClientProcedures;
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
 use crate::workload::operation::{Act, RecordCall};
@@ -56,7 +57,9 @@ impl SimulatedCluster {
             settings.compress_from_bytes = Some(64);
         }
         settings.endpoints = endpoints.iter().map(|address| Arc::from(address.as_str())).collect();
-        let begun = ClientLife::new(settings, life);
+        let procedures =
+            ClientProcedures::new(self.streams.client.fork(u64::from(life) << 32 | client as u64));
+        let begun = ClientLife::new(settings, procedures, life);
         match self.clients.get_mut(client) {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
@@ -110,7 +113,9 @@ impl SimulatedCluster {
         for effect in found.run_turn(now) {
             self.perform_effect(client, effect);
         }
-        if let Some(at) = self.clients[client].session.next_turn_due() {
+        self.handle_scan_reports();
+        self.handle_interactive_reports();
+        if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
     }
@@ -156,6 +161,11 @@ impl SimulatedCluster {
                     self.trace.record(now, format_args!("c{client} closes {link}"));
                     self.network.close(now, link, LinkEnd::Opener);
                 }
+            }
+            SessionEffect::Complete { token, result } if token >= PROCEDURES_FROM => {
+                self.clients[client].procedures.complete(token - PROCEDURES_FROM, result);
+                let soon = self.streams.schedule.below(20);
+                self.schedule_client(client, now.after_us(1 + soon));
             }
             SessionEffect::Complete { token, result } if token >= PUTS_FROM => {
                 self.clients[client].calls.retain(|call| *call != token - PUTS_FROM);
@@ -446,7 +456,6 @@ impl SimulatedCluster {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
-            SCANS_FROM.. => self.handle_scan_answer(token, result),
             COMPARES_FROM.. => self.handle_compare_result(token, result),
             SNAPSHOTS_FROM.. => self.handle_snapshot_answer(token, result),
             BLOBS_FROM.. => self.handle_blob_answer(token, result),

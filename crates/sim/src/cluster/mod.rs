@@ -27,6 +27,7 @@ mod elections;
 mod faults;
 mod group_check;
 mod host;
+mod interactive;
 pub mod kinds;
 mod maps;
 mod nameless;
@@ -115,11 +116,6 @@ enum ClusterEvent {
         client: usize,
         life: u32,
     },
-    /// An operation of a client goes on.
-    ContinueOperation {
-        client: usize,
-        number: usize,
-    },
     /// Another client uses the keys of a transaction that is in progress.
     Rival {
         client: usize,
@@ -127,8 +123,6 @@ enum ClusterEvent {
     },
     /// The next step of a snapshot.
     Snapshot(usize),
-    /// Asks for the next page of a scan.
-    ScanPage(usize),
     /// Sends a copy of a frame over a connection of its own.
     Repeat {
         instance_index: usize,
@@ -324,10 +318,8 @@ impl SimulatedCluster {
             ClusterEvent::RunAgent { host, life } => self.run_agent(host, life),
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
-            ClusterEvent::ContinueOperation { client, number } => self.continue_operation(client, number),
             ClusterEvent::Rival { client, operation: deed } => self.rival(client, deed),
             ClusterEvent::Snapshot(number) => self.snapshot(number),
-            ClusterEvent::ScanPage(number) => self.scan_page(number),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),

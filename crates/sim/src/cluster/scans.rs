@@ -1,5 +1,5 @@
-//! The clients' scans: now and then a client scans all keys of a keyspace, page by page, as
-//! `crates/client` does. It pauses between pages while faults strike the members, so the next page
+//! The clients' scans: now and then a client scans all keys of a keyspace with the procedure that
+//! `zerohop-client` runs. It pauses between pages while faults strike the members, so the next page
 //! may come from another primary or from child partitions. The pages go into the history
 //! (`check/scans.rs` checks them).
 //!
@@ -7,24 +7,24 @@
 //! additional keys and removes a few of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use zerohop_base::random::Random;
 use zerohop_placement::PartitionCount;
-use zerohop_session::{Coalescing, Reply, SessionError, SessionRequest};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
+use zerohop_session::{Coalescing, ListedKey};
+use zerohop_wire::ids::{InstanceId, KeyspaceId};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::Expiry;
 
-use super::{ClusterEvent, SimulatedCluster};
+use super::SimulatedCluster;
 use crate::history::{Scan, ScanPage};
 use crate::streams::Draw;
 use crate::workload::operation::{Act, RecordCall};
 
 const MS: u64 = 1_000;
-
-/// Operations of a session with tokens from here on are scans.
-pub(super) const SCANS_FROM: usize = 1 << 45;
 
 /// Operations with tokens from here on write keys for scans; the rest of the token is the index in
 /// the history.
@@ -48,6 +48,9 @@ const OF_PUTS: u64 = 8;
 /// A client abandons a scan after so many failures in a row.
 const FAILURES_MAX: u32 = 8;
 
+/// The pause after a failure, in microseconds.
+const FAILURE_PAUSE_US: u64 = 1_000 * MS;
+
 /// The highest number of pages of a scan: there are few keys, and few reasons for empty pages.
 const PAGES_MAX: usize = 2_000;
 
@@ -57,29 +60,87 @@ pub(super) struct Scans {
     random: Random,
     open: BTreeMap<usize, RunningScan>,
     next: usize,
+    reports: Reports,
 }
 
 #[derive(Clone, Debug)]
 struct RunningScan {
     client: usize,
-    /// Its index among the scans of the history.
-    entry: usize,
+    /// Its index among the scans of the history, once its first page is requested.
+    entry: Option<usize>,
     keyspace: KeyspaceId,
-    partitions: PartitionCount,
-    /// The remaining partitions and the cursor in each, the next first.
-    left: VecDeque<(PartitionId, Bytes)>,
+    /// The primaries of its keyspace's partitions when it began.
+    primaries: Vec<Option<InstanceId>>,
+}
+
+/// Reports of the procedures, in order, each with the number of its scan.
+type Reports = Arc<Mutex<VecDeque<(usize, ScanReport)>>>;
+
+#[derive(Debug)]
+enum ScanReport {
+    /// It requests a page of this keyspace.
+    Requests(KeyspaceId),
+    Page(Vec<ListedKey>),
+    /// The page was not read; the scan goes on.
+    Fails(String),
+    /// The scan has seen everything, or is abandoned.
+    Ends {
+        is_complete: bool,
+    },
+}
+
+/// What a scan draws before it begins.
+#[derive(Debug)]
+struct ScanPlan {
+    keyspace: String,
     keys_max: u32,
     /// The longest rest between two pages, in microseconds.
     page_pause_us_max: u64,
-    /// The primary when the previous page was requested.
-    primary: Option<InstanceId>,
-    /// Failures in a row.
-    failures: u32,
+    random: Random,
+}
+
+/// Scans a keyspace to its end, with pauses between pages.
+async fn run_scan(handle: ClusterHandle, mut plan: ScanPlan, report: impl Fn(ScanReport)) {
+    let mut failures = 0;
+    let keyspace = loop {
+        match handle.keyspace(&plan.keyspace).await {
+            Ok(keyspace) => break keyspace,
+            Err(_) if failures < FAILURES_MAX => failures += 1,
+            Err(_) => return report(ScanReport::Ends { is_complete: false }),
+        }
+        handle.sleep(Duration::from_micros(FAILURE_PAUSE_US)).await;
+    };
+    let mut scan = keyspace.scan(Bytes::new()).page_keys(plan.keys_max);
+    failures = 0;
+    loop {
+        report(ScanReport::Requests(keyspace.id()));
+        let pause_us = match scan.next_page().await {
+            Ok(Some(keys)) => {
+                failures = 0;
+                report(ScanReport::Page(keys));
+                plan.random.below(plan.page_pause_us_max)
+            }
+            Ok(None) => {
+                report(ScanReport::Page(Vec::new()));
+                return report(ScanReport::Ends { is_complete: true });
+            }
+            // The same page can be requested again.
+            Err(error) => {
+                failures += 1;
+                report(ScanReport::Fails(error.to_string()));
+                if failures > FAILURES_MAX {
+                    return report(ScanReport::Ends { is_complete: false });
+                }
+                FAILURE_PAUSE_US
+            }
+        };
+        handle.sleep(Duration::from_micros(pause_us)).await;
+    }
 }
 
 impl Scans {
     pub(super) fn new(random: Random) -> Scans {
-        Scans { random, open: BTreeMap::new(), next: 0 }
+        Scans { random, open: BTreeMap::new(), next: 0, reports: Reports::default() }
     }
 
     /// A client dies.
@@ -105,32 +166,35 @@ impl SimulatedCluster {
         // The source of its next pages changes most where a fault has just struck the primary.
         let keyspace = focus.filter(|one| live.contains(one) && random.chance(3, 4)).unwrap_or(any);
         let Some(known) = self.watch.map.keyspace(keyspace) else { return };
-        let partitions = known.config().partitions;
+        let name = known.config().name.as_str().to_owned();
         let keys_max = match random.below(4) {
             0 => SCAN_PAGE_KEYS_MAX,
             _ => random.between(1, 5) as u32,
         };
-        let rest_us = *random.pick(&[1, 20 * MS, 300 * MS, 1_500 * MS]);
+        let page_pause_us_max = *random.pick(&[1, 20 * MS, 300 * MS, 1_500 * MS]);
         let begins_after_us = random.below(1_500 * MS);
+        let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
         let puts = random.below(PUTS_MAX + 1);
         for _ in 0..puts {
             self.put_one_of_many(client, keyspace);
         }
         let number = self.scans.next;
         self.scans.next += 1;
-        let scanning = RunningScan {
-            client,
-            entry: usize::MAX,
-            keyspace,
-            partitions,
-            left: partitions.ids().map(|id| (id, Bytes::new())).collect(),
-            keys_max,
-            page_pause_us_max: rest_us,
-            primary: None,
-            failures: 0,
+        let primaries = self.primaries_of(keyspace);
+        self.scans.open.insert(number, RunningScan { client, entry: None, keyspace, primaries });
+        let random = self.scans.random.fork(number as u64);
+        let plan = ScanPlan { keyspace: name, keys_max, page_pause_us_max, random };
+        let reports = Arc::clone(&self.scans.reports);
+        let report = move |what| {
+            reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
         };
-        self.scans.open.insert(number, scanning);
-        self.agenda.at(now.after_us(begins_after_us), ClusterEvent::ScanPage(number));
+        let procedures = &mut self.clients[client].procedures;
+        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        procedures.start(async move {
+            handle.sleep(Duration::from_micros(begins_after_us)).await;
+            run_scan(handle, plan, report).await;
+        });
+        self.schedule_client(client, now.after_us(1));
     }
 
     fn put_one_of_many(&mut self, client: usize, keyspace: KeyspaceId) {
@@ -145,101 +209,70 @@ impl SimulatedCluster {
         self.submit_as(PUTS_FROM, client, keyspace, operation, (limit_us, Coalescing::AsKeyspace));
     }
 
-    /// Requests the next page of a scan.
-    pub(super) fn scan_page(&mut self, number: usize) {
-        let now = self.now();
-        let Some(one) = self.scans.open.get_mut(&number) else { return };
-        let paused_until = self.clients[one.client].paused_until;
-        if now < paused_until {
-            return self.agenda.at(paused_until, ClusterEvent::ScanPage(number));
-        }
-        let Some((partition, cursor)) = one.left.front().cloned() else { return };
-        let (client, keyspace) = (one.client, one.keyspace);
-        if one.entry == usize::MAX {
-            one.entry = self.history.scans.len();
-            let begun = Scan { client, keyspace, begin: now, end: None, pages: Vec::new() };
-            self.history.scans.push(begun);
-            self.trace.record(now, format_args!("c{client} scans {keyspace}, #{number}"));
-        }
-        let group = self.watch.map.keyspace(keyspace).and_then(|known| known.group(partition));
-        let primary = group.map(|group| group.primary);
-        if !cursor.is_empty() && one.primary.is_some() && primary.is_some() && primary != one.primary {
-            self.coverage.blob("scans that went on at another primary");
-        }
-        one.primary = primary;
-        let page = ScanPage { requested_at: now, answered_at: None, keys: Vec::new() };
-        let limit_us = self.scans.random.between(500 * MS, 8_000 * MS);
-        let slice = (partition, one.partitions);
-        let request = SessionRequest::scan(keyspace, slice, cursor, Bytes::new(), one.keys_max, limit_us);
-        self.history.scans[one.entry].pages.push(page);
-        self.clients[client].session.submit(now, request, SCANS_FROM + number);
-        let soon = self.streams.schedule.below(20);
-        self.schedule_client(client, now.after_us(soon));
+    /// The primaries of all partitions of a keyspace, by the newest map.
+    fn primaries_of(&self, keyspace: KeyspaceId) -> Vec<Option<InstanceId>> {
+        let Some(known) = self.watch.map.keyspace(keyspace) else { return Vec::new() };
+        let partitions: PartitionCount = known.config().partitions;
+        partitions.ids().map(|id| known.group(id).map(|group| group.primary)).collect()
     }
 
-    /// A page has arrived, or the request has failed.
-    pub(super) fn handle_scan_answer(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    /// Adds what the scans have reported in this turn of a client to the history.
+    pub(super) fn handle_scan_reports(&mut self) {
+        loop {
+            let report = self.scans.reports.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, report)) = report else { return };
+            self.handle_scan_report(number, report);
+        }
+    }
+
+    fn handle_scan_report(&mut self, number: usize, report: ScanReport) {
         let now = self.now();
-        let number = token - SCANS_FROM;
         let Some(one) = self.scans.open.get_mut(&number) else { return };
-        let scan = &mut self.history.scans[one.entry];
-        let rest_us = match result {
-            Ok(Reply::Page { next, keys }) => {
-                one.failures = 0;
-                if let Some(page) = scan.pages.last_mut() {
-                    page.answered_at = Some(now);
-                    page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
-                    self.trace.record(now, format_args!("scan #{number} is told {page}"));
+        let (client, history) = (one.client, &mut self.history.scans);
+        match report {
+            ScanReport::Requests(keyspace) => {
+                let entry = *one.entry.get_or_insert_with(|| {
+                    one.keyspace = keyspace;
+                    history.push(Scan { client, keyspace, begin: now, end: None, pages: Vec::new() });
+                    history.len() - 1
+                });
+                let pages = &mut history[entry].pages;
+                pages.push(ScanPage { requested_at: now, answered_at: None, keys: Vec::new() });
+                if pages.len() > PAGES_MAX {
+                    let what =
+                        format!("scan #{number} of {keyspace} has had {PAGES_MAX} pages, and does not end");
+                    self.scans.open.remove(&number);
+                    self.record_violation("scan", what);
                 }
-                match one.left.front_mut() {
-                    Some((_, cursor)) if !next.is_empty() => *cursor = next,
-                    _ => {
-                        one.left.pop_front();
-                        one.primary = None;
-                    }
-                }
-                one.page_pause_us_max
             }
-            // The keyspace was split: each partition has become several, which the scan visits in
-            // the parent's hash order.
-            Err(SessionError::Split { partitions }) => {
-                scan.pages.pop();
-                let each = partitions.get() / one.partitions.get();
-                let children = |(partition, cursor): (PartitionId, Bytes)| {
-                    (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
-                };
-                let is_amidst = one.left.front().is_some_and(|(_, cursor)| !cursor.is_empty());
-                one.left = std::mem::take(&mut one.left).into_iter().flat_map(children).collect();
-                (one.partitions, one.primary) = (partitions, None);
-                if is_amidst {
+            ScanReport::Page(keys) => {
+                let Some(page) = one.entry.and_then(|entry| history[entry].pages.last_mut()) else { return };
+                page.answered_at = Some(now);
+                page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
+                self.trace.record(now, format_args!("c{client}: scan #{number} is told {page}"));
+            }
+            ScanReport::Fails(why) => {
+                if let Some(entry) = one.entry {
+                    history[entry].pages.pop();
+                }
+                self.trace.record(now, format_args!("c{client}: a page of scan #{number} fails: {why}"));
+            }
+            ScanReport::Ends { is_complete } => {
+                let Some(one) = self.scans.open.remove(&number) else { return };
+                if !is_complete {
+                    return self.coverage.blob("scans that failed");
+                }
+                if let Some(entry) = one.entry {
+                    self.history.scans[entry].end = Some(now);
+                }
+                let primaries = self.primaries_of(one.keyspace);
+                if primaries.len() > one.primaries.len() {
                     self.coverage.blob("scans that went on in children");
+                } else if primaries != one.primaries {
+                    self.coverage.blob("scans that went on at another primary");
                 }
-                1
+                self.coverage.blob("scans to the end");
             }
-            // The same page can be requested again.
-            Err(_) if one.failures < FAILURES_MAX => {
-                scan.pages.pop();
-                one.failures += 1;
-                1_000 * MS
-            }
-            other => {
-                self.trace.record(now, format_args!("scan #{number} fails: {other:?}"));
-                self.scans.open.remove(&number);
-                return self.coverage.blob("scans that failed");
-            }
-        };
-        if scan.pages.len() > PAGES_MAX {
-            let what =
-                format!("scan #{number} of {} has had {PAGES_MAX} pages, and does not end", one.keyspace);
-            self.scans.open.remove(&number);
-            return self.record_violation("scan", what);
         }
-        if one.left.is_empty() {
-            scan.end = Some(now);
-            self.scans.open.remove(&number);
-            return self.coverage.blob("scans to the end");
-        }
-        let rest_us = self.scans.random.below(rest_us);
-        self.agenda.at(now.after_us(rest_us), ClusterEvent::ScanPage(number));
     }
 }

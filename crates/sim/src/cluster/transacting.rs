@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   Commit, ReadMany ──────────────────────> one request ──> history
-//!   ReadFirst ──> reads, with rests between ──> transaction that depends on them
-//!                   └─ each a transaction of one read
+//!   ReadFirst ──> the procedure of interactive transactions (interactive.rs)
 //! ```
 
 use std::collections::BTreeMap;
 
 use zerohop_base::time::Time;
+use zerohop_session::procedures::Error;
 use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
@@ -18,7 +18,8 @@ use zerohop_wire::messages::{
 use zerohop_wire::{AbortReason, Elements, Failure};
 
 use super::answer_recorder::AnswerRecorder;
-use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use super::interactive::Reports;
+use super::{ClusterPhase, SimulatedCluster};
 use crate::check::cycles::{CheckedAction, TransactionFate};
 use crate::streams::Draw;
 use crate::transacted::{TransactionRecord, TransactionTrouble};
@@ -43,9 +44,10 @@ const SNAPSHOTS_UPTO: u64 = 29;
 #[derive(Debug)]
 pub(super) struct ClientTransactions {
     pub(super) draws: PlanDraws,
-    open: BTreeMap<usize, RunningTransaction>,
+    pub(super) open: BTreeMap<usize, RunningTransaction>,
     next: usize,
     pub(super) opened: AccountsState,
+    pub(super) reports: Reports,
 }
 
 /// Whether the accounts have been created.
@@ -58,22 +60,20 @@ pub(super) enum AccountsState {
 
 /// A transaction in progress.
 #[derive(Debug)]
-struct RunningTransaction {
-    client: usize,
+pub(super) struct RunningTransaction {
+    pub(super) client: usize,
     operation: ClientOperationPlan,
-    /// Index in the history of its current request.
-    at: usize,
+    /// Indices in the history of its current requests.
+    pub(super) entries: Vec<usize>,
     /// The time limit of each of its requests.
-    limit_us: u64,
+    pub(super) limit_us: u64,
     /// What it has read so far.
-    got: Vec<(ClassedKey, ReadResult)>,
-    /// It has read everything and commits.
-    is_committing: bool,
+    pub(super) got: Vec<(ClassedKey, ReadResult)>,
     is_opening: bool,
     /// It is a contender of another transaction, and its client starts nothing after it.
-    is_rival: bool,
+    pub(super) is_rival: bool,
     /// A copy of one of its frames may take effect later.
-    may_have_late_copy: bool,
+    pub(super) may_have_late_copy: bool,
 }
 
 /// The result of a read.
@@ -98,7 +98,7 @@ impl ReadResult {
 
 impl ClientTransactions {
     pub(super) fn new(draws: PlanDraws) -> Self {
-        Self { draws, open: BTreeMap::new(), next: 0, opened: AccountsState::No }
+        Self { draws, open: BTreeMap::new(), next: 0, opened: AccountsState::No, reports: Reports::default() }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -183,16 +183,15 @@ impl SimulatedCluster {
         let open = RunningTransaction {
             client,
             operation: deed,
-            at: 0,
+            entries: Vec::new(),
             limit_us,
             got: Vec::new(),
-            is_committing: false,
             is_opening,
             is_rival,
             may_have_late_copy: false,
         };
         self.transacting.open.insert(number, open);
-        self.send_next_request(number);
+        self.send_request(number);
     }
 
     /// Everything is read once more, after all faults have ended.
@@ -210,13 +209,12 @@ impl SimulatedCluster {
         self.read_all_blobs();
     }
 
-    /// Sends the next request of a transaction.
-    pub(super) fn send_next_request(&mut self, number: usize) {
+    /// Sends the request of a transaction, or starts its procedure.
+    fn send_request(&mut self, number: usize) {
         let now = self.now();
         let Some(both) = self.transactional() else { return };
         let Some(open) = self.transacting.open.get_mut(&number) else { return };
-        let resting = |key: ClassedKey, seen| item(both, TransactionStep::Read(key), Query::Inspect, seen);
-        let plain = |step: TransactionStep| item(both, step, Query::Lookup, None);
+        let plain = |step: TransactionStep| item(both, step);
         let mut actions = Vec::new();
         let limit_us = open.limit_us;
         let request = match &open.operation {
@@ -232,33 +230,14 @@ impl SimulatedCluster {
                 actions.extend(intended(*step));
                 single(both, *step, limit_us)
             }
-            ClientOperationPlan::ReadFirst { reads, together: true, .. } if open.got.len() < reads.len() => {
-                let items = reads.iter().map(|key| plain(TransactionStep::Read(*key))).collect();
-                SessionRequest::read_many(items, limit_us).ok()
-            }
-            ClientOperationPlan::ReadFirst { reads, .. } if open.got.len() < reads.len() => {
-                single(both, TransactionStep::Read(reads[open.got.len()]), limit_us)
-            }
-            ClientOperationPlan::ReadFirst { writes, .. } => {
-                open.is_committing = true;
-                let mut left: BTreeMap<ClassedKey, Timestamp> =
-                    open.got.iter().map(|(key, got)| (*key, got.version())).collect();
-                let mut items = Vec::new();
-                for step in writes {
-                    // An item that is read and written carries its check in its first write.
-                    let mut item = plain(*step);
-                    if let Some(version) = left.remove(&step.key()) {
-                        item.add_read_dependency(version);
-                    }
-                    items.push(item);
-                }
-                items.extend(left.into_iter().map(|(key, version)| resting(key, Some(version))));
-                actions.extend(writes.iter().filter_map(|step| intended(*step)));
-                SessionRequest::transaction(items, limit_us).ok()
+            ClientOperationPlan::ReadFirst { reads, together, writes } => {
+                let plan = (reads.clone(), *together, writes.clone());
+                let client = open.client;
+                return self.start_interactive(number, (client, limit_us), plan);
             }
         };
         let client = open.client;
-        open.at = self.history.transactions.len();
+        open.entries = vec![self.history.transactions.len()];
         let deadline = now.after_us(limit_us);
         self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
         let Some(request) = request else {
@@ -270,39 +249,24 @@ impl SimulatedCluster {
         self.schedule_client(client, now.after_us(soon));
     }
 
-    /// A transaction goes on after a rest, if its client is alive.
-    pub(super) fn continue_operation(&mut self, client: usize, number: usize) {
-        let paused_until = self.clients[client].paused_until;
-        if self.now() < paused_until {
-            return self.agenda.at(paused_until, ClusterEvent::ContinueOperation { client, number });
-        }
-        self.send_next_request(number);
-    }
-
     /// A request of a transaction has ended.
     pub(super) fn handle_request_end(&mut self, number: usize, result: Result<Reply, SessionError>) {
         let now = self.now();
         let Some(open) = self.transacting.open.get_mut(&number) else { return };
-        let (client, at) = (open.client, open.at);
+        let client = open.client;
+        let Some(at) = open.entries.pop() else { return };
         let entry = &mut self.history.transactions[at];
         entry.transaction.end = Some(now.0);
-        let goes_on = match result {
+        match result {
             Ok(reply) => open.record_answer(entry, &reply),
             Err(SessionError::Answer { failure: Failure::NotFound }) => {
                 open.record_answer(entry, &Reply::Many(vec![Err(Failure::NotFound)]))
             }
-            Err(error) => {
-                fail(entry, &error, open.may_have_late_copy);
-                false
-            }
-        };
+            Err(error) => fail(entry, &error, open.may_have_late_copy),
+        }
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
         let text = format_args!("deed #{number} ends as {entry}");
         self.trace.record(now, text);
-        if goes_on {
-            let rest_us = self.transacting.draws.random().below(30 * MS);
-            return self.agenda.at(now.after_us(rest_us), ClusterEvent::ContinueOperation { client, number });
-        }
         let (is_opening, is_rival) = (open.is_opening, open.is_rival);
         if is_opening {
             let is_there = entry.transaction.fate == TransactionFate::Committed
@@ -322,8 +286,10 @@ impl SimulatedCluster {
         let own = transacting.open.iter().filter(|(_, open)| open.client == client);
         let own: Vec<usize> = own.map(|(number, _)| *number).collect();
         for open in own.into_iter().filter_map(|number| transacting.open.remove(&number)) {
-            let entry = &mut self.history.transactions[open.at];
-            entry.is_left |= entry.transaction.end.is_none();
+            for place in open.entries {
+                let entry = &mut self.history.transactions[place];
+                entry.is_left |= entry.transaction.end.is_none();
+            }
             if open.is_opening {
                 transacting.opened = AccountsState::No;
             }
@@ -344,15 +310,16 @@ impl SimulatedCluster {
     /// A client is paused until then and handles no deadline.
     pub(super) fn pause_operations(&mut self, client: usize, until: Time) {
         for open in self.transacting.open.values().filter(|open| open.client == client) {
-            let entry = &mut self.history.transactions[open.at];
-            entry.deadline = entry.deadline.max(until);
+            for place in &open.entries {
+                let entry = &mut self.history.transactions[*place];
+                entry.deadline = entry.deadline.max(until);
+            }
         }
     }
 }
 
 impl RunningTransaction {
-    /// Records an answer. Returns whether there is more to do.
-    fn record_answer(&mut self, entry: &mut TransactionRecord, reply: &Reply) -> bool {
+    fn record_answer(&self, entry: &mut TransactionRecord, reply: &Reply) {
         let mut told = AnswerRecorder { entry, bank: (0, 0) };
         let one = |reply: &Reply| [Ok(reply.clone())];
         match (&self.operation, reply) {
@@ -372,33 +339,8 @@ impl RunningTransaction {
                     (false, other) => told.record_impossible(other),
                 }
             }
-            (ClientOperationPlan::ReadFirst { writes, .. }, Reply::Transacted { version, .. })
-                if self.is_committing =>
-            {
-                told.committed();
-                told.rested(&self.got);
-                if !writes.is_empty() {
-                    told.version(*version);
-                }
-            }
-            (ClientOperationPlan::ReadFirst { reads, together, .. }, reply) if !self.is_committing => {
-                told.committed();
-                let now: Vec<ClassedKey> =
-                    if *together { reads.clone() } else { reads[self.got.len()..][..1].to_vec() };
-                let got = match reply {
-                    Reply::Many(answers) => told.reads(now, answers),
-                    reply => told.reads(now, &one(reply)),
-                };
-                self.got.extend(got);
-                return self.entry_is_well(entry);
-            }
             (_, other) => told.record_impossible(other),
         }
-        false
-    }
-
-    fn entry_is_well(&self, entry: &TransactionRecord) -> bool {
-        entry.failure.is_none()
     }
 }
 
@@ -485,35 +427,33 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
     });
 }
 
+/// As [`fail`], for a procedure.
+pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: bool) {
+    match error.reason() {
+        Some(reason) => fail(entry, reason, is_haunted),
+        None => {
+            entry.transaction.fate = TransactionFate::Aborted;
+            entry.failure = Some(TransactionTrouble::Impossible(error.to_string()));
+        }
+    }
+}
+
 fn single(both: [KeyspaceId; 2], step: TransactionStep, limit_us: u64) -> Option<SessionRequest> {
     let keyspace = both[step.key().keyspace];
-    with_operation(step, Query::Lookup, |operation| {
-        SessionRequest::record(keyspace, operation, limit_us).ok()
-    })
+    with_operation(step, |operation| SessionRequest::record(keyspace, operation, limit_us).ok())
 }
 
-fn item(
-    both: [KeyspaceId; 2],
-    step: TransactionStep,
-    query: Query<'_>,
-    seen: Option<Timestamp>,
-) -> CompositeItem {
+fn item(both: [KeyspaceId; 2], step: TransactionStep) -> CompositeItem {
     let keyspace = both[step.key().keyspace];
-    with_operation(step, query, |operation| {
-        CompositeItem::new(keyspace, operation, seen).expect("is within bounds")
-    })
+    with_operation(step, |operation| CompositeItem::new(keyspace, operation, None).expect("is within bounds"))
 }
 
-fn with_operation<R>(
-    step: TransactionStep,
-    query: Query<'_>,
-    then: impl FnOnce(&RecordOperation<'_>) -> R,
-) -> R {
+fn with_operation<R>(step: TransactionStep, then: impl FnOnce(&RecordOperation<'_>) -> R) -> R {
     let key = &step.key().bytes()[..];
     let write = |condition, change| RecordOperation::Write(RecordWrite { key, condition, change });
     let insert = |value| WriteChange::Insert(Insert { value, expiry: Expiry::Never });
     match step {
-        TransactionStep::Read(_) => then(&RecordOperation::Read(RecordRead { key, query })),
+        TransactionStep::Read(_) => then(&RecordOperation::Read(RecordRead { key, query: Query::Lookup })),
         TransactionStep::Append(_, value) => {
             let value = token(value);
             let values = [&value[..]];

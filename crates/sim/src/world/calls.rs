@@ -14,6 +14,7 @@ use crate::client::ClientLife;
 use crate::history::{Call, OperationEnd as CallEnd};
 use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, Manager, carries_writes};
+use crate::procedures::ClientProcedures;
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
 use crate::workload::operation::{Act, RecordCall};
@@ -40,7 +41,9 @@ impl NodeWorld {
             .iter()
             .map(|address| Arc::from(address.as_str()))
             .collect();
-        let begun = ClientLife::new(settings, life);
+        let procedures =
+            ClientProcedures::new(self.streams.client.fork(u64::from(life) << 32 | client as u64));
+        let begun = ClientLife::new(settings, procedures, life);
         match self.clients.get_mut(client) {
             Some(place) => *place = begun,
             None => self.clients.push(begun),
