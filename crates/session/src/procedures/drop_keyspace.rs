@@ -35,11 +35,11 @@ impl ClusterHandle {
         self.drop_keyspace_with(name, options, |_| ()).await.map(drop)
     }
 
-    /// Same as [`Client::drop_keyspace`], with options. Returns what the keyspace was. Whenever the reason for the wait changes, the client reports
+    /// Same as [`ClusterHandle::drop_keyspace`], with options. Returns what the keyspace was. Whenever the reason for the wait changes, the client reports
     /// it to the caller.
     ///
     /// # Errors
-    /// Same as [`Client::drop_keyspace`].
+    /// Same as [`ClusterHandle::drop_keyspace`].
     pub async fn drop_keyspace_with(
         &self,
         name: &str,

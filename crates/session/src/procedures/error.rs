@@ -33,7 +33,7 @@ pub enum Error {
         /// What is wrong with it.
         why: Box<str>,
     },
-    /// A blocking call inside an asynchronous runtime, which the call would block: use [`crate::Client`] there.
+    /// A blocking call inside an asynchronous runtime, which the call would block: use the asynchronous client there.
     InsideRuntime,
     /// The runtime of a blocking client could not be started.
     Runtime {
@@ -55,7 +55,7 @@ pub enum Error {
         /// For people: what happened and what the user can do.
         reason: Box<str>,
     },
-    /// The drop of a keyspace is still in progress and continues by itself: see [`crate::Client::drop_keyspace`].
+    /// The drop of a keyspace is still in progress and continues by itself: see [`ClusterHandle::drop_keyspace`](super::ClusterHandle::drop_keyspace).
     UnderWay {
         /// Its name.
         keyspace: Box<str>,

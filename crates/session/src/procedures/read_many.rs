@@ -37,10 +37,10 @@ impl ClusterHandle {
 }
 
 impl Keyspace {
-    /// Same as [`Client::read_many`], for records of this keyspace.
+    /// Same as [`ClusterHandle::read_many`], for records of this keyspace.
     ///
     /// # Errors
-    /// Same as [`Client::read_many`].
+    /// Same as [`ClusterHandle::read_many`].
     pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Record>>, Error> {
         let records: Vec<(&Keyspace, &[u8])> = keys.iter().map(|key| (self, key.as_ref())).collect();
         self.client().read_many(&records).await

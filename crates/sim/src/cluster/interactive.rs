@@ -6,19 +6,20 @@
 //!     └─ each a transaction of one read for the checker
 //! ```
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zerohop_base::random::Random;
-use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, ProcedureSettings, Record, Transaction};
-use zerohop_session::{Coalescing, Reply};
+use zerohop_base::time::Time;
+use zerohop_session::Reply;
+use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::SimulatedCluster;
 use super::answer_recorder::AnswerRecorder;
-use super::transacting::{fail_of, intended};
+use super::transacting::{RunningTransaction, fail_of, intended};
 use crate::check::cycles::CheckedAction;
 use crate::transacted::TransactionRecord;
 use crate::workload::tokens::{FILLER, token};
@@ -32,12 +33,12 @@ const REST_US: u64 = 30 * MS;
 /// One of so many long values is staged before the commit.
 const STAGED_OF: u64 = 2;
 
-/// Reports of the procedures, in order, each with the number of its transaction.
-pub(super) type Reports = Arc<Mutex<VecDeque<(usize, Report)>>>;
+/// InteractiveReports of the procedures, in order, each with the number of its transaction.
+pub(super) type InteractiveReports = Arc<Mutex<VecDeque<(usize, InteractiveReport)>>>;
 
 /// What an interactive transaction reports.
 #[derive(Debug)]
-pub(super) enum Report {
+pub(super) enum InteractiveReport {
     /// It reads these keys.
     Reads(Vec<ClassedKey>),
     /// The results of these reads.
@@ -64,35 +65,39 @@ impl InteractivePlan {
         let keys = self.reads.iter().copied().chain(self.writes.iter().map(|step| step.key()));
         let mut keyspaces = BTreeMap::new();
         for key in keys {
-            if !keyspaces.contains_key(&key.keyspace) {
-                keyspaces.insert(key.keyspace, handle.keyspace(KEYSPACES[key.keyspace]).await?);
+            if let Entry::Vacant(place) = keyspaces.entry(key.keyspace) {
+                place.insert(handle.keyspace(KEYSPACES[key.keyspace]).await?);
             }
         }
         Ok(keyspaces)
     }
 }
 
-async fn run_interactive(handle: ClusterHandle, mut plan: InteractivePlan, report: impl Fn(Report)) {
-    let Ok(keyspaces) = plan.keyspaces(&handle).await else { return report(Report::Ends) };
+async fn run_interactive(
+    handle: ClusterHandle,
+    mut plan: InteractivePlan,
+    report: impl Fn(InteractiveReport),
+) {
+    let Ok(keyspaces) = plan.keyspaces(&handle).await else { return report(InteractiveReport::Ends) };
     let transaction = handle.begin();
     let rounds: Vec<Vec<ClassedKey>> = match plan.together {
         true => vec![plan.reads.clone()],
         false => plan.reads.iter().map(|key| vec![*key]).collect(),
     };
     for keys in rounds {
-        report(Report::Reads(keys.clone()));
+        report(InteractiveReport::Reads(keys.clone()));
         let result = read_round(&transaction, &keyspaces, &keys).await;
         let is_over = result.is_err();
-        report(Report::HasRead(keys, result));
+        report(InteractiveReport::HasRead(keys, result));
         if is_over {
-            return report(Report::Ends);
+            return report(InteractiveReport::Ends);
         }
         handle.sleep(Duration::from_micros(plan.random.below(REST_US))).await;
     }
-    report(Report::Commits(plan.writes.clone()));
+    report(InteractiveReport::Commits(plan.writes.clone()));
     let result = write_and_commit(transaction, &keyspaces, &mut plan).await;
-    report(Report::Committed(plan.writes, result));
-    report(Report::Ends);
+    report(InteractiveReport::Committed(plan.writes, result));
+    report(InteractiveReport::Ends);
 }
 
 async fn read_round(
@@ -128,9 +133,10 @@ async fn write_and_commit(
                 let mut bytes = token(value);
                 bytes.resize(bytes.len() + filler, FILLER);
                 let insert = keyspace.insert(&key, &bytes);
-                match filler > 0 && plan.random.chance(1, STAGED_OF) {
-                    true => drop(transaction.stage(insert).await?),
-                    false => drop(transaction.write(insert)?),
+                if filler > 0 && plan.random.chance(1, STAGED_OF) {
+                    transaction.stage(insert).await?;
+                } else {
+                    transaction.write(insert)?;
                 }
             }
             other => unreachable!("interactive transactions append and replace, not {other:?}"),
@@ -139,98 +145,74 @@ async fn write_and_commit(
     transaction.commit().await.map(|committed| committed.version())
 }
 
-impl SimulatedCluster {
-    /// Starts an interactive transaction.
-    pub(super) fn start_interactive(
+/// The procedure of an interactive transaction.
+pub(super) fn interactive(
+    handle: ClusterHandle,
+    (reads, together, writes): (Vec<ClassedKey>, bool, Vec<TransactionStep>),
+    random: Random,
+    report: impl Fn(InteractiveReport) + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    run_interactive(handle, InteractivePlan { reads, together, writes, random }, report)
+}
+
+impl RunningTransaction {
+    /// Adds a report of its procedure to the history. Returns the entries that have ended.
+    pub(super) fn record_report(
         &mut self,
-        number: usize,
-        (client, limit_us): (usize, u64),
-        (reads, together, writes): (Vec<ClassedKey>, bool, Vec<TransactionStep>),
-    ) {
-        let random = self.transacting.draws.random().fork(number as u64);
-        let reports = Arc::clone(&self.transacting.reports);
-        let report = move |what| {
-            reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
-        };
-        let procedures = &mut self.clients[client].procedures;
-        let deadline = Duration::from_micros(limit_us);
-        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
-        let plan = InteractivePlan { reads, together, writes, random };
-        procedures.start(run_interactive(handle, plan, report));
-        let soon = self.streams.schedule.below(20);
-        self.schedule_client(client, self.now().after_us(soon));
-    }
-
-    /// Adds what the interactive transactions have reported in this turn of a client to the history.
-    pub(super) fn handle_interactive_reports(&mut self) {
-        loop {
-            let report = self.transacting.reports.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some((number, report)) = report else { return };
-            self.handle_interactive_report(number, report);
-        }
-    }
-
-    fn handle_interactive_report(&mut self, number: usize, report: Report) {
-        let now = self.now();
-        let Some(open) = self.transacting.open.get_mut(&number) else { return };
-        let history = &mut self.history.transactions;
+        now: Time,
+        history: &mut Vec<TransactionRecord>,
+        report: InteractiveReport,
+    ) -> Vec<usize> {
+        let (client, deadline) = (self.client, now.after_us(self.limit_us));
         let mut begin = |actions: Vec<CheckedAction>| {
-            let deadline = now.after_us(open.limit_us);
-            history.push(TransactionRecord::begun(open.client, now, deadline, actions));
+            history.push(TransactionRecord::begun(client, now, deadline, actions));
             history.len() - 1
         };
         match report {
-            Report::Reads(keys) => open.entries = keys.iter().map(|_| begin(Vec::new())).collect(),
-            Report::Commits(writes) => {
-                open.entries = vec![begin(writes.iter().filter_map(|step| intended(*step)).collect())];
+            InteractiveReport::Reads(keys) => {
+                self.entries = keys.iter().map(|_| begin(Vec::new())).collect();
+                return Vec::new();
             }
-            Report::HasRead(keys, result) => {
-                for (at, (key, place)) in keys.into_iter().zip(std::mem::take(&mut open.entries)).enumerate()
-                {
-                    let entry = &mut history[place];
-                    entry.transaction.end = Some(now.0);
+            InteractiveReport::Commits(writes) => {
+                self.entries = vec![begin(writes.iter().filter_map(|step| intended(*step)).collect())];
+                return Vec::new();
+            }
+            InteractiveReport::HasRead(keys, result) => {
+                for (at, (key, place)) in keys.into_iter().zip(&self.entries).enumerate() {
+                    let entry = &mut history[*place];
                     match &result {
                         Ok(records) => {
                             let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
                             recorder.committed();
                             let answer = reply_of(records.get(at).and_then(Option::as_ref));
-                            open.got.extend(recorder.reads([key], &[answer]));
+                            self.got.extend(recorder.reads([key], &[answer]));
                         }
-                        Err(error) => fail_of(entry, error, open.may_have_late_copy),
+                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
                     }
-                    self.trace.record(now, format_args!("deed #{number} ends as {entry}"));
-                    self.coverage.operations += u64::from(result.is_ok());
                 }
             }
-            Report::Committed(writes, result) => {
-                for place in std::mem::take(&mut open.entries) {
-                    let entry = &mut history[place];
-                    entry.transaction.end = Some(now.0);
+            InteractiveReport::Committed(writes, result) => {
+                for place in &self.entries {
+                    let entry = &mut history[*place];
                     match &result {
                         Ok(version) => {
                             let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
                             recorder.committed();
-                            recorder.rested(&open.got);
+                            recorder.rested(&self.got);
                             if !writes.is_empty() {
                                 recorder.version(*version);
                             }
                         }
-                        Err(error) => fail_of(entry, error, open.may_have_late_copy),
+                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
                     }
-                    self.trace.record(now, format_args!("deed #{number} ends as {entry}"));
-                    self.coverage.operations += u64::from(result.is_ok());
                 }
             }
-            Report::Ends => {
-                let is_rival = open.is_rival;
-                let client = open.client;
-                self.transacting.open.remove(&number);
-                if !is_rival {
-                    let life = self.clients[client].life;
-                    self.call_again(client, life);
-                }
-            }
+            InteractiveReport::Ends => {}
         }
+        for place in &self.entries {
+            history[*place].transaction.end = Some(now.0);
+        }
+        std::mem::take(&mut self.entries)
     }
 }
 

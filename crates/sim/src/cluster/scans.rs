@@ -60,7 +60,7 @@ pub(super) struct Scans {
     random: Random,
     open: BTreeMap<usize, RunningScan>,
     next: usize,
-    reports: Reports,
+    reports: ScanEvents,
 }
 
 #[derive(Clone, Debug)]
@@ -74,10 +74,10 @@ struct RunningScan {
 }
 
 /// Reports of the procedures, in order, each with the number of its scan.
-type Reports = Arc<Mutex<VecDeque<(usize, ScanReport)>>>;
+type ScanEvents = Arc<Mutex<VecDeque<(usize, ScanEvent)>>>;
 
 #[derive(Debug)]
-enum ScanReport {
+enum ScanEvent {
     /// It requests a page of this keyspace.
     Requests(KeyspaceId),
     Page(Vec<ListedKey>),
@@ -100,36 +100,36 @@ struct ScanPlan {
 }
 
 /// Scans a keyspace to its end, with pauses between pages.
-async fn run_scan(handle: ClusterHandle, mut plan: ScanPlan, report: impl Fn(ScanReport)) {
+async fn run_scan(handle: ClusterHandle, mut plan: ScanPlan, report: impl Fn(ScanEvent)) {
     let mut failures = 0;
     let keyspace = loop {
         match handle.keyspace(&plan.keyspace).await {
             Ok(keyspace) => break keyspace,
             Err(_) if failures < FAILURES_MAX => failures += 1,
-            Err(_) => return report(ScanReport::Ends { is_complete: false }),
+            Err(_) => return report(ScanEvent::Ends { is_complete: false }),
         }
         handle.sleep(Duration::from_micros(FAILURE_PAUSE_US)).await;
     };
     let mut scan = keyspace.scan(Bytes::new()).page_keys(plan.keys_max);
     failures = 0;
     loop {
-        report(ScanReport::Requests(keyspace.id()));
+        report(ScanEvent::Requests(keyspace.id()));
         let pause_us = match scan.next_page().await {
             Ok(Some(keys)) => {
                 failures = 0;
-                report(ScanReport::Page(keys));
+                report(ScanEvent::Page(keys));
                 plan.random.below(plan.page_pause_us_max)
             }
             Ok(None) => {
-                report(ScanReport::Page(Vec::new()));
-                return report(ScanReport::Ends { is_complete: true });
+                report(ScanEvent::Page(Vec::new()));
+                return report(ScanEvent::Ends { is_complete: true });
             }
             // The same page can be requested again.
             Err(error) => {
                 failures += 1;
-                report(ScanReport::Fails(error.to_string()));
+                report(ScanEvent::Fails(error.to_string()));
                 if failures > FAILURES_MAX {
-                    return report(ScanReport::Ends { is_complete: false });
+                    return report(ScanEvent::Ends { is_complete: false });
                 }
                 FAILURE_PAUSE_US
             }
@@ -140,7 +140,7 @@ async fn run_scan(handle: ClusterHandle, mut plan: ScanPlan, report: impl Fn(Sca
 
 impl Scans {
     pub(super) fn new(random: Random) -> Scans {
-        Scans { random, open: BTreeMap::new(), next: 0, reports: Reports::default() }
+        Scans { random, open: BTreeMap::new(), next: 0, reports: ScanEvents::default() }
     }
 
     /// A client dies.
@@ -225,12 +225,12 @@ impl SimulatedCluster {
         }
     }
 
-    fn handle_scan_report(&mut self, number: usize, report: ScanReport) {
+    fn handle_scan_report(&mut self, number: usize, report: ScanEvent) {
         let now = self.now();
         let Some(one) = self.scans.open.get_mut(&number) else { return };
         let (client, history) = (one.client, &mut self.history.scans);
         match report {
-            ScanReport::Requests(keyspace) => {
+            ScanEvent::Requests(keyspace) => {
                 let entry = *one.entry.get_or_insert_with(|| {
                     one.keyspace = keyspace;
                     history.push(Scan { client, keyspace, begin: now, end: None, pages: Vec::new() });
@@ -245,19 +245,19 @@ impl SimulatedCluster {
                     self.record_violation("scan", what);
                 }
             }
-            ScanReport::Page(keys) => {
+            ScanEvent::Page(keys) => {
                 let Some(page) = one.entry.and_then(|entry| history[entry].pages.last_mut()) else { return };
                 page.answered_at = Some(now);
                 page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
                 self.trace.record(now, format_args!("c{client}: scan #{number} is told {page}"));
             }
-            ScanReport::Fails(why) => {
+            ScanEvent::Fails(why) => {
                 if let Some(entry) = one.entry {
                     history[entry].pages.pop();
                 }
                 self.trace.record(now, format_args!("c{client}: a page of scan #{number} fails: {why}"));
             }
-            ScanReport::Ends { is_complete } => {
+            ScanEvent::Ends { is_complete } => {
                 let Some(one) = self.scans.open.remove(&number) else { return };
                 if !is_complete {
                     return self.coverage.blob("scans that failed");

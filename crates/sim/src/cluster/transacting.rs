@@ -6,10 +6,12 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use zerohop_base::time::Time;
-use zerohop_session::procedures::Error;
-use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
+use zerohop_session::procedures::{Error, ProcedureSettings};
+use zerohop_session::{Coalescing, CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
     Append, Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation,
@@ -18,7 +20,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{AbortReason, Elements, Failure};
 
 use super::answer_recorder::AnswerRecorder;
-use super::interactive::Reports;
+use super::interactive::{InteractiveReport, InteractiveReports, interactive};
 use super::{ClusterPhase, SimulatedCluster};
 use crate::check::cycles::{CheckedAction, TransactionFate};
 use crate::streams::Draw;
@@ -44,10 +46,10 @@ const SNAPSHOTS_UPTO: u64 = 29;
 #[derive(Debug)]
 pub(super) struct ClientTransactions {
     pub(super) draws: PlanDraws,
-    pub(super) open: BTreeMap<usize, RunningTransaction>,
+    open: BTreeMap<usize, RunningTransaction>,
     next: usize,
     pub(super) opened: AccountsState,
-    pub(super) reports: Reports,
+    reports: InteractiveReports,
 }
 
 /// Whether the accounts have been created.
@@ -71,7 +73,7 @@ pub(super) struct RunningTransaction {
     pub(super) got: Vec<(ClassedKey, ReadResult)>,
     is_opening: bool,
     /// It is a contender of another transaction, and its client starts nothing after it.
-    pub(super) is_rival: bool,
+    is_rival: bool,
     /// A copy of one of its frames may take effect later.
     pub(super) may_have_late_copy: bool,
 }
@@ -98,7 +100,13 @@ impl ReadResult {
 
 impl ClientTransactions {
     pub(super) fn new(draws: PlanDraws) -> Self {
-        Self { draws, open: BTreeMap::new(), next: 0, opened: AccountsState::No, reports: Reports::default() }
+        Self {
+            draws,
+            open: BTreeMap::new(),
+            next: 0,
+            opened: AccountsState::No,
+            reports: InteractiveReports::default(),
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -247,6 +255,50 @@ impl SimulatedCluster {
         self.clients[client].session.submit(now, request, number);
         let soon = self.streams.schedule.below(20);
         self.schedule_client(client, now.after_us(soon));
+    }
+
+    /// Starts the procedure of an interactive transaction.
+    fn start_interactive(
+        &mut self,
+        number: usize,
+        (client, limit_us): (usize, u64),
+        plan: (Vec<ClassedKey>, bool, Vec<TransactionStep>),
+    ) {
+        let random = self.transacting.draws.random().fork(number as u64);
+        let reports = Arc::clone(&self.transacting.reports);
+        let report = move |what| {
+            reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
+        };
+        let procedures = &mut self.clients[client].procedures;
+        let deadline = Duration::from_micros(limit_us);
+        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        procedures.start(interactive(handle, plan, random, report));
+        let soon = self.streams.schedule.below(20);
+        self.schedule_client(client, self.now().after_us(soon));
+    }
+
+    /// Adds what the interactive transactions have reported in this turn of a client to the history.
+    pub(super) fn handle_interactive_reports(&mut self) {
+        loop {
+            let report = self.transacting.reports.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, report)) = report else { return };
+            let now = self.now();
+            let Some(open) = self.transacting.open.get_mut(&number) else { continue };
+            let (client, is_rival) = (open.client, open.is_rival);
+            let is_over = matches!(report, InteractiveReport::Ends);
+            for place in open.record_report(now, &mut self.history.transactions, report) {
+                let entry = &self.history.transactions[place];
+                self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
+                self.trace.record(now, format_args!("deed #{number} ends as {entry}"));
+            }
+            if is_over {
+                self.transacting.open.remove(&number);
+                if !is_rival {
+                    let life = self.clients[client].life;
+                    self.call_again(client, life);
+                }
+            }
+        }
     }
 
     /// A request of a transaction has ended.

@@ -76,7 +76,7 @@ impl<'a> BlobList<'a> {
 
     /// Includes the names of unfinished blobs, which the listing otherwise leaves out: see [`Blob::put`]. This saves the reads of the headers.
     ///
-    /// [`Blob::put`]: crate::Blob::put
+    /// [`Blob::put`]: crate::procedures::Blob::put
     #[must_use]
     pub fn with_unfinished(mut self) -> Self {
         self.has_unfinished = true;

@@ -106,7 +106,7 @@ impl TransactionBlob<'_> {
     /// id and version are [`Timestamp::MAX`], a placeholder for the result of [`CommittedTransaction::version`]. The metadata, including the size,
     /// must be unchanged when the transaction commits.
     ///
-    /// [`CommittedTransaction::version`]: crate::CommittedTransaction::version
+    /// [`CommittedTransaction::version`]: crate::procedures::CommittedTransaction::version
     ///
     /// # Errors
     /// Same as [`Transaction::read`].

@@ -6,7 +6,7 @@
 //!   a task renews, three times a lease          reads and scans at that time <──────────┘
 //! ```
 //!
-//! Writes that were acknowledged before [`Client::snapshot`] was called are in the snapshot, and writes that begin after it has returned are not. A
+//! Writes that were acknowledged before [`ClusterHandle::snapshot`] was called are in the snapshot, and writes that begin after it has returned are not. A
 //! transaction that runs during the call is in the snapshot completely or not at all. `docs/protocols/snapshots.md` gives the reasons.
 
 mod blob;
@@ -80,10 +80,10 @@ impl ClusterHandle {
         self.snapshot_with(keyspaces, SnapshotOptions::default()).await
     }
 
-    /// Same as [`Client::snapshot`], with options.
+    /// Same as [`ClusterHandle::snapshot`], with options.
     ///
     /// # Errors
-    /// Those of [`Client::snapshot`], and a lease or an age that exceeds its limit.
+    /// Those of [`ClusterHandle::snapshot`], and a lease or an age that exceeds its limit.
     pub async fn snapshot_with(
         &self,
         keyspaces: &[&Keyspace],

@@ -1,6 +1,6 @@
 //! Reads of several items in a transaction: one round for records and blob headers, and another for chunks.
 //!
-//! Unlike [`Client::read_many`](crate::Client::read_many), these reads have no confirming round: the commit checks all of them.
+//! Unlike [`ClusterHandle::read_many`](crate::procedures::ClusterHandle::read_many), these reads have no confirming round: the commit checks all of them.
 
 use std::collections::BTreeSet;
 

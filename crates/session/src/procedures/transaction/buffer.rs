@@ -62,7 +62,7 @@ pub(super) enum BufferLookup {
 }
 
 /// The contents of a commit request.
-pub(super) struct Commit {
+pub(super) struct CommitItems {
     /// The items: first those that only check what was read, then the writes.
     pub(super) items: Vec<CompositeItem>,
     /// The number of items that only check.
@@ -204,11 +204,11 @@ impl Buffer {
         self.writes.iter().enumerate().filter_map(is_worth).collect()
     }
 
-    pub(super) fn into_commit(mut self) -> Commit {
+    pub(super) fn into_commit(mut self) -> CommitItems {
         let mut items = Vec::new();
         if self.writes.is_empty() && self.reads == 1 {
             let is_settled = self.records.values().find_map(|seen| seen.version);
-            return Commit { items, checks: 0, is_empty: is_settled };
+            return CommitItems { items, checks: 0, is_empty: is_settled };
         }
         for ((keyspace, key), seen) in &self.records {
             match (seen.version, seen.writes.first()) {
@@ -226,7 +226,7 @@ impl Buffer {
         }
         let checks = items.len();
         items.append(&mut self.writes);
-        Commit { items, checks, is_empty: None }
+        CommitItems { items, checks, is_empty: None }
     }
 
     fn admit(&mut self, item: &CompositeItem) -> Result<(), Reason> {

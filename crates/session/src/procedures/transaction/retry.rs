@@ -31,10 +31,10 @@ impl ClusterHandle {
         self.transaction_with_outcome(work).await.map(|(brought, _)| brought)
     }
 
-    /// Same as [`Client::transaction`]; also returns the outcome of the commit, unless the call has ended its transaction itself.
+    /// Same as [`ClusterHandle::transaction`]; also returns the outcome of the commit, unless the call has ended its transaction itself.
     ///
     /// # Errors
-    /// Same as [`Client::transaction`].
+    /// Same as [`ClusterHandle::transaction`].
     pub async fn transaction_with_outcome<R, F>(
         &self,
         mut work: impl FnMut(Transaction) -> F,
