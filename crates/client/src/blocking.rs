@@ -59,7 +59,7 @@ impl BlockingClient {
         Ok(Self { client, runtime })
     }
 
-    /// Same as [`Client::keyspace`].
+    /// Same as [`Client::keyspace`](zerohop_session::procedures::ClusterHandle::keyspace).
     pub fn keyspace(&self, name: &str) -> Result<BlockingKeyspace, Error> {
         let keyspace = self.runtime.block_on(self.client.keyspace(name))?;
         Ok(BlockingKeyspace { keyspace, runtime: Arc::clone(&self.runtime) })
@@ -67,16 +67,16 @@ impl BlockingClient {
 }
 
 impl BlockingClient {
-    /// Same as [`Client::begin`].
+    /// Same as [`Client::begin`](zerohop_session::procedures::ClusterHandle::begin).
     #[must_use]
     pub fn begin(&self) -> BlockingTransaction {
         BlockingTransaction { transaction: self.client.begin(), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// Same as [`Client::transaction`].
+    /// Same as [`Client::transaction`](zerohop_session::procedures::ClusterHandle::transaction).
     ///
     /// # Errors
-    /// Those of [`Client::transaction`], or [`Error::InsideRuntime`].
+    /// Those of [`Client::transaction`](zerohop_session::procedures::ClusterHandle::transaction), or [`Error::InsideRuntime`].
     pub fn transaction<R>(
         &self,
         mut work: impl FnMut(&BlockingTransaction) -> Result<R, Error>,
@@ -99,10 +99,10 @@ impl BlockingClient {
         }
     }
 
-    /// Same as [`Client::read_many`].
+    /// Same as [`Client::read_many`](zerohop_session::procedures::ClusterHandle::read_many).
     ///
     /// # Errors
-    /// Those of [`Client::read_many`], or [`Error::InsideRuntime`].
+    /// Those of [`Client::read_many`](zerohop_session::procedures::ClusterHandle::read_many), or [`Error::InsideRuntime`].
     pub fn read_many<K: AsRef<[u8]>>(
         &self,
         records: &[(&Keyspace, K)],

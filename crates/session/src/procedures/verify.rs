@@ -39,7 +39,7 @@ impl Comparison {
     /// copy of all data.
     ///
     /// # Errors
-    /// Those of any read; [`Failure::DataCorrupt`](crate::Failure::DataCorrupt) if a primary stores an entry that neither it nor any other member
+    /// Those of any read; [`Failure::DataCorrupt`](zerohop_wire::Failure::DataCorrupt) if a primary stores an entry that neither it nor any other member
     /// can read. After an error the caller can call again; the comparison continues where it was.
     pub async fn next_slices(&mut self) -> Result<Option<Vec<ComparedSlice>>, Error> {
         loop {
