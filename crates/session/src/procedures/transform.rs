@@ -5,7 +5,7 @@ use zerohop_wire::messages::{Brings, Number, Operator, Transform as Wire, WriteC
 /// A change of one number inside a bytes record, with the type of its operand. The number is little-endian.
 ///
 /// ```
-/// use zerohop_client::Transform;
+/// use zerohop_session::procedures::Transform;
 ///
 /// let seconds = Transform::add(2.5_f64).at(8);
 /// let highest = Transform::max(40_000_u32).at(16);
