@@ -11,7 +11,6 @@ use zerohop_wire::messages::{Hello, Message, Query, RecordRead};
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope};
 
 use super::blobs::BLOBS_FROM;
-use super::compares::COMPARES_FROM;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
 use super::scans::PUTS_FROM;
@@ -114,6 +113,7 @@ impl SimulatedCluster {
             self.perform_effect(client, effect);
         }
         self.handle_scan_reports();
+        self.handle_comparison_reports();
         self.handle_interactive_reports();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
@@ -456,7 +456,6 @@ impl SimulatedCluster {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
-            COMPARES_FROM.. => self.handle_compare_result(token, result),
             SNAPSHOTS_FROM.. => self.handle_snapshot_answer(token, result),
             BLOBS_FROM.. => self.handle_blob_answer(token, result),
             _ => self.handle_request_end(token, result),

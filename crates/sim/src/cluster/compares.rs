@@ -1,50 +1,78 @@
-//! The clients' comparisons of copies: now and then a client has the members of a partition compare
-//! all contents, hash range by hash range, while faults occur. The members have the same contents
-//! whatever the primary and its changes, so no comparison may report a difference.
+//! The clients' comparisons of copies: now and then a client has the members of all partitions of a
+//! keyspace compare all contents, hash range by hash range, with the procedure that
+//! `zerohop keyspace verify` runs, while faults occur. The members have the same contents whatever
+//! the primary and its changes, so no comparison may report a difference.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use zerohop_base::random::Random;
-use zerohop_placement::PartitionCount;
-use zerohop_session::{ComparedSlice, Reply, SessionError, SessionRequest};
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
+use zerohop_session::{Coalescing, ComparedSlice};
+use zerohop_wire::ids::KeyspaceId;
 
 use super::SimulatedCluster;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// Operations of a session with tokens from here on are comparisons.
-pub(super) const COMPARES_FROM: usize = 1 << 44;
-
 /// One of so many calls starts one.
 const OF_CALLS: u64 = 150;
 
-/// The time limit of one hash range.
-const LIMIT_US: u64 = 8_000 * MS;
+/// The highest number of rounds of a comparison.
+const ROUNDS_MAX: u32 = 10_000;
 
 /// The comparisons of all clients that have not ended.
 #[derive(Debug)]
 pub(super) struct Compares {
     random: Random,
-    open: BTreeMap<usize, Comparison>,
+    open: BTreeMap<usize, RunningComparison>,
     next: usize,
+    reports: ComparisonReports,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Comparison {
+struct RunningComparison {
     client: usize,
     keyspace: KeyspaceId,
-    slice: (PartitionId, PartitionCount),
-    /// Start of the hash range that is compared.
-    from: u32,
     /// The lowest number of copies in any hash range.
     copies: u32,
 }
 
+/// Reports of the procedures, in order, each with the number of its comparison.
+type ComparisonReports = Arc<Mutex<VecDeque<(usize, ComparisonReport)>>>;
+
+#[derive(Debug)]
+enum ComparisonReport {
+    Compared(ComparedSlice),
+    Ends {
+        is_complete: bool,
+    },
+    /// It has had too many rounds.
+    NeverEnds,
+}
+
+async fn run_comparison(handle: ClusterHandle, name: String, report: impl Fn(ComparisonReport)) {
+    let Ok(keyspace) = handle.keyspace(&name).await else {
+        return report(ComparisonReport::Ends { is_complete: false });
+    };
+    let mut comparison = keyspace.compare();
+    for _ in 0..ROUNDS_MAX {
+        match comparison.next_slices().await {
+            Ok(Some(slices)) => {
+                slices.into_iter().for_each(|slice| report(ComparisonReport::Compared(slice)))
+            }
+            Ok(None) => return report(ComparisonReport::Ends { is_complete: true }),
+            Err(_) => return report(ComparisonReport::Ends { is_complete: false }),
+        }
+    }
+    report(ComparisonReport::NeverEnds);
+}
+
 impl Compares {
     pub(super) fn new(random: Random) -> Compares {
-        Compares { random, open: BTreeMap::new(), next: 0 }
+        Compares { random, open: BTreeMap::new(), next: 0, reports: ComparisonReports::default() }
     }
 
     /// A client dies.
@@ -54,7 +82,7 @@ impl Compares {
 }
 
 impl SimulatedCluster {
-    /// A client may start a comparison of a partition, beside its other work.
+    /// A client may start a comparison of a keyspace, beside its other work.
     pub(super) fn begins_compare(&mut self, client: usize) {
         let now = self.now();
         let random = &mut self.compares.random;
@@ -66,58 +94,53 @@ impl SimulatedCluster {
             return;
         }
         let keyspace = *random.pick(&live);
-        let Some(partitions) = self.watch.map.keyspace(keyspace).map(|known| known.config().partitions)
-        else {
-            return;
-        };
-        let partition = PartitionId(random.below(u64::from(partitions.get())) as u32);
-        let slice = (partition, partitions);
+        let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
+        let Some(known) = self.watch.map.keyspace(keyspace) else { return };
+        let name = known.config().name.as_str().to_owned();
         let number = self.compares.next;
         self.compares.next += 1;
-        self.trace.record(now, format_args!("c{client} has {keyspace}/{partition} compared, #{number}"));
-        self.compares.open.insert(number, Comparison { client, keyspace, slice, from: 0, copies: u32::MAX });
-        self.send_compare(number);
-    }
-
-    fn send_compare(&mut self, number: usize) {
-        let now = self.now();
-        let Some(&Comparison { client, keyspace, slice, from, .. }) = self.compares.open.get(&number) else {
-            return;
+        self.trace.record(now, format_args!("c{client} has {keyspace} compared, #{number}"));
+        self.compares.open.insert(number, RunningComparison { client, keyspace, copies: u32::MAX });
+        let reports = Arc::clone(&self.compares.reports);
+        let report = move |what| {
+            reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
         };
-        let request = SessionRequest::compare(keyspace, slice, from, LIMIT_US);
-        self.clients[client].session.submit(now, request, COMPARES_FROM + number);
+        let procedures = &mut self.clients[client].procedures;
+        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        procedures.start(run_comparison(handle, name, report));
         let soon = self.streams.schedule.below(20);
         self.schedule_client(client, now.after_us(soon));
     }
 
-    /// A hash range has been compared, or the comparison has failed.
-    pub(super) fn handle_compare_result(&mut self, token: usize, result: Result<Reply, SessionError>) {
-        let number = token - COMPARES_FROM;
-        let Some(one) = self.compares.open.get_mut(&number) else { return };
-        let Ok(Reply::Compared(ComparedSlice { next, copies, differing, .. })) = result else {
-            self.compares.open.remove(&number);
-            return self.coverage.blob("comparisons that failed");
-        };
-        one.copies = one.copies.min(copies);
-        let Comparison { keyspace, slice: (partition, _), from, copies, .. } = *one;
-        one.from = next;
-        if !differing.is_empty() {
-            let what = format!("{keyspace}/{partition}: {differing:?} are told to differ, from {from} on");
-            self.record_violation("I6", what);
+    /// Handles what the comparisons have reported in this turn of a client.
+    pub(super) fn handle_comparison_reports(&mut self) {
+        loop {
+            let report = self.compares.reports.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, report)) = report else { return };
+            let Some(one) = self.compares.open.get_mut(&number) else { continue };
+            let RunningComparison { keyspace, copies, .. } = *one;
+            match report {
+                ComparisonReport::Compared(slice) => {
+                    one.copies = copies.min(slice.copies);
+                    if !slice.differing.is_empty() {
+                        let (partition, differing) = (slice.partition, &slice.differing);
+                        let what = format!("{keyspace}/{partition}: {differing:?} are told to differ");
+                        self.record_violation("I6", what);
+                    }
+                }
+                ComparisonReport::Ends { is_complete } => {
+                    self.compares.open.remove(&number);
+                    self.coverage.blob(match (is_complete, copies) {
+                        (false, _) => "comparisons that failed",
+                        (true, 0 | 1) => "comparisons of one copy",
+                        (true, _) => "comparisons of several copies",
+                    });
+                }
+                ComparisonReport::NeverEnds => {
+                    self.compares.open.remove(&number);
+                    self.record_violation("progress", format!("a comparison of {keyspace} does not end"));
+                }
+            }
         }
-        if next != 0 && next <= from {
-            self.record_violation(
-                "progress",
-                format!("{keyspace}/{partition}: {next} follows {from} in a comparison"),
-            );
-        }
-        if next > from {
-            return self.send_compare(number);
-        }
-        self.compares.open.remove(&number);
-        self.coverage.blob(match copies {
-            0 | 1 => "comparisons of one copy",
-            _ => "comparisons of several copies",
-        });
     }
 }
