@@ -18,6 +18,10 @@ pub enum Bug {
     ChangesUnread,
     /// A read lock counts as valid after its time is over.
     HeldTooLong,
+    /// A scan continues in one child of each partition after a split.
+    ScanSkipsChildren,
+    /// A scan starts at the beginning of each child after a split.
+    ScanCursorLost,
 }
 
 impl Bug {
@@ -27,6 +31,9 @@ impl Bug {
     /// The mutants of transactions and of reads of several records.
     pub const OF_TRANSACTIONS: [Bug; 4] =
         [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread, Bug::HeldTooLong];
+
+    /// The mutants of procedures.
+    pub const OF_PROCEDURES: [Bug; 2] = [Bug::ScanSkipsChildren, Bug::ScanCursorLost];
 }
 
 zerohop_base::mutant_switch!(Bug);

@@ -10,6 +10,7 @@ use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::error::Error;
 use super::keyspace::Keyspace;
+use crate::planted::{Bug, is_planted};
 
 /// A scan. A key that exists during the complete scan is listed exactly once.
 #[derive(Debug)]
@@ -68,8 +69,10 @@ impl Scan {
     /// The keyspace was split. Each partition has become several, and each of these lists its keys in the order of the old partition.
     fn continue_after_split(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
+        let visited = if is_planted(Bug::ScanSkipsChildren) { 1 } else { each };
         let children = |(partition, cursor): (PartitionId, Bytes)| {
-            (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
+            let cursor = if is_planted(Bug::ScanCursorLost) { Bytes::new() } else { cursor };
+            (0..visited).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
         };
         self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
         self.partitions = partitions;

@@ -151,6 +151,7 @@ impl SimulatedCluster {
                 let id = *self.streams.node.pick(&keyspaces);
                 self.operator.splits += 1;
                 self.coverage.fault(FaultKind::Splits);
+                self.begin_scans_over_split(id);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
                     self.target_split(id);
                     self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));

@@ -45,6 +45,11 @@ const PUTS_MAX: u64 = 14;
 /// One of so many of these writes is a removal.
 const OF_PUTS: u64 = 8;
 
+/// Number of scans of a keyspace that is about to be split, and the longest pause between their
+/// pages.
+const SCANS_OF_SPLIT: u32 = 2;
+const SPLIT_PAUSE_US_MAX: u64 = 1_000 * MS;
+
 /// A client abandons a scan after so many failures in a row.
 const FAILURES_MAX: u32 = 8;
 
@@ -165,13 +170,31 @@ impl SimulatedCluster {
         let any = *random.pick(&live);
         // The source of its next pages changes most where a fault has just struck the primary.
         let keyspace = focus.filter(|one| live.contains(one) && random.chance(3, 4)).unwrap_or(any);
-        let Some(known) = self.watch.map.keyspace(keyspace) else { return };
-        let name = known.config().name.as_str().to_owned();
         let keys_max = match random.below(4) {
             0 => SCAN_PAGE_KEYS_MAX,
             _ => random.between(1, 5) as u32,
         };
         let page_pause_us_max = *random.pick(&[1, 20 * MS, 300 * MS, 1_500 * MS]);
+        self.begin_scan(client, keyspace, (keys_max, page_pause_us_max));
+    }
+
+    /// The keyspace is about to be split: slow scans with small pages continue in the children.
+    pub(super) fn begin_scans_over_split(&mut self, keyspace: KeyspaceId) {
+        // The checker of scans knows the keys of single operations only.
+        if !self.watch.live(self.now()).any(|live| live == keyspace) {
+            return;
+        }
+        for _ in 0..SCANS_OF_SPLIT {
+            let client = self.scans.random.below(self.clients.len() as u64) as usize;
+            self.begin_scan(client, keyspace, (1, SPLIT_PAUSE_US_MAX));
+        }
+    }
+
+    fn begin_scan(&mut self, client: usize, keyspace: KeyspaceId, (keys_max, page_pause_us_max): (u32, u64)) {
+        let now = self.now();
+        let Some(known) = self.watch.map.keyspace(keyspace) else { return };
+        let name = known.config().name.as_str().to_owned();
+        let random = &mut self.scans.random;
         let begins_after_us = random.below(1_500 * MS);
         let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
         let puts = random.below(PUTS_MAX + 1);

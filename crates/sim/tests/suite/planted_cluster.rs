@@ -58,7 +58,7 @@ const CANARIES: [Row; 10] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 26] = [
+const OTHERS: [Row; 28] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerGrantUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingNotMatched), &[0]),
@@ -85,6 +85,8 @@ const OTHERS: [Row; 26] = [
     (BugPlace::Session(session::Bug::ChangesUnread), &[3]),
     (BugPlace::Session(session::Bug::HeldTooLong), &[5]),
     (BugPlace::Partition(partition::Bug::ScanGoesBack), &[0]),
+    (BugPlace::Session(session::Bug::ScanSkipsChildren), &[7, 35]),
+    (BugPlace::Session(session::Bug::ScanCursorLost), &[21, 35]),
 ];
 
 impl BugPlace {
@@ -124,7 +126,7 @@ impl BugPlace {
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VotesTwice]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
-        all.extend(session::Bug::ALL.into_iter().map(BugPlace::Session));
+        all.extend(session::Bug::ALL.into_iter().chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
         all.extend(BugPlace::of_transactions());
         all
     }
@@ -221,6 +223,7 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
         Err(_) if crate::runs_all() => [&CANARIES[..], &OTHERS[..]].concat(),
         Err(_) => CANARIES.to_vec(),
     };
+    assert!(!bugs.is_empty(), "ZEROHOP_BUG names no mutant");
     let (clean, missed) = (CleanSeeds::default(), Mutex::new(Vec::new()));
     let wanted = if std::env::var_os("ZEROHOP_EVERY").is_some() { usize::MAX } else { 1 };
     share(bugs, |row| {
