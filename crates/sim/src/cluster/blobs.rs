@@ -25,7 +25,7 @@ use zerohop_wire::{Failure, blob::BlobStamp};
 
 use super::SimulatedCluster;
 use super::transacting::fail;
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,

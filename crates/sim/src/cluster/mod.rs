@@ -23,13 +23,14 @@ mod commits;
 mod compares;
 mod contenders;
 mod control_disk;
+mod delayed_event;
 mod elections;
 mod faults;
 mod group_check;
 mod host;
-pub mod kinds;
 mod maps;
 mod nameless;
+mod node_end;
 mod nodes;
 mod operator;
 mod peers;
@@ -42,7 +43,9 @@ mod slot;
 mod snapshots;
 mod stalls;
 mod targeted_faults;
+mod traffic;
 mod transacting;
+mod transaction_reads;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,6 +59,7 @@ use crate::agenda::Agenda;
 use crate::client::ClientLife;
 use crate::coverage::Coverage;
 use crate::history::RunHistory;
+use crate::kinds::FaultKind;
 use crate::limits::{
     CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US, CLUSTER_OPERATIONS_MIN,
     QUIET_US, START,
@@ -65,13 +69,12 @@ use crate::streams::Streams;
 use crate::trace::{LineRetention, Trace};
 use crate::workload::draw::{OperationDraws, OperationMix};
 use crate::workload::transactional;
-use agents::DelayedEvent;
 use blobs::Blobs;
 use commits::Commits;
 use compares::Compares;
+use delayed_event::DelayedEvent;
 use faults::ClusterFault;
 use host::{ClusterHost, manager_address};
-use kinds::FaultKind;
 use operator::Operator;
 use peers::Peers;
 use scans::Scans;
