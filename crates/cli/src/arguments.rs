@@ -19,7 +19,7 @@ use crate::doctor::DoctorArguments;
 use crate::folder::FolderCommand;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
-use crate::manual::{CompletionsArguments, ManArguments};
+use crate::manual_arguments::{CompletionsArguments, ManArguments};
 use crate::node::NodeArguments;
 use crate::output;
 use crate::partition::PartitionCommand;

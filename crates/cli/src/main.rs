@@ -13,8 +13,8 @@ mod keyspace;
 mod kv;
 mod local;
 mod manual;
+mod manual_arguments;
 mod node;
-mod output;
 mod partition;
 mod recover;
 mod secret;
@@ -31,6 +31,7 @@ use std::process::ExitCode;
 use arguments::{CliArguments, CliCommand};
 use common::ending::{CommandEnding, CommandError, exit_code};
 use common::failure::{self, FailedObject};
+pub(crate) use common::output;
 use common::runtime::runtime;
 use node::NodeArguments;
 

@@ -4,29 +4,14 @@
 use std::path::PathBuf;
 use zerohop_wire::words::{by_number, counted};
 
-use clap::{Args, Command};
-use clap_complete::Shell;
+use clap::Command;
 use clap_mangen::Man;
 
 use crate::arguments;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
+use crate::manual_arguments::{CompletionsArguments, ManArguments};
 use crate::output;
-
-#[derive(Args, Debug)]
-pub(crate) struct CompletionsArguments {
-    /// The shell: bash, elvish, fish, powershell or zsh.
-    #[arg(value_enum)]
-    shell: Shell,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ManArguments {
-    /// Writes the pages of all commands into this folder, such as ~/.local/share/man/man1, and creates it if necessary.
-    /// Without it, the command prints the page of `zerohop`.
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-}
 
 /// Prints the completions for a shell.
 pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<CommandEnding, CommandError> {

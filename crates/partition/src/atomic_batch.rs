@@ -29,15 +29,17 @@ use zerohop_wire::{Failure, What};
 use crate::clock::Clock;
 use crate::failure::failure_of;
 use crate::hash_range::Slice;
+use crate::intents::Intents;
 use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
 use crate::operations::{self, Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
-use crate::partition::{Intents, Partition};
+use crate::own_records::count_own;
+use crate::record_glimpse::RecordGlimpse;
 use crate::state::Deadlines;
 use crate::view::{RecordView, WholeBytes};
-use crate::write_buffer::{RecordGlimpse, UnitWriteBuffer};
+use crate::write_buffer::UnitWriteBuffer;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -390,7 +392,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// None is known.
     pub fn count(&mut self) -> Result<u64, Failure<'static>> {
-        Partition::count_own(self.engine, self.group.handle(), self.foreign).or_fail()
+        count_own(self.engine, self.group.handle(), self.foreign).or_fail()
     }
 
     fn view(&mut self) -> RecordView<'_, D> {

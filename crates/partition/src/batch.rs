@@ -5,7 +5,7 @@ use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::OperationAnswer;
 
 use crate::event::Token;
-use crate::pending_replies::push_packed;
+use crate::reply::push_packed;
 
 /// An answer without contents, with its item header.
 const SMALL_ANSWER_BYTES: usize = 32;

@@ -30,7 +30,7 @@ use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::LogEntry;
 
 use crate::outcome::WriteOutcome;
-use crate::state::fields::session_id;
+use crate::session_fields::session_id;
 use zerohop_base::bytes::Reader;
 
 const HAS_DEADLINE: u8 = 1;

@@ -69,7 +69,7 @@ pub(crate) fn append(values: &[&[u8]]) -> WriteChange<'static> {
 
 impl OwnedAnswer {
     pub(crate) fn of(answer: &OperationAnswer<'_>) -> OwnedAnswer {
-        OwnedAnswer(crate::pending_replies::packed(answer))
+        OwnedAnswer(crate::reply::packed(answer))
     }
 
     pub(crate) fn with<T>(&self, take: impl FnOnce(OperationAnswer<'_>) -> T) -> T {

@@ -10,7 +10,7 @@ use zerohop_wire::{Failure, Message};
 
 use crate::event::{PartitionEffects, Token};
 use crate::limits::UNAVAILABLE_RETRY_MS;
-use crate::pending_replies::Reply;
+use crate::reply::Reply;
 
 /// What became of an entry in one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

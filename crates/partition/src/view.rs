@@ -12,8 +12,8 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
 use crate::overlay::{ChunkShape, Overlay, Shape};
+use crate::record_glimpse::RecordGlimpse;
 use crate::state::Deadlines;
-use crate::write_buffer::RecordGlimpse;
 
 /// The records of a partition as a request sees them; see the module.
 pub(crate) struct RecordView<'v, D> {

@@ -9,7 +9,7 @@ use zerohop_wire::{Elements, Failure};
 use crate::batch::Collector;
 use crate::event::Token;
 use crate::limits::{BUSY_RETRY_MS, WAIT_BYTES_MAX, WAITS_MAX};
-use crate::pending_replies::packed;
+use crate::reply::packed;
 use crate::timers::Timers;
 
 /// Memory of one wait beside its key and value.

@@ -14,6 +14,7 @@ use crate::limits::{BUFFER_RETAINED_BYTES, STAGED_CHANGES_SEARCHED_MAX};
 use crate::log_writer::{LogWriter, NewLogEntry};
 use crate::operations::LogAction;
 use crate::overlay::{Overlay, RecordChange, Shape};
+use crate::record_glimpse::RecordGlimpse;
 
 /// The write buffer of an atomic batch; see the module.
 #[derive(Debug, Default)]
@@ -39,13 +40,6 @@ struct BufferedChange {
     change: Option<(RecordChange, Option<Shape>)>,
     /// Where its key starts in `bytes`, where the key ends, and where its payload ends.
     key_and_payload_range: [usize; 3],
-}
-
-/// The result of reading a record, as long as the atomic batch has changed nothing since.
-#[derive(Debug, Default)]
-pub(crate) struct RecordGlimpse {
-    pub(crate) shape: Option<Shape>,
-    pub(crate) hint: Option<Hint>,
 }
 
 /// The metadata that the entries of an atomic batch committed at once have for the partition's state, so that nothing is read

@@ -13,6 +13,7 @@
 mod codec;
 pub mod hash;
 pub mod keyspace;
+mod layout;
 pub mod limits;
 pub mod map;
 pub mod partitions;

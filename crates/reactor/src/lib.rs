@@ -28,6 +28,7 @@ mod mio_driver;
 mod proofs;
 mod receive;
 mod replies;
+mod request_token;
 mod secured;
 mod send;
 mod service;
@@ -52,7 +53,8 @@ pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
 pub use self::proofs::Proofs;
 pub use self::replies::Replies;
-pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Upkeep};
+pub use self::request_token::RequestToken;
+pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, Service, Upkeep};
 pub use self::tls::TlsOptions;
 pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 

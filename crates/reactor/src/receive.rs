@@ -12,9 +12,8 @@ use super::driver::{ConnectionId, Driver};
 use super::limits::{
     LARGE_BUFFER_STEP_BYTES, MEMORY_FULL_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
 };
-use super::service::{
-    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
-};
+use super::request_token::RequestToken;
+use super::service::{FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, Service};
 use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
 

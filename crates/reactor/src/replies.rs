@@ -13,7 +13,7 @@ use super::connection::{Connection, ConnectionStage};
 use super::connections::Connections;
 use super::counters::{CloseReason, ReactorCounters};
 use super::driver::{ConnectionId, Driver, Now};
-use super::service::RequestToken;
+use super::request_token::RequestToken;
 use super::waiting::WaitingLoad;
 
 /// Accepts the answers of a service. The reactor writes them at the end of the batch, with one system call for each connection.

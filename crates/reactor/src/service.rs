@@ -2,26 +2,12 @@
 
 use std::net::IpAddr;
 
-use zerohop_wire::ids::{KeyspaceId, PartitionId, RequestId};
 use zerohop_wire::messages::{Hello, HelloAck};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::driver::{ConnectionId, Now};
 use super::replies::Replies;
-
-/// Matches an answer to its request. The service must answer or drop every request exactly once, at any time and in any order; the reactor drops
-/// answers to connections that are closed by then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RequestToken {
-    /// The connection of the request.
-    pub connection: ConnectionId,
-    /// Its id, which the answer repeats.
-    pub request: RequestId,
-    /// The request's keyspace, which the answer repeats.
-    pub keyspace: KeyspaceId,
-    /// The request's partition, which the answer repeats.
-    pub partition: PartitionId,
-}
+use super::request_token::RequestToken;
 
 /// Whether the reactor continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,10 +19,10 @@ use crate::elements::{Element, Elements};
 use crate::error::{Failure, Parts, What};
 use crate::fields::{FieldReader, layout, nothing_left, split, take_length_prefixed};
 use crate::ids::Timestamp;
-use crate::limits::{BATCH_ITEMS_MAX, CURSOR_BYTES_MAX};
+use crate::limits::BATCH_ITEMS_MAX;
 use crate::numbered;
 use crate::record::RecordType;
-use crate::scan::ScannedKey;
+use crate::scan::{ScannedKey, check_cursor};
 
 /// The answer to one operation.
 pub type OperationAnswer<'a> = Result<Outcome<'a>, Failure<'a>>;
@@ -293,7 +293,9 @@ fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             check_cursor(next)?;
             return Ok(Outcome::Page { next, keys: Elements::packed(detail, payload)? });
         }
-        Shape::Compared => return SliceComparison::decode_body(detail, number, payload),
+        Shape::Compared => {
+            return SliceComparison::decode_body(detail, number, payload).map(Outcome::Compared);
+        }
     };
     nothing_left(payload)?;
     Ok(outcome)
@@ -316,15 +318,6 @@ fn take_u64(bytes: &mut &[u8]) -> Result<u64, Failure<'static>> {
     let (number, rest) = bytes.split_first_chunk::<8>().ok_or(What::Lengths)?;
     *bytes = rest;
     Ok(u64::from_le_bytes(*number))
-}
-
-/// Errors: the cursor exceeds the maximum length of a server's cursor.
-pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
-    if cursor.len() > CURSOR_BYTES_MAX {
-        let (length, limit) = (cursor.len() as u64, CURSOR_BYTES_MAX as u32);
-        return Err(Failure::KeyTooLong { length, limit });
-    }
-    Ok(())
 }
 
 /// One answer of several: length (4), zero (4), the answer.

@@ -23,6 +23,7 @@
 //! | 32 | 8 | where bytes end that a cut has not reached yet, or that are being filled; 0 if neither is under way |
 //! | 40 | | attributes, opaque |
 
+pub use crate::blob_stamp::BlobStamp;
 use crate::error::Failure;
 use crate::ids::{Sequence, SessionId};
 use crate::limits::{BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
@@ -37,38 +38,6 @@ const CHUNK: u8 = 0;
 const HEADER: u8 = 1;
 const STAGED: u8 = 2;
 const FORMAT: u8 = 1;
-
-/// The blob fence: id and generation of a blob. Every chunk write has it, and is refused where a later one is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlobStamp {
-    /// The timestamp of the blob's creation.
-    pub id: u64,
-    /// How often the blob was truncated.
-    pub generation: u64,
-}
-
-impl BlobStamp {
-    /// Replaces the id for a blob that the same transaction creates. The id is the transaction's version, which only the commit determines; no blob
-    /// has this value as its id.
-    pub const OWN: u64 = u64::MAX;
-
-    /// Encodes it as the fence of a chunk.
-    #[must_use]
-    pub fn encode(self) -> [u8; 16] {
-        let mut out = [0; 16];
-        out[..8].copy_from_slice(&self.id.to_le_bytes());
-        out[8..].copy_from_slice(&self.generation.to_le_bytes());
-        out
-    }
-
-    /// Decodes the fence of a chunk.
-    #[must_use]
-    pub fn decode(bytes: &[u8; 16]) -> Self {
-        let (id, generation) = bytes.split_at(8);
-        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        Self { id: number(id), generation: number(generation) }
-    }
-}
 
 /// The state of a staged append: a client writes chunks behind a blob's end, which become a part of the blob all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use crate::error::{Failure, What};
 use crate::fields::{layout, nothing_left};
 use crate::kind::Kind;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNK_BYTES_MAX};
-use crate::operations::WriteBody;
 use crate::record::check_value;
 use crate::transform::Transform;
+use crate::write_body::WriteBody;
 
 /// A write of a header or of a chunk. The key names the blob: see [`crate::blob`].
 ///

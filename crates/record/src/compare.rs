@@ -3,7 +3,6 @@
 //! Fields of a request: first hash fragment (4), zero (4). In the answer, the detail is the number of copies and the number is the number of
 //! records. After these fields: next (4), members that differ (4), bytes (8); then these members, 4 bytes each.
 
-use crate::answer::Outcome;
 use crate::elements::{Element, Elements};
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left};
@@ -60,11 +59,7 @@ impl<'a> SliceComparison<'a> {
     }
 
     /// Decodes the answer with these fields and this payload. Errors: the bytes are not such an answer.
-    pub fn decode_body(
-        copies: u32,
-        records: u64,
-        payload: &'a [u8],
-    ) -> Result<Outcome<'a>, Failure<'static>> {
+    pub fn decode_body(copies: u32, records: u64, payload: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(payload)?;
         let (next, differing, bytes) = (fields.u32(), fields.u32(), fields.u64());
         fields.done()?;
@@ -72,7 +67,7 @@ impl<'a> SliceComparison<'a> {
             return Err(What::Lengths.into());
         }
         let differing = Elements::packed(differing, rest)?;
-        Ok(Outcome::Compared(SliceComparison { next, records, bytes, copies, differing }))
+        Ok(Self { next, records, bytes, copies, differing })
     }
 }
 

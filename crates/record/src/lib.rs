@@ -14,6 +14,7 @@
 pub mod answer;
 pub mod blob;
 pub mod blob_change;
+mod blob_stamp;
 pub mod compare;
 pub mod elements;
 pub mod error;
@@ -26,11 +27,13 @@ mod numbered;
 pub mod operations;
 pub mod read;
 pub mod record;
+mod record_type;
 pub mod scan;
 pub mod state;
 pub mod transform;
 pub mod words;
 pub mod write;
+mod write_body;
 
 pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;

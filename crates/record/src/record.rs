@@ -3,35 +3,7 @@
 use crate::error::{Failure, What};
 use crate::ids::Timestamp;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::numbered;
-
-numbered!(
-    /// The type of a record. It does not change while the record exists, except that an insert may replace any record by bytes.
-    RecordType: u8 {
-        /// One value.
-        Bytes = 1, "bytes";
-        /// Values in the order in which they were appended.
-        List = 2, "a list";
-        /// A chunk of a blob.
-        Chunk = 3, "a chunk of a blob";
-    }
-);
-
-impl RecordType {
-    /// The number of a type; 0: none.
-    #[must_use]
-    pub fn optional_number(record: Option<Self>) -> u8 {
-        record.map_or(0, Self::number)
-    }
-
-    /// The type of such a number. Errors: there is no such type.
-    pub fn from_optional_number(number: u8) -> Result<Option<Self>, Failure<'static>> {
-        match number {
-            0 => Ok(None),
-            _ => Self::from_number(number).map(Some).ok_or_else(|| What::Outcome.into()),
-        }
-    }
-}
+pub use crate::record_type::RecordType;
 
 /// The condition of a write on the state of the record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 //!
 //! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), zero (4); then cursor, prefix.
 
-use crate::answer::check_cursor;
 use crate::elements::Element;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
-use crate::limits::SCAN_PAGE_KEYS_MAX;
+use crate::limits::{CURSOR_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
 use crate::record::{RecordType, check_key};
 
 /// Requests a page of the keys of a partition, in an order that the server chooses. A key that exists from the first page to the last is listed
@@ -68,6 +67,15 @@ impl<'a> Scan<'a> {
         check_key(prefix)?;
         Ok(Self { seen, cursor, prefix, keys_max, blobs })
     }
+}
+
+/// Errors: the cursor exceeds the maximum length of a server's cursor.
+pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
+    if cursor.len() > CURSOR_BYTES_MAX {
+        let (length, limit) = (cursor.len() as u64, CURSOR_BYTES_MAX as u32);
+        return Err(Failure::KeyTooLong { length, limit });
+    }
+    Ok(())
 }
 
 fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {

@@ -12,8 +12,12 @@
 //!
 //! The fields of the kind, the key, and the payload follow.
 
+use crate::error::{Failure, What};
+use crate::fields::FieldReader;
+use crate::kind::Kind;
 use crate::operations::WriteChange;
 use crate::record::Condition;
+use crate::write_body::{WriteBody, WriteHead};
 
 /// One write of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,4 +28,39 @@ pub struct RecordWrite<'a> {
     pub condition: Condition,
     /// The change.
     pub change: WriteChange<'a>,
+}
+
+impl<'a> RecordWrite<'a> {
+    /// The kind of its frames.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.change.kind()
+    }
+
+    /// Writes all but the last piece of the payload to `out`, and returns that piece.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        self.change.put(&WriteHead::new(self.key, self.condition)?, out)
+    }
+
+    /// Decodes the write of this kind that fills `body`.
+    ///
+    /// # Errors
+    /// The bytes are not such a write.
+    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<16>::split(body)?;
+        let key_len = fields.u32() as usize;
+        let condition = fields.u8();
+        let detail = fields.u8();
+        fields.zeros(2);
+        let condition = Condition::from_numbers(condition, fields.u64())?;
+        fields.done()?;
+        if kind.number() >> 8 != 0x02 {
+            return Err(What::ItemKind.into());
+        }
+        let (key, change) = WriteChange::decode(kind, WriteBody { key_len, detail, rest })?;
+        Ok(Self { key, condition, change })
+    }
 }

@@ -5,7 +5,7 @@ use zerohop_wire::messages::Member;
 use super::limits::{
     BEATS_DOUBLED_MAX, COALESCE_ENTRIES_MAX, COALESCE_US, HEARTBEAT_US, IDLE_US, KEEPING_UP_US, RESEND_US,
 };
-use super::snapshot_send::SnapshotSend;
+use super::snapshot_progress::SnapshotSend;
 
 /// The progress of one member; see the module. Indexes refer to the primary's log.
 #[derive(Debug)]

@@ -35,6 +35,7 @@ mod primary;
 mod replica_table;
 mod role_change;
 mod snapshot_install;
+mod snapshot_progress;
 mod snapshot_send;
 mod sole_copy_corrupt;
 mod split;
@@ -63,7 +64,7 @@ pub use event::{Context, ReplicaEffect, ReplicaEffects, ReplicaEvent};
 pub use lease::Leases;
 pub use partition_index::PartitionKey;
 pub use replica_table::{Replicas, Steps, TableEffects};
-pub use snapshot_send::CopyProgress;
+pub use snapshot_progress::CopyProgress;
 pub use sole_copy_corrupt::CopyDamage;
 pub use view::{GroupChange, GroupView, Role};
 

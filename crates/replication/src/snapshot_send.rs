@@ -12,101 +12,15 @@
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, LogRun, RunPlace};
+use zerohop_engine::{Engine, EngineResult, LogRun};
 use zerohop_wire::messages::{Call, EntryName, Member, StatePart};
 
 use super::follower_progress::Stream;
-use super::limits::{
-    BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES, STATE_WINDOW_BYTES,
-};
+use super::limits::{BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES};
 use super::primary::{UnsendableEntry, name_at};
+use super::snapshot_progress::{CopyProgress, SendPosition, SnapshotSend, UnacknowledgedPart};
 use super::{Context, Replica, ReplicaEffects};
 use zerohop_partition::planted::{Bug, is_planted};
-
-/// The snapshot that is being sent to one member.
-#[derive(Debug)]
-pub(super) struct SnapshotSend {
-    as_of: EntryName,
-    /// The number of this attempt in this process. The receiver must not combine parts of two attempts.
-    attempt: u64,
-    at: SendPosition,
-    /// The number of the next part to send, and the number of acknowledged parts.
-    next: u32,
-    acked: u32,
-    under_way: VecDeque<UnacknowledgedPart>,
-    under_way_bytes: usize,
-    state: Vec<u8>,
-    /// When parts were last sent again because an acknowledgement was missing.
-    rewound_us: u64,
-    /// When the last part was acknowledged.
-    part_acknowledged_us: u64,
-    sent_bytes: u64,
-    total_bytes: u64,
-    buffer: Vec<u8>,
-}
-
-/// Where the next part starts.
-#[derive(Clone, Copy, Debug, Default)]
-struct SendPosition {
-    log: RunPlace,
-    is_log_sent: bool,
-    state: usize,
-    is_all_sent: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct UnacknowledgedPart {
-    begins: SendPosition,
-    bytes: usize,
-}
-
-/// The progress of a snapshot that is being sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CopyProgress {
-    /// The receiver.
-    pub to: Member,
-    /// Bytes that were sent and acknowledged.
-    pub done_bytes: u64,
-    /// The approximate total.
-    pub total_bytes: u64,
-}
-
-impl SnapshotSend {
-    /// When it has something to do.
-    pub(super) fn due_us(&self) -> u64 {
-        if self.may_send_part() {
-            0
-        } else {
-            self.part_acknowledged_us.max(self.rewound_us) + RESEND_STATE_US
-        }
-    }
-
-    fn may_send_part(&self) -> bool {
-        !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
-    }
-
-    /// Steps back to the first unacknowledged part.
-    fn rewind(&mut self, now_us: u64) {
-        if let Some(first) = self.under_way.front() {
-            self.at = first.begins;
-        }
-        self.under_way.clear();
-        self.under_way_bytes = 0;
-        self.next = self.acked;
-        self.rewound_us = now_us;
-    }
-
-    /// The receiver has all parts before this number.
-    fn acknowledged(&mut self, parts: u32, now_us: u64) {
-        while self.acked < parts {
-            let Some(part) = self.under_way.pop_front() else { return };
-            self.under_way_bytes -= part.bytes;
-            self.sent_bytes += part.bytes as u64;
-            self.acked += 1;
-            self.part_acknowledged_us = now_us;
-        }
-    }
-}
 
 impl Replica {
     pub(super) fn begin_state<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream) {

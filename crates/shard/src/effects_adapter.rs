@@ -4,11 +4,10 @@ use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{Member, Slice};
+use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
-use super::partitions::send_peer;
 use super::stats::RequestCounters;
 use super::transactions::Transit;
 use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
@@ -124,4 +123,16 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
             ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),
         }
     }
+}
+
+/// Sends a message to another member.
+pub(super) fn send_peer(
+    effects: &mut dyn InstanceEffects,
+    envelope: &Envelope,
+    from: Member,
+    to: Member,
+    call: &Call<'_>,
+) {
+    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
+    effects.push(InstanceEffect::Send { to, envelope, message });
 }

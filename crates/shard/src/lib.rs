@@ -17,10 +17,13 @@ mod batch;
 mod clock;
 mod connections;
 mod effects_adapter;
+mod engine_name;
 mod keyspace_drop;
 mod limits;
 mod mapping;
+mod member_options;
 mod open;
+mod open_error;
 mod partitions;
 mod read_locks;
 mod requests;
@@ -49,7 +52,8 @@ use zerohop_replication::ReplicaEvent;
 
 pub use clock::ClockReading;
 pub use mapping::MapChangeError;
-pub use open::{InstanceOpenError, InstanceOptions, OpenReport};
+pub use open::{InstanceOptions, OpenReport};
+pub use open_error::InstanceOpenError;
 pub use stats::InstanceStats;
 
 use clock::InstanceClock;

@@ -10,9 +10,11 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
-use super::open::{InstanceOpenError, durability, newest_keyspace};
+use super::engine_name::engine_id;
+use super::member_options::durability;
+use super::open::newest_keyspace;
+use super::open_error::InstanceOpenError;
 use super::partitions::{is_shared, view_of};
-use super::splits::engine_id;
 use super::{Instance, InstanceEffects};
 use crate::limits::FOLLOW_AGAIN_MS;
 use zerohop_replication::{GroupView, ReplicaEvent};

@@ -1,21 +1,21 @@
 //! Opens an instance: its engine, and every partition that the map assigns to it.
 
-use std::fmt;
-
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
-use zerohop_placement::{ClusterMap, Keyspace, KeyspaceConfig, MapHistory};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
+use zerohop_engine::{Engine, EngineOptions, RecoveryReport};
+use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 
 use super::clock::{ClockReading, InstanceClock};
 use super::connections::Connections;
+use super::engine_name::named;
 use super::keyspace_drop::DroppingKeyspaces;
+use super::member_options::durability;
+use super::open_error::InstanceOpenError;
 use super::partitions::{Partitions, is_shared};
 use super::read_locks::ReadLocks;
-use super::splits::{Splits, named, split_stored};
+use super::splits::{Splits, drop_stored, split_stored};
 use super::stats::RequestCounters;
 use super::{Identity, Instance, Upkeep};
-use zerohop_partition::{MemberOptions, PartitionOpenError};
 
 /// Options of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -38,54 +38,6 @@ pub struct OpenReport {
     /// Stored partitions that were removed, because the map does not assign them to this instance (their keyspace was dropped),
     /// or has them in memory (their keyspace was altered).
     pub removed: usize,
-}
-
-/// Why an instance cannot be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum InstanceOpenError {
-    /// The engine has failed.
-    Engine(EngineError),
-    /// A partition has failed to open.
-    Partition {
-        /// Its keyspace.
-        keyspace: KeyspaceId,
-        /// Its number.
-        partition: PartitionId,
-        /// The reason.
-        error: PartitionOpenError,
-    },
-}
-
-impl fmt::Display for InstanceOpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InstanceOpenError::Engine(error) => error.fmt(f),
-            InstanceOpenError::Partition { keyspace, partition, error } => {
-                write!(f, "partition {partition} of keyspace {keyspace}: {error}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for InstanceOpenError {}
-
-impl InstanceOpenError {
-    pub(super) fn of_partition(
-        keyspace: KeyspaceId,
-        partition: PartitionId,
-        error: PartitionOpenError,
-    ) -> InstanceOpenError {
-        match error {
-            PartitionOpenError::Engine(error) => InstanceOpenError::Engine(error),
-            error => InstanceOpenError::Partition { keyspace, partition, error },
-        }
-    }
-}
-
-impl From<EngineError> for InstanceOpenError {
-    fn from(error: EngineError) -> InstanceOpenError {
-        InstanceOpenError::Engine(error)
-    }
 }
 
 impl<D: Disk> Instance<D> {
@@ -148,41 +100,9 @@ impl<D: Disk> Instance<D> {
     }
 }
 
-/// The options with which a partition of a keyspace is opened.
-pub(super) fn options_of(found: &Keyspace, id: PartitionId, epoch: PartitionEpoch) -> MemberOptions {
-    let config = found.config();
-    MemberOptions {
-        durability: durability(config),
-        // Partitions of one keyspace share no pattern of collisions. Children of one partition do share it, so that a scan cursor
-        // remains valid in each child. All members of a group have the same seed.
-        index_seed: config.seed ^ u64::from(id.0 >> found.splits()).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        epoch,
-    }
-}
-
-/// When a keyspace's entries survive a crash, as the engine's type.
-pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability {
-    match config.durability {
-        zerohop_placement::Durability::Memory => zerohop_engine::Durability::Memory,
-        zerohop_placement::Durability::Interval { ms } => zerohop_engine::Durability::Interval { ms },
-        zerohop_placement::Durability::Sync => zerohop_engine::Durability::Sync,
-    }
-}
-
 /// The keyspace of a map that was created last; ids rise.
 pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
     map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
-}
-
-/// Removes a partition at a start. On a full disk the engine continues once there is room.
-pub(super) fn drop_stored<D: Disk>(
-    engine: &mut Engine<D>,
-    id: zerohop_engine::PartitionId,
-) -> Result<(), EngineError> {
-    match engine.drop_partition(id) {
-        Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
-        other => other,
-    }
 }
 
 /// Removes partitions left behind by a drop that a crash has interrupted; keyspace ids are never used again. Also removes stored

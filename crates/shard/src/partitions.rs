@@ -8,12 +8,12 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Call, Member, PeerMessage};
-use zerohop_wire::{Envelope, Failure, Message};
+use zerohop_wire::{Envelope, Failure};
 
 use super::clock::ClockReading;
-use super::effects_adapter::Relay;
-use super::open::options_of;
-use super::splits::engine_id;
+use super::effects_adapter::{Relay, send_peer};
+use super::engine_name::engine_id;
+use super::member_options::options_of;
 use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use zerohop_partition::MapView;
@@ -537,15 +537,4 @@ impl<D: Disk> Instance<D> {
         self.splits.inherited(keyspace, id);
         Ok(())
     }
-}
-
-pub(super) fn send_peer(
-    effects: &mut dyn InstanceEffects,
-    envelope: &Envelope,
-    from: Member,
-    to: Member,
-    call: &Call<'_>,
-) {
-    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
-    effects.push(InstanceEffect::Send { to, envelope, message });
 }

@@ -21,35 +21,13 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
-use super::open::drop_stored;
+use super::engine_name::{engine_id, named};
 use super::{Instance, InstanceEffects, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
 use zerohop_partition::MapView;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_partition::planted::{Bug, is_planted};
 use zerohop_replication::{Context, InheritedState, Replica, ReplicaEvent};
-
-/// Bits of the engine's partition name that contain the partition number; above them is the number of splits of its keyspace.
-const NUMBER_BITS: u32 = 24;
-const _: () = assert!(zerohop_placement::limits::PARTITIONS_MAX <= 1 << NUMBER_BITS);
-
-/// The engine's name for a partition of a keyspace that was split so often. For a keyspace without splits it is the same as
-/// before splits existed.
-pub(super) fn engine_id(
-    keyspace: KeyspaceId,
-    splits: u8,
-    partition: PartitionId,
-) -> zerohop_engine::PartitionId {
-    let number = u64::from(splits) << NUMBER_BITS | u64::from(partition.0);
-    zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | number)
-}
-
-/// Keyspace, splits and number of a partition from the engine's name.
-pub(super) fn named(id: zerohop_engine::PartitionId) -> (KeyspaceId, u8, PartitionId) {
-    let number = id.0 as u32;
-    let partition = PartitionId(number & ((1 << NUMBER_BITS) - 1));
-    (KeyspaceId((id.0 >> 32) as u32), (number >> NUMBER_BITS) as u8, partition)
-}
 
 /// A parent: its keyspace, the splits of the keyspace at that time, and its number.
 type ParentName = (KeyspaceId, u8, PartitionId);
@@ -179,6 +157,17 @@ fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, Partitio
     let all = (first..first + (1 << further)).map(PartitionId);
     all.filter(|id| found.group(*id).is_some_and(|group| group.members().any(|member| member == me)))
         .collect()
+}
+
+/// Removes a partition at a start. On a full disk the engine continues once there is room.
+pub(super) fn drop_stored<D: Disk>(
+    engine: &mut Engine<D>,
+    id: zerohop_engine::PartitionId,
+) -> Result<(), EngineError> {
+    match engine.drop_partition(id) {
+        Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => Ok(()),
+        other => other,
+    }
 }
 
 /// At a start, splits stored partitions whose keyspace was split since. Splits for which the disk has no room wait.

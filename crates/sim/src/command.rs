@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::cluster::Limits;
-use crate::cluster::kinds::{FaultKind, Kinds, SCENARIOS};
 use crate::coverage::Coverage;
+use crate::kinds::{FaultKind, Kinds, SCENARIOS};
 use crate::limits::CLUSTER_OPERATIONS_MIN;
 use crate::run::{RunReport, run, run_cluster};
 use crate::trace::LineRetention;

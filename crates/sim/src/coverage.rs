@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::cluster::kinds::FaultKind;
 use crate::history::{Call, OperationEnd};
+use crate::kinds::FaultKind;
 use crate::workload::operation::RecordCall;
 
 /// So many seeds of clusters must cover what occurs in most of them.

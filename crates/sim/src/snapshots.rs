@@ -2,7 +2,7 @@
 
 use zerohop_base::time::Time;
 
-use crate::check::cycles::CheckedAction;
+use crate::cycles::CheckedAction;
 
 /// A snapshot that was opened.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fmt;
 use zerohop_base::time::Time;
 use zerohop_wire::ids::Timestamp;
 
-use crate::check::cycles::{CheckedAction, Transaction, TransactionFate};
+use crate::cycles::{CheckedAction, Transaction, TransactionFate};
 use crate::workload::blobs::is_mark;
 
 /// A transaction, or an equivalent: a read of several records, an operation on one.

@@ -11,6 +11,7 @@
 //! book          docs/SUMMARY.md names every page     plants       each mutant's tests are named
 //! names         a type's name says what it is        words        the field's word for each thing
 //! large_types   a type has few files and few fields
+//! module_circles  sibling modules use each other in one direction
 //! ```
 
 mod arrows;
@@ -23,6 +24,7 @@ mod large_types;
 mod length;
 mod links;
 mod manifest;
+mod module_circles;
 mod names;
 mod plants;
 pub mod source;
@@ -100,6 +102,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(names::check(tree));
     violations.extend(words::check(tree));
     violations.extend(large_types::check(tree));
+    violations.extend(module_circles::check(tree));
     violations.sort();
     violations
 }
@@ -139,6 +142,7 @@ mod tests {
             ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\n"),
             ("tidy/words.toml", "told = \"reported\"\n"),
             ("tidy/large_types.toml", "[\"crates/wire\"]\nFrame = { files = 4 }\n"),
+            ("tidy/module_circles.toml", "\"crates/wire\" = [\"header -> frame\"]\n"),
         ]);
         let said: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
         let said = said.join("\n");
@@ -156,6 +160,7 @@ mod tests {
             "does not say what it is",
             "not a word of the field",
             "has no `Frame` with files",
+            "closes no circle",
         ] {
             assert!(said.contains(mark), "no {mark} in:\n{said}");
         }

@@ -8,6 +8,7 @@
 
 mod blobs;
 mod histogram;
+mod kv_phase;
 mod limits;
 mod phase;
 mod report;
@@ -24,10 +25,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_client::{Coalescing, Collect};
 use zerohop_system::clock::{HybridClock, Stopwatch};
 
+use self::kv_phase::KvPhase;
 use self::limits::{
     CLIENTS_MAX, COLLECT_BYTES, DEPTH_MAX, KEY_BYTES_MIN, OPERATIONS_MAX, PROGRESS_EVERY, THREADS_MAX,
 };
-use self::phase::{KvPhase, PhaseFailure};
+use self::phase::PhaseFailure;
 use self::report::{KvBenchReport, KvPhaseReport};
 use self::shared::BenchShared;
 use self::worker::{Crew, WorkerPlan};

@@ -6,17 +6,9 @@ use zerohop_client::{Error, Keyspace};
 use zerohop_system::clock::Stopwatch;
 
 use super::histogram::Histogram;
+use super::kv_phase::KvPhase;
 use super::shared::BenchShared;
 use crate::common::ending::CommandError;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KvPhase {
-    Insert,
-    Lookup,
-    Remove,
-    /// Removes what may be left after a failure.
-    CleanUp,
-}
 
 /// Why a phase ended early.
 #[derive(Debug)]
@@ -30,17 +22,6 @@ pub(super) enum PhaseFailure {
 impl From<Error> for PhaseFailure {
     fn from(error: Error) -> Self {
         PhaseFailure::Failed(error.into())
-    }
-}
-
-impl KvPhase {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            KvPhase::Insert => "insert",
-            KvPhase::Lookup => "lookup",
-            KvPhase::Remove => "remove",
-            KvPhase::CleanUp => "clean up",
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use zerohop_wire::words::counted;
 use serde::Serialize;
 
 use super::histogram::Histogram;
-use super::phase::KvPhase;
+use super::kv_phase::KvPhase;
 
 #[derive(Debug, Serialize)]
 pub(super) struct KvBenchReport {

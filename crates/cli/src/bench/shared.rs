@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::phase::KvPhase;
+use super::kv_phase::KvPhase;
 use super::workload::Workload;
 
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use tokio::task::JoinSet;
 use zerohop_client::{Coalescing, Keyspace};
 
 use super::histogram::Histogram;
-use super::phase::{KvPhase, PhaseFailure, run_client};
+use super::kv_phase::KvPhase;
+use super::phase::{PhaseFailure, run_client};
 use super::shared::BenchShared;
 use crate::common::ending::CommandError;
 use crate::common::runtime::runtime;

@@ -8,8 +8,8 @@ use zerohop_client::Failure;
 use zerohop_wire::admin::{REFUSED_EXISTS, REFUSED_FORBIDDEN, REFUSED_UNKNOWN};
 use zerohop_wire::ids::KeyspaceId;
 
+use super::demo_error::DemoError;
 use super::names;
-use crate::demo::DemoError;
 
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\

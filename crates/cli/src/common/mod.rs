@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod damaged;
+pub(crate) mod demo_error;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
 pub(crate) mod failure;
@@ -9,6 +10,7 @@ pub(crate) mod http;
 pub(crate) mod keys;
 pub(crate) mod names;
 pub(crate) mod other_cluster;
+pub(crate) mod output;
 pub(crate) mod places;
 pub(crate) mod quantity;
 pub(crate) mod runtime;

@@ -7,13 +7,13 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Error, Failure, Keyspace, Reply};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 
-use super::error::DemoError;
+use super::fault::Fault;
 use super::lanes::{self, Groups};
 use super::limits::{FAULTS_STORED_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use super::load::StoredFile;
 use super::progress::DemoProgress;
 use super::record::FileHeader;
-use super::report::Fault;
+use crate::common::demo_error::DemoError;
 use crate::common::names;
 
 /// The result of a check.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::task::JoinSet;
 
-use super::error::DemoError;
 use super::limits::{CONCURRENT_GROUPS, GROUP_FILES_MAX};
+use crate::common::demo_error::DemoError;
 
 /// The items that are not taken by a lane yet.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Condition, Error, Expiry, Keyspace};
 use zerohop_wire::messages::{Insert, RecordOperation, RecordWrite, WriteChange};
 
-use super::error::DemoError;
 use super::lanes::{self, Groups};
 use super::limits::{GROUP_BYTES_MAX, READ_BYTES, RECORD_BYTES_MAX, REPEATS_MAX};
 use super::progress::DemoProgress;
 use super::record::FileHeader;
 use super::source::{DemoFiles, fill_buffer};
+use crate::common::demo_error::DemoError;
 
 /// A file that the cluster has acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]

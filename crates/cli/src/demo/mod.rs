@@ -16,7 +16,8 @@
 
 mod check;
 mod cluster;
-mod error;
+mod cluster_report;
+mod fault;
 mod lanes;
 mod limits;
 mod load;
@@ -34,8 +35,6 @@ use clap::Args;
 use zerohop_client::{Client, ClientOptions, Keyspace};
 use zerohop_system::clock::Stopwatch;
 
-pub(crate) use self::error::DemoError;
-
 use self::check::CheckResult;
 use self::limits::{DEADLINE, PARTITIONS};
 use self::load::{LoadedFiles, StoredFile};
@@ -44,6 +43,7 @@ use self::progress::DemoProgress;
 use self::report::{DemoReport, rate};
 use self::source::DemoFiles;
 use self::work::DemoFolder;
+use crate::common::demo_error::DemoError;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::{admin, names};

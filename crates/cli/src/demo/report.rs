@@ -6,7 +6,8 @@ use zerohop_wire::words::counted;
 
 use serde::Serialize;
 
-use super::cluster::ClusterReport;
+use super::cluster_report::ClusterReport;
+use super::fault::Fault;
 use super::limits::FAULTS_SHOWN_MAX;
 use crate::common::names;
 
@@ -60,13 +61,6 @@ pub(crate) struct DemoReport {
     pub(crate) damage: Vec<String>,
     /// Where the data is, if it was kept.
     pub(crate) data: Option<String>,
-}
-
-/// A file that is not as it was stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Fault {
-    pub(crate) path: String,
-    pub(crate) what: String,
 }
 
 impl DemoReport {

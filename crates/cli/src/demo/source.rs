@@ -6,8 +6,8 @@ use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use super::error::DemoError;
 use super::limits::FILES_MAX;
+use crate::common::demo_error::DemoError;
 
 /// Folders of build results and repositories, which can be made again.
 const SKIPPED_FOLDERS: [&str; 2] = ["target", ".git"];

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::common::demo_error::DemoError;
 use tempfile::TempDir;
-
-use super::error::DemoError;
 
 #[derive(Debug)]
 pub(super) enum DemoFolder {

@@ -18,6 +18,7 @@ use zerohop_placement::{ClusterMap, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::message::ProposalAnswer;
+use super::own_node::OwnNode;
 use super::proposals::Purpose;
 use super::{Agent, AgentEffect, EndReason};
 use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, HeldLogs, JoinNode};
@@ -58,26 +59,6 @@ pub(super) struct DiskState {
     pub(super) intact: bool,
     /// The previous start was shut down cleanly.
     pub(super) closed: bool,
-}
-
-/// A node and its instances, as the map has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OwnNode {
-    pub(super) node: NodeId,
-    pub(super) first_instance: InstanceId,
-    pub(super) instances: u32,
-}
-
-impl OwnNode {
-    pub(super) fn has(&self, instance: InstanceId) -> bool {
-        let first = self.first_instance.get();
-        (first..first + self.instances).contains(&instance.get())
-    }
-
-    pub(super) fn instances(&self) -> impl Iterator<Item = InstanceId> {
-        let first = self.first_instance.get();
-        (first..first + self.instances).map(InstanceId)
-    }
 }
 
 impl Agent {

@@ -30,6 +30,7 @@ use zerohop_base::random::{SplitMix64, mix64};
 use zerohop_base::time::Time;
 
 mod bootstrap;
+mod cluster_standing;
 mod control_group;
 mod effect;
 mod event;
@@ -41,26 +42,28 @@ mod membership;
 pub mod message;
 mod notice;
 mod operator;
+mod own_node;
 mod proposals;
 mod reports;
 mod settings;
 mod standing;
 
+pub use cluster_standing::ClusterStanding;
 pub use effect::{AgentEffect, EndReason, LogWanted, NoOutcome};
 pub use event::{AgentEvent, GroupRequest};
 pub use notice::LogNotice;
 pub use settings::{AgentSettings, ControlRole, OpenError};
-pub use standing::ClusterStanding;
 
 use bootstrap::Bootstrap;
 use control_group::KnownControlGroup;
 use failure_detector::SilentNodes;
-use joining::{DiskState, OwnNode, StartPhase};
+use joining::{DiskState, StartPhase};
 use map_updates::Peers;
 use maps::{MapFetch, Maps};
 use membership::{PersistCounter, Pieces};
 use message::{AgentBody, ControlGroupNews, Message};
 use notice::Primaries;
+use own_node::OwnNode;
 use proposals::{ForwardedProposals, Proposals};
 use reports::LogReports;
 use standing::StandingWatch;

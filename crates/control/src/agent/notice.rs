@@ -9,8 +9,8 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 use zerohop_wire::words::{by_number, counted};
 
 use super::Agent;
-use super::joining::OwnNode;
-use super::standing::ClusterStanding;
+use super::cluster_standing::ClusterStanding;
+use super::own_node::OwnNode;
 use zerohop_base::time::Time;
 
 /// Period in which changes of primaries are logged as one line: the groups of one event are decided one after

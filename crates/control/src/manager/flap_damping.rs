@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_placement::{ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
-use super::lead::LeadSettings;
+use super::lead_settings::LeadSettings;
 use zerohop_base::time::Time;
 
 /// The history of the nodes that a leader has observed. A new leader starts with an empty history and assumes

@@ -20,9 +20,10 @@ use zerohop_base::time::Time;
 mod flap_damping;
 mod gather;
 mod lead;
+mod lead_settings;
 mod manager_replacement;
 
-pub use lead::LeadSettings;
+pub use lead_settings::LeadSettings;
 
 use gather::RegroupGather;
 use lead::LeaderState;

@@ -10,8 +10,6 @@
 //! ```
 //! (primary, in-sync replicas, followers.)
 
-mod computed;
-mod ring;
 mod steps;
 mod tally;
 #[cfg(test)]
@@ -21,10 +19,9 @@ use std::collections::BTreeMap;
 
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
-pub use ring::{Ring, Spot};
-
 use crate::command::Regroup;
 use crate::state::ControlState;
+pub use crate::state::{Ring, Spot};
 
 /// Limits on simultaneous changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::NodeState;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
-use super::ring;
-use crate::state::ControlState;
+use crate::state::{ControlState, instance_weight};
 
 /// An instance as a plan sees it.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +38,7 @@ impl PlacementTally {
         for node in state.map().nodes() {
             let facts = state.facts(node.id());
             let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
-            let weight = ring::weight(facts.capacity, instances.len());
+            let weight = instance_weight(facts.capacity, instances.len());
             for instance in instances {
                 let seat = InstanceLoad {
                     node: node.id(),

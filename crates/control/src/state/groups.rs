@@ -7,16 +7,10 @@
 use zerohop_placement::{Durability, Group, GroupState, KeyspaceConfig, MapChange, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::{ControlState, MapDraft, Recovery};
+use super::group_decision::{GroupContext, Next, Recovery};
+use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, GroupStep, Regroup, RegroupOrigin};
 use crate::planted::{self, Bug};
-
-/// The next group, and the next state of its recovery.
-pub(super) struct Next {
-    pub(super) group: ReplicaGroup,
-    /// Stored if the group is recovering.
-    pub(super) recovery: Recovery,
-}
 
 /// What a process that has replaced another found on its disks.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +30,6 @@ impl RestartedDisk {
             Durability::Memory => false,
         }
     }
-}
-
-/// The context of a decision about a group.
-pub(super) struct GroupContext<'a> {
-    pub(super) config: &'a KeyspaceConfig,
-    pub(super) state_of: &'a dyn Fn(InstanceId) -> NodeState,
 }
 
 impl ControlState {
@@ -287,10 +275,6 @@ impl GroupContext<'_> {
             group: next,
             recovery: Recovery { restarted: restarted.into_iter().collect(), ..Recovery::default() },
         }
-    }
-
-    pub(super) fn is_down(&self, instance: InstanceId) -> bool {
-        (self.state_of)(instance) == NodeState::Down
     }
 }
 

@@ -3,9 +3,8 @@
 use zerohop_placement::{GroupState, KeyspaceConfig, MapChange};
 use zerohop_wire::ids::KeyspaceId;
 
-use super::{ControlState, MapDraft};
+use super::{ControlState, MapDraft, Ring};
 use crate::command::CommandRefusal;
-use crate::plan;
 
 impl ControlState {
     /// Creates a keyspace and spreads its partitions over the nodes that are up. The number of copies is at
@@ -18,7 +17,7 @@ impl ControlState {
         let id = KeyspaceId(self.next_keyspace);
         self.next_keyspace = self.next_keyspace.checked_add(1).ok_or(CommandRefusal::UnknownKeyspace)?;
         config.check().map_err(|error| CommandRefusal::Map(error.to_string()))?;
-        let ring = plan::Ring::new(self, config.seed);
+        let ring = Ring::new(self, config.seed);
         if ring.is_empty() {
             return Err(CommandRefusal::NoNodes);
         }

@@ -28,6 +28,7 @@ use crate::limits::MANAGERS_MAX;
 
 mod batch;
 mod force_new_cluster;
+mod group_decision;
 mod groups;
 mod keyspace_drops;
 mod keyspaces;
@@ -36,15 +37,18 @@ mod nodes;
 mod placement_overrides;
 mod recovery;
 mod requests;
+mod ring;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
+pub use group_decision::Recovery;
 pub use keyspace_drops::DroppingKeyspace;
 pub use losses::{Loss, Losses};
 pub use placement_overrides::Pin;
-pub use recovery::Recovery;
+pub(crate) use ring::instance_weight;
+pub use ring::{Ring, Spot};
 pub use snapshot::StateError;
 
 use requests::Requests;

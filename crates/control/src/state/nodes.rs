@@ -5,7 +5,8 @@ use zerohop_placement::{MapChange, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::words::counted;
 
-use super::groups::{GroupContext, RestartedDisk};
+use super::group_decision::GroupContext;
+use super::groups::RestartedDisk;
 use super::{ControlState, Facts, MapDraft};
 use crate::command::{CommandRefusal, JoinNode};
 

@@ -13,30 +13,14 @@
 //! | the operator's `recover` of a damaged copy, and its instance has reported | the readable part of that copy |
 //! | the operator's `recover`, and no member is up | nothing: the partition starts empty, on another instance |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use zerohop_placement::{Durability, GroupState, MapChange, ReplicaGroup};
+use zerohop_placement::{GroupState, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::groups::{GroupContext, Next};
-use super::{ControlState, MapDraft};
-use crate::command::{CommandRefusal, HeldLogs, KeptCopy, LogEnd};
-use crate::plan;
-
-/// The state of a recovery.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The members that have restarted and may have lost the end of their logs.
-    pub restarted: BTreeSet<InstanceId>,
-    /// The reported log ends of members, and whether each log is intact.
-    pub reports: BTreeMap<InstanceId, (LogEnd, bool)>,
-    /// The operator gave up the members that are not up.
-    pub accept_loss: bool,
-    /// The group continues with the readable part of its primary's damaged copy.
-    pub continues_with_primary: bool,
-    /// Recovery ended with a log whose end may be missing.
-    pub(super) chosen_may_lack_end: bool,
-}
+use super::group_decision::{GroupContext, Next};
+use super::{ControlState, MapDraft, Ring, Spot};
+use crate::command::{CommandRefusal, HeldLogs, KeptCopy};
 
 impl ControlState {
     /// Members of recovering groups report their logs. A report that does not fit the present state of a
@@ -94,8 +78,8 @@ impl ControlState {
         if group.members().all(|instance| view.is_down(instance)) {
             // No member is left to report. The previous members are removed from the group: if one returns,
             // its copy is removed, as the new group may have written other data by then.
-            let held = |one: &plan::Spot| self.map().partitions_of(one.instance).count();
-            let ring = plan::Ring::new(self, found.config().seed);
+            let held = |one: &Spot| self.map().partitions_of(one.instance).count();
+            let ring = Ring::new(self, found.config().seed);
             let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(CommandRefusal::NoNodes)?;
             let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
             let epoch = next.epoch;
@@ -132,57 +116,5 @@ impl ControlState {
             }
             draft.changes.push(MapChange::SetGroup { keyspace, partition, group: next.group });
         }
-    }
-}
-
-impl GroupContext<'_> {
-    /// The group to continue with, if it can be determined yet.
-    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
-        let in_sync: Vec<InstanceId> =
-            std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
-        let up = |instance: &&InstanceId| !self.is_down(**instance);
-        let report = |instance: &InstanceId| recovery.reports.get(instance).copied();
-        let highest = |candidates: &[InstanceId]| {
-            let told = candidates.iter().filter(up).filter_map(|one| report(one).map(|told| (told, *one)));
-            // Of equal ends the first member of the group, so that every manager chooses the same.
-            told.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
-        };
-        let whole = in_sync.iter().filter(up).find(|one| !recovery.restarted.contains(one)).copied();
-        let synced = || {
-            let intact: Vec<InstanceId> =
-                in_sync.iter().copied().filter(|one| report(one).is_some_and(|(_, intact)| intact)).collect();
-            (self.config.durability == Durability::Sync).then(|| highest(&intact)).flatten()
-        };
-        // Of members that lost power together, the first to return is a follower by the time that the last
-        // one returns: its log counts as much.
-        let members: Vec<InstanceId> = group.as_group().members().collect();
-        let all_told = || {
-            in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one))
-                && members.iter().filter(up).all(|one| report(one).is_some())
-        };
-        let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
-            (chosen, false)
-        } else if recovery.continues_with_primary && !self.is_down(group.primary) {
-            report(&group.primary)?;
-            (group.primary, true)
-        } else if all_told() {
-            (highest(&members)?, true)
-        } else if recovery.accept_loss {
-            if !members.iter().filter(up).all(|one| report(one).is_some()) {
-                return None;
-            }
-            (highest(&members)?, true)
-        } else {
-            return None;
-        };
-        let others = group.as_group().members().filter(|member| *member != chosen).collect();
-        let next = ReplicaGroup {
-            epoch: group.epoch.next(),
-            primary: chosen,
-            in_sync: Vec::new(),
-            followers: others,
-            state: GroupState::Stable,
-        };
-        Some(Next { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
     }
 }

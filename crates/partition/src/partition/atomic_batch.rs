@@ -5,16 +5,16 @@ use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::{Intents, Partition};
+use super::Partition;
 use crate::atomic_batch::{Unit, wrong_owner};
 use crate::event::{Now, PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::BUSY_RETRY_MS;
 use crate::log_writer::NewLogEntry;
 use crate::operations::EngineResultExt;
-use crate::pending_replies::Reply;
 use crate::planted::{Bug, is_planted};
 use crate::program::{Program, ProgramResult};
+use crate::reply::Reply;
 use crate::write_buffer::UnitWriteBuffer;
 
 impl Partition {
@@ -50,7 +50,7 @@ impl Partition {
             let slice = self.slice();
             let Partition { group, overlay, state, clock, transacting, .. } = self;
             let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign);
-            unit.set_intents(Intents::of(transacting.as_deref(), slice));
+            unit.set_intents(transacting.as_deref().and_then(|one| one.intents(slice)));
             unit.set_slice(slice.filter(|_| !is_planted(Bug::SliceNotChecked)));
             unit
         };

@@ -28,15 +28,14 @@ use crate::limits::{BUFFER_RETAINED_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYT
 use crate::log_writer::LogWriter;
 use crate::map_view::MapView;
 use crate::overlay::Overlay;
-use crate::pending_replies::{PendingReplies, Reply};
+use crate::pending_replies::PendingReplies;
 use crate::planted::{Bug, is_planted};
+use crate::reply::Reply;
 use crate::state::PartitionState;
 use crate::view::RecordView;
 use crate::waits::{WaitTable, WaitTarget};
 use crate::write_buffer::UnitWriteBuffer;
 use read_locks::ReadLockRequest;
-
-pub(crate) use transactions::Intents;
 
 /// One partition of a keyspace, whose primary this instance is.
 #[derive(Debug)]

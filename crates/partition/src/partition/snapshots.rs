@@ -17,7 +17,8 @@ use crate::limits::{ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, 
 use crate::log_writer::NewLogEntry;
 use crate::operations::{self, EngineResultExt};
 use crate::planted::{Bug, is_planted};
-use crate::program::{Program, SnapshotOpening, is_for_answer};
+use crate::program::{Program, SnapshotOpening};
+use crate::snapshots::is_for_answer;
 use crate::snapshots::view::PastView;
 use crate::snapshots::{PastVersions, SnapshotRetention};
 use crate::state::PartitionState;

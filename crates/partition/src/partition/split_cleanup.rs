@@ -150,25 +150,4 @@ impl Partition {
         }
         Ok(())
     }
-
-    /// The number of its own records. While there may be foreign records this walks through all of them.
-    pub(crate) fn count_own<D: Disk>(
-        engine: &mut Engine<D>,
-        handle: zerohop_engine::Handle,
-        foreign: Option<Slice>,
-    ) -> EngineResult<u64> {
-        let Some(slice) = foreign else {
-            return engine.records(handle);
-        };
-        let (mut count, mut cursor) = (0, Some(0));
-        while let Some(at) = cursor {
-            let (keys, next) = engine.scan(handle, at)?;
-            for key in keys.iter().filter(|key| slice.owns(key)) {
-                // A page may repeat some keys of lower fragments.
-                count += u64::from(engine.fragment_of(handle, key)? >= at);
-            }
-            cursor = next;
-        }
-        Ok(count)
-    }
 }

@@ -18,7 +18,7 @@ use crate::operations::{self, Cell, LogAction, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
-use crate::write_buffer::RecordGlimpse;
+use crate::record_glimpse::RecordGlimpse;
 
 impl Partition {
     /// Whether the session has reported that it already has the answer of this request.

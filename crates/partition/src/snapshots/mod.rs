@@ -10,6 +10,7 @@
 //! member that has followed the log since a snapshot was opened can serve it as the next primary. The kept data is in memory
 //! only. A member that restarts, or installs a snapshot of the partition, knows no open snapshot, and reports that.
 
+mod answer_ids;
 mod past;
 pub(crate) mod view;
 
@@ -19,8 +20,9 @@ use zerohop_wire::ids::{SnapshotId, Timestamp};
 
 use crate::limits::SNAPSHOTS_CLOSING_MAX;
 use crate::planted::{Bug, is_planted};
-use crate::program::is_for_answer;
 
+pub use answer_ids::answer_snapshot;
+pub(crate) use answer_ids::is_for_answer;
 pub(crate) use past::PastVersions;
 
 /// The snapshots of a partition; see the module.

@@ -5,9 +5,9 @@ use std::fmt;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{BLOB_NAME_BYTES_MAX, KEY_BYTES_MAX};
 
-use super::fields::session_id;
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
 use crate::outcome::WriteOutcome;
+use crate::session_fields::session_id;
 use zerohop_base::bytes::Reader;
 
 /// The encoding has the lowest version that can represent the state.

@@ -5,7 +5,6 @@ mod codec;
 mod deadlines;
 #[cfg(test)]
 mod documented;
-pub(crate) mod fields;
 mod names;
 mod sessions;
 mod transactions;

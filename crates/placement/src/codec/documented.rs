@@ -4,9 +4,10 @@
 mod tables;
 
 use tables::{Document, Field, check, field, open};
-use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
+use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, RING_BYTES};
 use crate::map::{Address, Grant, Groups, Permissions, ReplicaGroup, Ring, Table, TokenEntry};
 use crate::partitions::PartitionCount;
 

@@ -4,10 +4,11 @@
 //! The bytes may come from an untrusted sender. Every count is checked against its limit and the remaining bytes before memory is allocated for it.
 //! Decoding therefore needs memory in proportion to the received bytes.
 
-use zerohop_wire::ids::{InstanceId, MapEpoch};
+use zerohop_wire::ids::MapEpoch;
 
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::layout::CHANGE_BYTES_MIN;
 use crate::limits::CHANGES_MAX;
 use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
 
@@ -36,17 +37,6 @@ const VERSION_DROPPING: u16 = 6;
 /// Adds tokens that expire.
 const VERSION_EXPIRY: u16 = 7;
 
-/// Magic number, version, reserved, from, to, number of changes.
-const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
-/// A group of one: epoch, two counts, the primary.
-const GROUP_BYTES_MIN: usize = 8 + 1 + 1 + 4;
-/// A configuration whose name is empty.
-const CONFIG_BYTES_MIN: usize = 1 + 1 + 1 + 8 + 1 + 1 + 1 + 4 + 4 + 4 + 4;
-/// The smallest change, a removal: kind and id.
-const CHANGE_BYTES_MIN: usize = 1 + 4;
-/// A node beside its addresses, with the kind.
-const NODE_BYTES_FIXED: usize = 1 + 4 + 8 + 4 + 1 + 1;
-
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
 const CREATE_KEYSPACE: u8 = 3;
@@ -55,31 +45,15 @@ const DROP_KEYSPACE: u8 = 5;
 const SET_GROUP: u8 = 6;
 const SPLIT_KEYSPACE: u8 = 7;
 const HAS_SPLIT: u8 = 8;
-/// Kind, keyspace, splits.
-const HAS_SPLIT_BYTES: usize = 1 + 4 + 1;
 const CREATE_PLACED: u8 = 9;
 const PUT_TOKEN: u8 = 10;
-/// Kind, number, length of the name, number of grants.
-const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
-/// Keyspace, permissions.
-const GRANT_BYTES: usize = 4 + 1;
 const REMOVE_TOKEN: u8 = 11;
 const CLOSE_KEYSPACE: u8 = 12;
-/// Kind, keyspace.
-const CLOSE_KEYSPACE_BYTES: usize = 1 + 4;
 const PUT_EXPIRING: u8 = 13;
-/// The time of expiry, and whether the token has expired.
-const EXPIRY_BYTES: usize = 8 + 1;
 
 /// How the members of placed groups are encoded.
 const ROWS: u8 = 0;
 const RING: u8 = 1;
-/// First, count, step, turn, splits.
-const RING_BYTES: usize = 4 + 4 + 4 + 4 + 1;
-/// The common values of placed groups: epoch, two counts, encoding of members, and the number of exceptions.
-const PLACED_BYTES: usize = 8 + 1 + 1 + 1 + 4;
-/// An exception's partition.
-const EXCEPTION_BYTES: usize = 4;
 
 /// From this bit on, the byte with the number of followers also has the state of the group.
 const GROUP_STATE_SHIFT: u32 = 6;
@@ -99,6 +73,18 @@ const STATES: [(u8, NodeState); 3] = [(0, NodeState::Up), (1, NodeState::Drainin
 const MEMORY: u8 = 0;
 const INTERVAL: u8 = 1;
 const SYNC: u8 = 2;
+
+impl ClusterMap {
+    /// The complete map, encoded as a delta from epoch zero; `docs/formats/cluster-map.md`.
+    pub fn encode(&self) -> Vec<u8> {
+        self.to_delta().encode()
+    }
+
+    /// Decodes the output of [`ClusterMap::encode`]. For any other bytes it returns an error that says what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<ClusterMap, DecodeError> {
+        Ok(ClusterMap::default().apply(&MapDelta::decode(bytes)?)?)
+    }
+}
 
 impl MapDelta {
     /// Encodes the delta; the format is in `docs/formats/cluster-map.md`.
@@ -176,36 +162,6 @@ fn version_needed(changes: &[MapChange]) -> u16 {
         _ => true,
     });
     if old { VERSION } else { VERSION_GROUP_STATES }
-}
-
-/// Number of bytes of [`ClusterMap::encode`], without encoding.
-pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
-    let (nodes, addresses) = map.nodes_encoded();
-    let keyspaces = map.keyspaces().map(|(_, keyspace)| {
-        let (listed, members) = keyspace.table().list_counts();
-        let groups = listed * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
-        let placed = keyspace.table().parts().0.map_or(0, |placed| {
-            let told = match &placed.members {
-                Members::Rows(rows) => size_of_val(&rows[..]),
-                Members::Ring(..) => RING_BYTES,
-            };
-            PLACED_BYTES + told + placed.changed.len() * EXCEPTION_BYTES
-        });
-        let groups = groups + placed;
-        let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
-        let close = if keyspace.is_dropping() { CLOSE_KEYSPACE_BYTES } else { 0 };
-        CHANGE_BYTES_MIN
-            + CONFIG_BYTES_MIN
-            + keyspace.config().name.as_str().len()
-            + groups
-            + has_split
-            + close
-    });
-    let tokens = map.tokens().map(|token| {
-        let expiry = if token.expiry.is_some() { EXPIRY_BYTES } else { 0 };
-        TOKEN_BYTES_FIXED + token.name.as_str().len() + token.grants().len() * GRANT_BYTES + expiry
-    });
-    HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>() + tokens.sum::<usize>()
 }
 
 fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {

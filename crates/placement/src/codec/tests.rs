@@ -5,6 +5,7 @@ use zerohop_wire::AuthFault;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
+use crate::layout::{HEADER_BYTES, TOKEN_BYTES_FIXED};
 use crate::map::testing::{history, node, steps};
 use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
 use crate::partitions::PartitionCount;
@@ -211,7 +212,7 @@ fn expiring_tokens_need_format_version_7() {
     let map = ClusterMap::default().apply(&put(token.clone())).unwrap();
     assert!(map.token(token.id).is_ok());
     let map = ClusterMap::default().apply(&put(token.clone().expired())).unwrap();
-    assert_eq!(map.encode().len(), map_bytes(&map));
+    assert_eq!(map.encode().len(), map.encoded_bytes());
     assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
     assert_eq!(map.token(token.id), Err(AuthFault::TokenExpired));
     assert_eq!(map.token(1), Err(AuthFault::Token));
@@ -297,7 +298,7 @@ fn placed() -> Vec<u8> {
     assert_eq!((ids(0), ids(1), ids(4)), (vec![11, 13, 10], vec![11, 13, 10], vec![12]));
     assert_eq!((ids(300), ids(510)), (vec![10, 12, 14], vec![14, 11, 13]));
     let bytes = map.encode();
-    assert_eq!(bytes.len(), map_bytes(&map));
+    assert_eq!(bytes.len(), map.encoded_bytes());
     assert_eq!(ClusterMap::decode(&bytes).unwrap(), map);
     bytes
 }
@@ -381,7 +382,7 @@ proptest! {
         let (maps, deltas) = history(&steps);
         for map in &maps {
             let bytes = map.encode();
-            prop_assert_eq!(bytes.len(), map_bytes(map));
+            prop_assert_eq!(bytes.len(), map.encoded_bytes());
             prop_assert_eq!(&ClusterMap::decode(&bytes).unwrap(), map);
         }
         for delta in &deltas {

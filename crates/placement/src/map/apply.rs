@@ -9,7 +9,6 @@ use super::{
     ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
     TokenEntry,
 };
-use crate::codec;
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
 
@@ -282,7 +281,7 @@ impl<'a> MapBuilder<'a> {
         if !restarted.is_empty() {
             check_incarnations(self.old, &map, &restarted)?;
         }
-        match codec::map_bytes(&map) {
+        match map.encoded_bytes() {
             bytes if bytes > bounds.bytes => Err(MapError::TooLarge { bytes }),
             _ => Ok(map),
         }

@@ -12,13 +12,13 @@ use zerohop_wire::AuthFault;
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
-use crate::codec::DecodeError;
 use crate::keyspace::KeyspaceConfig;
 use crate::partitions::partition_of;
 
 mod address;
 mod apply;
 mod delta;
+mod encoded_bytes;
 mod error;
 mod first;
 mod group;
@@ -26,7 +26,6 @@ mod groups;
 mod history;
 mod node;
 mod placed;
-mod standing;
 mod table;
 mod token;
 
@@ -161,14 +160,27 @@ impl ClusterMap {
         })
     }
 
-    /// The complete map, encoded as a delta from epoch zero; `docs/formats/cluster-map.md`.
-    pub fn encode(&self) -> Vec<u8> {
-        self.to_delta().encode()
+    /// Whether a group waits for members that are down. No replica serves it until one of them returns, or until the operator declares that they
+    /// will not return (`zerohop recover`). A primary that is down does not count if an in-sync replica is up, because that replica takes over at
+    /// once.
+    pub fn is_unavailable(&self, group: Group<'_>) -> bool {
+        let mut in_sync = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
+        match group.state {
+            GroupState::Stable | GroupState::Admitting => in_sync.all(|instance| self.is_down(instance)),
+            // If the other members were sufficient, the recovery would have ended.
+            GroupState::Recovering => in_sync.any(|instance| self.is_down(instance)),
+        }
     }
 
-    /// Decodes the output of [`ClusterMap::encode`]. For any other bytes it returns an error that says what is wrong.
-    pub fn decode(bytes: &[u8]) -> Result<ClusterMap, DecodeError> {
-        Ok(ClusterMap::default().apply(&MapDelta::decode(bytes)?)?)
+    /// Whether the node of an instance is down, or was removed.
+    pub fn is_down(&self, instance: InstanceId) -> bool {
+        let node = self.instance(instance).and_then(|instance| self.node(instance.node));
+        node.is_none_or(|node| node.state() == NodeState::Down)
+    }
+
+    /// Number of bytes of [`ClusterMap::encode`], without encoding.
+    pub(crate) fn encoded_bytes(&self) -> usize {
+        encoded_bytes::of_map(self)
     }
 
     /// The number of nodes, and the encoded length of all their addresses in bytes.

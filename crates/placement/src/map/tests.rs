@@ -379,3 +379,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn group_is_unavailable_when_required_logs_are_down() {
+    let node = |id: u32, state| Node {
+        id: NodeId(id),
+        state,
+        incarnation: Incarnation(1),
+        manager: Address::new(&format!("n{id}:1")).unwrap(),
+        first_instance: InstanceId(id),
+        instances: vec![Address::new(&format!("n{id}:2")).unwrap()],
+    };
+    let states = [NodeState::Down, NodeState::Up, NodeState::Draining];
+    let put = |(id, state)| MapChange::PutNode(node(id, state));
+    let changes = (1..).zip(states).map(put).collect();
+    let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
+    let map = ClusterMap::default().apply(&delta).unwrap();
+    let group = |primary: u32, in_sync: &[u32], followers: &[u32], state| ReplicaGroup {
+        in_sync: in_sync.iter().copied().map(InstanceId).collect(),
+        followers: followers.iter().copied().map(InstanceId).collect(),
+        state,
+        ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(primary))
+    };
+    let (settled, recovering) = (GroupState::Stable, GroupState::Recovering);
+    for (expected, group) in [
+        (false, group(2, &[1], &[], settled)),
+        (false, group(1, &[3], &[], settled)),
+        (true, group(1, &[], &[2, 3], settled)),
+        (true, group(9, &[], &[2], settled)),
+        (true, group(2, &[1], &[3], recovering)),
+        (false, group(2, &[3], &[1], recovering)),
+    ] {
+        assert_eq!(map.is_unavailable(group.as_group()), expected, "{group:?}");
+    }
+}

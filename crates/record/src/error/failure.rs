@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::{AbortReason, AuthFault, ErrorCode, Permission, What};
-use crate::blob::BlobStamp;
+use crate::blob_stamp::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
-use crate::record::RecordType;
+use crate::record_type::RecordType;
 
 /// The reason why a request was not done: a number for programs, fields, and a sentence for people.
 ///

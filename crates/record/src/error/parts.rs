@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::{AbortReason, AuthFault, ErrorCode, Failure, Permission, What};
-use crate::blob::BlobStamp;
+use crate::blob_stamp::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
-use crate::record::RecordType;
+use crate::record_type::RecordType;
 
 /// The fields of an answer, for failures and outcomes; `docs/protocols/wire.md` says what each means.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +24,14 @@ pub struct Parts<'a> {
     pub number: u64,
     /// The bytes behind the fields.
     pub payload: &'a [u8],
+}
+
+/// The type of such a number, as of [`RecordType::optional_number`]. Errors: there is no such type.
+fn optional_type(number: u8) -> Result<Option<RecordType>, Failure<'static>> {
+    match number {
+        0 => Ok(None),
+        _ => RecordType::from_number(number).map(Some).ok_or_else(|| What::Outcome.into()),
+    }
 }
 
 impl Failure<'_> {
@@ -136,11 +144,9 @@ impl<'a> Failure<'a> {
             ErrorCode::WrongType => {
                 Self::WrongType { found: RecordType::from_number(record).ok_or(What::Outcome)? }
             }
-            ErrorCode::ConditionFailed => {
-                Self::ConditionFailed { version, found: RecordType::from_optional_number(record)? }
-            }
+            ErrorCode::ConditionFailed => Self::ConditionFailed { version, found: optional_type(record)? },
             ErrorCode::CompareFailed => {
-                let found = RecordType::from_optional_number(record)?;
+                let found = optional_type(record)?;
                 Self::CompareFailed { version, seen: found.map(|_| Cow::Borrowed(payload)) }
             }
             ErrorCode::NotANumber => Self::NotANumber,

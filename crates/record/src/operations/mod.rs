@@ -5,13 +5,13 @@
 //! transaction, and the embedded store.
 
 mod append;
-mod body;
 mod compare_swap;
 mod expire;
 mod extend;
 mod increment;
 mod insert;
 mod remove;
+mod row;
 mod set_bit;
 mod table;
 mod take;
@@ -19,14 +19,16 @@ mod transform;
 mod trim;
 
 pub use append::{Append, append_values};
-pub use body::{WriteBody, WriteHead};
 pub use compare_swap::CompareSwap;
 pub use expire::Expire;
 pub use extend::Extend;
 pub use increment::Increment;
 pub use insert::Insert;
 pub use remove::Remove;
+pub use row::{Facts, LogKind, WriteOperation};
 pub use set_bit::{SetBit, check_bit};
-pub use table::{Facts, LogKind, WriteChange, WriteOperation};
+pub use table::WriteChange;
 pub use take::Take;
 pub use trim::Trim;
+
+pub use crate::write_body::{WriteBody, WriteHead};

@@ -1,93 +1,14 @@
 //! The rows of the table, and what follows from them.
 
 use super::{
-    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody, WriteHead,
+    Append, CompareSwap, Expire, Extend, Facts, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody,
+    WriteHead, WriteOperation,
 };
 use crate::blob_change::BlobChange;
-use crate::error::{ErrorCode, Failure, Permission, What};
-use crate::fields::FieldReader;
+use crate::error::{Failure, Permission};
 use crate::kind::Kind;
-use crate::record::Condition;
 use crate::state::{ApplyResult, RecordState};
 use crate::transform::Transform;
-use crate::write::RecordWrite;
-
-/// The kind of log entry that an operation writes when it changes a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogKind {
-    /// The complete contents.
-    Put,
-    /// The contents that come behind the present ones.
-    Append,
-    /// No contents: the record is removed.
-    Remove,
-    /// The place from which a list is kept.
-    Trim,
-    /// A mark with the new deadline.
-    Mark,
-}
-
-/// What an operation declares. `docs/protocols/wire.md` has the same rows.
-#[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// The kind of its frames, of class 02xx: its number and its name.
-    pub kind: Kind,
-    /// What the detail byte has.
-    pub detail: &'static str,
-    /// Its fields behind the first 16 bytes of a write, with their sizes in bytes.
-    pub fields: &'static str,
-    /// What comes behind the key.
-    pub payload: &'static str,
-    /// The outcome of a write that was done.
-    pub answer: &'static str,
-    /// The permissions that a token needs.
-    pub needs: &'static [Permission],
-    /// The entry that it writes.
-    pub log: LogKind,
-    /// The failures because of the record's state, beside those of its condition.
-    pub errors: &'static [ErrorCode],
-    /// The first version of the wire format that has it.
-    pub since: u8,
-}
-
-/// An operation that may change a record.
-pub trait WriteOperation<'a>: Copy {
-    /// Its row in the table.
-    const FACTS: Facts;
-
-    /// Writes all but the last piece of the payload to `out`, and returns that piece.
-    ///
-    /// # Errors
-    /// A limit is exceeded.
-    fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>>;
-
-    /// Decodes key and operation.
-    ///
-    /// # Errors
-    /// The bytes are not such an operation.
-    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>>;
-
-    /// Bytes of the payload, about.
-    fn payload_bytes(&self) -> usize {
-        0
-    }
-
-    /// Whether what it does depends on the record at all, without a condition.
-    fn depends_on_record(&self) -> bool {
-        true
-    }
-
-    /// Operations of one class commute, and return nothing that depends on their order.
-    fn commutes(&self) -> Option<u8> {
-        None
-    }
-
-    /// What it does with a record.
-    ///
-    /// # Errors
-    /// The record cannot be read, or memory is full: the write may be sent again.
-    fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a>;
-}
 
 macro_rules! table {
     ($($variant:ident $(<$life:lifetime>)?),* $(,)?) => {
@@ -163,14 +84,14 @@ macro_rules! table {
                 }
             }
 
-            fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+            pub(crate) fn put(&self, head: &WriteHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
                 match self {
                     $(Self::$variant(operation) => operation.put(head, out),)*
                     Self::Blob(change) => change.put(|detail| head.fields(detail), head.key, out),
                 }
             }
 
-            fn decode(kind: Kind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+            pub(crate) fn decode(kind: Kind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
                 match kind {
                     $(Kind::$variant => {
                         let (key, operation) = <$variant as WriteOperation<'a>>::decode(body)?;
@@ -198,39 +119,4 @@ table! {
     Trim,
     Transform,
     Take,
-}
-
-impl<'a> RecordWrite<'a> {
-    /// The kind of its frames.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
-        self.change.kind()
-    }
-
-    /// Writes all but the last piece of the payload to `out`, and returns that piece.
-    ///
-    /// # Errors
-    /// A limit is exceeded.
-    pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
-        self.change.put(&WriteHead::new(self.key, self.condition)?, out)
-    }
-
-    /// Decodes the write of this kind that fills `body`.
-    ///
-    /// # Errors
-    /// The bytes are not such a write.
-    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
-        let (mut fields, rest) = FieldReader::<16>::split(body)?;
-        let key_len = fields.u32() as usize;
-        let condition = fields.u8();
-        let detail = fields.u8();
-        fields.zeros(2);
-        let condition = Condition::from_numbers(condition, fields.u64())?;
-        fields.done()?;
-        if kind.number() >> 8 != 0x02 {
-            return Err(What::ItemKind.into());
-        }
-        let (key, change) = WriteChange::decode(kind, WriteBody { key_len, detail, rest })?;
-        Ok(Self { key, condition, change })
-    }
 }

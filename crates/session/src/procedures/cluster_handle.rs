@@ -12,7 +12,6 @@ use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::ids::MapEpoch;
 
 use super::error::Error;
-use super::keyspace::Keyspace;
 use super::shell::{BackgroundTask, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult};
 use crate::{Coalescing, Reply, SessionError, SessionRequest};
 
@@ -46,15 +45,6 @@ impl ClusterHandle {
         Self { shared: Arc::new(HandleShared { shell, settings, newest: AtomicU64::new(0) }) }
     }
 
-    /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
-    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
-        let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
-        match self.send_request(SessionRequest::keyspace(name, least, self.limit_us())).await? {
-            Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
-            _ => Err(Error::Unexpected),
-        }
-    }
-
     /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
     pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
         self.admin_within(encoded, self.limit_us()).await
@@ -69,6 +59,11 @@ impl ClusterHandle {
             }
             _ => Err(Error::Unexpected),
         }
+    }
+
+    /// The newest epoch of the map that a manager has reported to this handle.
+    pub(super) fn newest_epoch(&self) -> MapEpoch {
+        MapEpoch(self.shared.newest.load(Ordering::Acquire))
     }
 
     /// The settings of the procedures.

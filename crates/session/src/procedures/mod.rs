@@ -13,9 +13,10 @@ mod cluster_handle;
 mod drop_keyspace;
 mod error;
 mod keyspace;
+mod keyspaces;
 mod limits;
 mod operation;
-mod read_many;
+
 mod scan;
 mod shell;
 mod snapshot;

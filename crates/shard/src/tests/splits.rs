@@ -10,7 +10,7 @@ use zerohop_wire::messages::{self, Condition, Expiry, Increment, RecordWrite, Sc
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
 
 use super::super::ClockReading;
-use super::super::splits::{engine_id, named};
+use super::super::engine_name::{engine_id, named};
 use super::bench::{InstanceBench, create, first_map, next};
 use zerohop_partition::Token;
 use zerohop_partition::{Program, Unit};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::check::cycles::TransactionFate;
+use crate::cycles::TransactionFate;
 use crate::transacted::{BlobLife, TransactionRecord};
 
 /// The observations of one name.

@@ -11,7 +11,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::linear::{CheckedCall, Section, SectionEnd, made_version};
-use super::sections::NamedSection;
+use super::named_section::NamedSection;
 use crate::history::{Call, Loss, OperationEnd, RunHistory};
 
 /// The calls on one record.

@@ -17,11 +17,11 @@
 //!                          succeed once faults have ended
 //! ```
 
-pub mod cycles;
 mod linear;
 mod lives;
 mod lossy;
 mod model;
+mod named_section;
 mod once;
 mod order;
 mod progress;
@@ -93,7 +93,7 @@ pub fn check(history: &RunHistory) -> Findings {
 const SHOWN_BEFORE: usize = 12;
 const SHOWN_AFTER: usize = 20;
 
-fn not_linearizable(named: &sections::NamedSection<'_>, dead: &linear::DeadEnd) -> Violation {
+fn not_linearizable(named: &named_section::NamedSection<'_>, dead: &linear::DeadEnd) -> Violation {
     use fmt::Write as _;
     let mut what = format!("record {} of keyspace {} ", String::from_utf8_lossy(named.key), named.keyspace);
     let section = &named.sections[dead.at];

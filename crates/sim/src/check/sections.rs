@@ -17,21 +17,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use super::linear::{CheckedCall, Section, SectionEnd, made_version};
 use super::lossy;
 use super::model::{ModelledRecord, OracleRecord};
+use super::named_section::NamedSection;
 use crate::history::{Call, KeyspaceHistory, OperationEnd, Outage, RunHistory};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
 use crate::workload::operation::Act;
-
-/// A section, with its record.
-#[derive(Debug)]
-pub(crate) struct NamedSection<'h> {
-    pub(crate) keyspace: KeyspaceId,
-    pub(crate) key: &'h [u8],
-    /// The outage at its end, if it ends with one.
-    pub(crate) outage: Option<Outage>,
-    pub(crate) start: ModelledRecord,
-    /// In a cluster, all sections of the record, separated by losses; otherwise one.
-    pub(crate) sections: Vec<Section<'h>>,
-}
 
 /// All sections of a history.
 pub(crate) fn sections(history: &RunHistory) -> Vec<NamedSection<'_>> {

@@ -11,8 +11,8 @@ use zerohop_base::time::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
-use super::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use super::{lives, snapshots};
+use crate::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use crate::history::RunHistory;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US};
 use crate::transacted::{TransactionRecord, TransactionTrouble};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use zerohop_base::time::Time;
 
 use super::Violation;
-use crate::check::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};
+use crate::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
 use crate::transacted::TransactionRecord;
 

@@ -4,7 +4,7 @@ use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::check;
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::cycles::{CheckedAction, TransactionFate};
 use crate::history::{Loss, RunHistory};
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
 use crate::transacted::{BlobLife, TransactionRecord};

@@ -3,31 +3,21 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, GroupRequest, LogWanted};
-use zerohop_control::command::{HeldLog, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, LogWanted};
+use zerohop_control::command::{HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
+use super::delayed_event::DelayedEvent;
 use super::host::{host_and_port, manager_address};
-use super::nodes::NodeEnd;
-use super::stalls::Traffic;
+use super::node_end::NodeEnd;
+use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 
 /// Added to the id of a manager that rejoins under a new id after it has lost its log.
 const MANAGERS_AGAIN: u64 = 100;
-
-/// See [`SimulatedCluster::queue_agent_event`].
-#[derive(Debug)]
-pub(super) enum DelayedEvent {
-    Opened { intact: bool, closed: bool },
-    FetchMap,
-    LogEnds(Vec<HeldLog>),
-    Asks { instance: InstanceId, place: AnswerOrigin, wish: GroupRequest },
-    Drained(KeyspaceDrained),
-    End(NodeEnd),
-}
 
 impl SimulatedCluster {
     /// Hands an event to an agent and carries out the agent's effects.

@@ -4,8 +4,8 @@ use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::transacting::{ReadResult, got, intended, read_of};
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use super::transaction_reads::{ReadResult, got, intended, read_of};
+use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{TransactionRecord, TransactionTrouble};
 use crate::workload::transactional::{ClassedKey, TransactionStep};
 

@@ -24,8 +24,8 @@ use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::{Failure, blob::BlobStamp};
 
 use super::SimulatedCluster;
-use super::transacting::fail;
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use super::running_transaction::fail;
+use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,

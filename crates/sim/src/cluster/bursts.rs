@@ -6,9 +6,9 @@ use zerohop_base::time::Time;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::faults::ClusterFault;
-use super::kinds::FaultKind;
-use super::stalls::Traffic;
+use super::traffic::Traffic;
 use super::{ClusterEvent, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;

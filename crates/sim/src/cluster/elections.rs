@@ -5,9 +5,9 @@
 use zerohop_base::time::Time;
 
 use super::faults::ClusterFault;
-use super::kinds::FaultKind;
-use super::stalls::Traffic;
+use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;

@@ -4,9 +4,9 @@ use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::kinds::FaultKind;
-use super::nodes::NodeEnd;
+use super::node_end::NodeEnd;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;

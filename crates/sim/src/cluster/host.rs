@@ -46,7 +46,7 @@ pub(crate) struct ClusterHost {
     pub(crate) agent_due: Option<Time>,
     /// Messages that arrived while it was paused, and events of its own instances.
     pub(crate) agent_inbox: Vec<Vec<u8>>,
-    pub(crate) agent_pending_events: Vec<super::agents::DelayedEvent>,
+    pub(crate) agent_pending_events: Vec<super::delayed_event::DelayedEvent>,
     /// A disk has failed in this process: a partition may accept no writes until the next start.
     pub(crate) has_failed: bool,
     /// Power is lost in the middle of one of its next disk operations.

@@ -12,16 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zerohop_base::random::Random;
-use zerohop_base::time::Time;
-use zerohop_session::Reply;
 use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction};
-use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::answer_recorder::AnswerRecorder;
-use super::transacting::{RunningTransaction, fail_of, intended};
-use crate::check::cycles::CheckedAction;
-use crate::transacted::TransactionRecord;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, KEYSPACES, TransactionStep};
 
@@ -153,76 +146,4 @@ pub(super) fn interactive(
     report: impl Fn(InteractiveReport) + Send + 'static,
 ) -> impl Future<Output = ()> + Send + 'static {
     run_interactive(handle, InteractivePlan { reads, together, writes, random }, report)
-}
-
-impl RunningTransaction {
-    /// Adds a report of its procedure to the history. Returns the entries that have ended.
-    pub(super) fn record_report(
-        &mut self,
-        now: Time,
-        history: &mut Vec<TransactionRecord>,
-        report: InteractiveReport,
-    ) -> Vec<usize> {
-        let (client, deadline) = (self.client, now.after_us(self.limit_us));
-        let mut begin = |actions: Vec<CheckedAction>| {
-            history.push(TransactionRecord::begun(client, now, deadline, actions));
-            history.len() - 1
-        };
-        match report {
-            InteractiveReport::Reads(keys) => {
-                self.entries = keys.iter().map(|_| begin(Vec::new())).collect();
-                return Vec::new();
-            }
-            InteractiveReport::Commits(writes) => {
-                self.entries = vec![begin(writes.iter().filter_map(|step| intended(*step)).collect())];
-                return Vec::new();
-            }
-            InteractiveReport::HasRead(keys, result) => {
-                for (at, (key, place)) in keys.into_iter().zip(&self.entries).enumerate() {
-                    let entry = &mut history[*place];
-                    match &result {
-                        Ok(records) => {
-                            let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
-                            recorder.committed();
-                            let answer = reply_of(records.get(at).and_then(Option::as_ref));
-                            self.got.extend(recorder.reads([key], &[answer]));
-                        }
-                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
-                    }
-                }
-            }
-            InteractiveReport::Committed(writes, result) => {
-                for place in &self.entries {
-                    let entry = &mut history[*place];
-                    match &result {
-                        Ok(version) => {
-                            let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
-                            recorder.committed();
-                            recorder.rested(&self.got);
-                            if !writes.is_empty() {
-                                recorder.version(*version);
-                            }
-                        }
-                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
-                    }
-                }
-            }
-            InteractiveReport::Ends => {}
-        }
-        for place in &self.entries {
-            history[*place].transaction.end = Some(now.0);
-        }
-        std::mem::take(&mut self.entries)
-    }
-}
-
-/// The reply that has this record.
-fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
-    match record.cloned() {
-        Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
-        Some(Record::List { version, length, first, values }) => {
-            Ok(Reply::List { version, length, first, values })
-        }
-        None => Err(Failure::NotFound),
-    }
 }

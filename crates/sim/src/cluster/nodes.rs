@@ -11,30 +11,18 @@ use zerohop_replication::GroupChange;
 use zerohop_shard::{AnswerOrigin, Identity};
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
-use super::agents::DelayedEvent;
 use super::commits::FrameContent;
+use super::delayed_event::DelayedEvent;
 use super::host::manager_address;
-use super::kinds::FaultKind;
+use super::node_end::NodeEnd;
 use super::slot::{ClusterTurn, DescribedFrames};
-use super::stalls::Traffic;
+use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::limits::{CLOCK_RATE_TRUE, START};
 use crate::network::LinkEnd;
 use crate::node::CLUSTER;
 use crate::streams::Draw;
-
-/// How a process ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NodeEnd {
-    /// Power loss.
-    Power,
-    /// It is killed; its issued writes reach the disk.
-    Killed,
-    /// It stops in order.
-    Stopped,
-    /// Power loss, with the loss of its instances' disks.
-    DisksLost,
-}
 
 /// The highest deviation of a clock's rate, in parts of a million. A lease is waited for an eighth
 /// longer than it lasts, and two clocks may differ by twice this value.

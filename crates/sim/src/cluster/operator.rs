@@ -9,11 +9,11 @@ use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, Move
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
 use zerohop_wire::ids::KeyspaceId;
 
-use super::kinds::FaultKind;
 use super::scenario::PlannedKeyspace;
 use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
 use super::transacting::AccountsState;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -229,7 +229,7 @@ impl SimulatedCluster {
         if self.is_safe_without(host) {
             self.coverage.fault(FaultKind::Removals);
             self.hosts[host].stays_down = true;
-            self.end_process(host, super::nodes::NodeEnd::Power);
+            self.end_process(host, super::node_end::NodeEnd::Power);
         }
     }
 

@@ -5,7 +5,7 @@ use zerohop_base::time::Time;
 use zerohop_engine::EngineOptions;
 use zerohop_placement::Durability;
 
-use super::kinds::{FaultKind, Kinds};
+use crate::kinds::{FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
 use crate::streams::{Draw, Streams};

@@ -5,9 +5,10 @@
 use zerohop_base::time::Time;
 
 use super::faults::ClusterFault;
-use super::kinds::FaultKind;
-use super::nodes::NodeEnd;
+use super::node_end::NodeEnd;
+use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -15,13 +16,6 @@ const SECOND: u64 = 1_000_000;
 
 /// Messages that wait for one connection; more are lost, as buffers are full.
 const WAITING_MAX: usize = 8_192;
-
-/// The kind of sender.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Traffic {
-    Agents,
-    Instances,
-}
 
 /// A stalled connection.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::commits::FrameContent;
 use super::faults::ClusterFault;
-use super::kinds::FaultKind;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;

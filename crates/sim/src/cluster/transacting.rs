@@ -10,22 +10,22 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use zerohop_base::time::Time;
-use zerohop_session::procedures::{Error, ProcedureSettings};
+use zerohop_session::procedures::ProcedureSettings;
 use zerohop_session::{Coalescing, CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
-use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{
     Append, Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation,
     RecordRead, RecordWrite, Transform, WriteChange,
 };
-use zerohop_wire::{AbortReason, Elements, Failure};
+use zerohop_wire::{Elements, Failure};
 
-use super::answer_recorder::AnswerRecorder;
 use super::interactive::{InteractiveReport, InteractiveReports, interactive};
+use super::running_transaction::{RunningTransaction, fail};
+use super::transaction_reads::intended;
 use super::{ClusterPhase, SimulatedCluster};
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::cycles::TransactionFate;
 use crate::streams::Draw;
 use crate::transacted::{TransactionRecord, TransactionTrouble};
-use crate::workload::blobs::number_of;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, PlanDraws, TransactionStep};
 
@@ -58,44 +58,6 @@ pub(super) enum AccountsState {
     No,
     Requested,
     Yes,
-}
-
-/// A transaction in progress.
-#[derive(Debug)]
-pub(super) struct RunningTransaction {
-    pub(super) client: usize,
-    operation: ClientOperationPlan,
-    /// Indices in the history of its current requests.
-    pub(super) entries: Vec<usize>,
-    /// The time limit of each of its requests.
-    pub(super) limit_us: u64,
-    /// What it has read so far.
-    pub(super) got: Vec<(ClassedKey, ReadResult)>,
-    is_opening: bool,
-    /// It is a contender of another transaction, and its client starts nothing after it.
-    is_rival: bool,
-    /// A copy of one of its frames may take effect later.
-    pub(super) may_have_late_copy: bool,
-}
-
-/// The result of a read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ReadResult {
-    Absent,
-    List(Timestamp, Vec<u64>),
-    Value(Timestamp, u64),
-    Number(Timestamp, i64),
-}
-
-impl ReadResult {
-    pub(super) fn version(&self) -> Timestamp {
-        match self {
-            ReadResult::Absent => Timestamp::ZERO,
-            ReadResult::List(version, _) | ReadResult::Value(version, _) | ReadResult::Number(version, _) => {
-                *version
-            }
-        }
-    }
 }
 
 impl ClientTransactions {
@@ -366,126 +328,6 @@ impl SimulatedCluster {
                 let entry = &mut self.history.transactions[*place];
                 entry.deadline = entry.deadline.max(until);
             }
-        }
-    }
-}
-
-impl RunningTransaction {
-    fn record_answer(&self, entry: &mut TransactionRecord, reply: &Reply) {
-        let mut told = AnswerRecorder { entry, bank: (0, 0) };
-        let one = |reply: &Reply| [Ok(reply.clone())];
-        match (&self.operation, reply) {
-            (ClientOperationPlan::Commit(steps), Reply::Transacted { version, answers }) => {
-                told.transacted(*version, steps, answers);
-            }
-            (ClientOperationPlan::ReadMany(keys), Reply::Many(answers)) => {
-                told.committed();
-                told.reads(keys.iter().copied(), answers);
-            }
-            (ClientOperationPlan::Single(step), _) => {
-                told.committed();
-                match (step.is_read(), reply) {
-                    (true, Reply::Many(answers)) => drop(told.reads([step.key()], answers)),
-                    (true, reply) => drop(told.reads([step.key()], &one(reply))),
-                    (false, Reply::Done { version, .. }) => told.version(*version),
-                    (false, other) => told.record_impossible(other),
-                }
-            }
-            (_, other) => told.record_impossible(other),
-        }
-    }
-}
-
-/// A write as the checker sees it, before its version is known.
-pub(super) fn intended(step: TransactionStep) -> Option<CheckedAction> {
-    match step {
-        TransactionStep::Append(key, value) => Some(CheckedAction::Append { key: key.id(), value }),
-        TransactionStep::Put { key, value, .. } => {
-            Some(CheckedAction::Write { key: key.id(), value, version: None })
-        }
-        TransactionStep::Make { key, value } if key.class == KeyClass::Register => {
-            Some(CheckedAction::Write { key: key.id(), value, version: None })
-        }
-        _ => None,
-    }
-}
-
-/// A read as the checker sees it. An absent register is one that was never written.
-pub(super) fn read_of(key: ClassedKey, got: &ReadResult) -> Option<CheckedAction> {
-    let key_id = key.id();
-    match (key.class, got) {
-        (KeyClass::List, ReadResult::List(_, values)) => {
-            Some(CheckedAction::Read { key: key_id, values: values.clone() })
-        }
-        (KeyClass::List, _) => Some(CheckedAction::Read { key: key_id, values: Vec::new() }),
-        (KeyClass::Register, ReadResult::Value(version, value)) => {
-            Some(CheckedAction::Look { key: key_id, value: *value, version: version.0 })
-        }
-        (KeyClass::Register, _) => Some(CheckedAction::Look { key: key_id, value: 0, version: 0 }),
-        _ => None,
-    }
-}
-
-/// The result of a read by the answer; `None` if no such result can exist.
-pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> Option<ReadResult> {
-    match (key.class, answer) {
-        (_, Err(Failure::NotFound)) => Some(ReadResult::Absent),
-        (KeyClass::List, Ok(Reply::List { version, length, values, .. })) => {
-            let numbers: Option<Vec<u64>> = values.iter().map(|value| number_of(value)).collect();
-            Some(ReadResult::List(*version, numbers.filter(|values| values.len() as u64 == *length)?))
-        }
-        (KeyClass::Register, Ok(Reply::Value { version, bytes, .. })) => {
-            let (first, rest) = bytes.split_at_checked(token(0).len())?;
-            let is_whole = rest.iter().all(|byte| *byte == FILLER);
-            Some(ReadResult::Value(*version, number_of(first).filter(|_| is_whole)?))
-        }
-        (KeyClass::Account, Ok(Reply::Value { version, bytes, .. })) => {
-            let number = std::str::from_utf8(bytes).ok()?.parse().ok()?;
-            Some(ReadResult::Number(*version, number))
-        }
-        (KeyClass::Cell, Ok(Reply::Value { version, bytes, .. })) => {
-            let number = i64::from_le_bytes(bytes.as_ref().try_into().ok()?);
-            Some(ReadResult::Number(*version, number))
-        }
-        _ => None,
-    }
-}
-
-/// The fate of a request that failed, or whose outcome is unknown.
-pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunted: bool) {
-    let is_logged = matches!(error, SessionError::Aborted { reason, .. }
-        if !matches!(reason, AbortReason::Misplaced | AbortReason::Overloaded | AbortReason::Malformed));
-    entry.transaction.fate = match error {
-        SessionError::Unknown { .. } => TransactionFate::Unknown,
-        // A copy of it may still take effect; a transaction that its log has aborted does not start
-        // again.
-        _ if is_haunted && !is_logged => TransactionFate::Unknown,
-        _ => TransactionFate::Aborted,
-    };
-    let text = error.to_string();
-    entry.failure = Some(match error {
-        SessionError::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
-            TransactionTrouble::Conflict(text)
-        }
-        SessionError::Answer {
-            failure:
-                Failure::NotFound
-                | Failure::StaleBlob { .. }
-                | Failure::NeedHeader
-                | Failure::ConditionFailed { .. }
-                | Failure::SnapshotExpired,
-        } => TransactionTrouble::Conflict(text),
-        _ => TransactionTrouble::Other(text),
-    });
-}
-
-/// As [`fail`], for a procedure.
-pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: bool) {
-    match error.reason() {
-        Some(reason) => fail(entry, reason, is_haunted),
-        None => {
-            entry.transaction.fate = TransactionFate::Aborted;
-            entry.failure = Some(TransactionTrouble::Impossible(error.to_string()));
         }
     }
 }

@@ -18,7 +18,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, Par
 use super::SimulatedCluster;
 use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_replicated};
 use super::maps::Maps;
-use super::nodes::NodeEnd;
+use super::node_end::NodeEnd;
 use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
 use super::slices::Slices;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};

@@ -14,7 +14,7 @@
 use zerohop_base::random::Random;
 
 use super::tokens::{TOKEN_BYTES, token};
-use crate::check::cycles::CheckedAction;
+use crate::cycles::CheckedAction;
 use crate::streams::Draw;
 
 /// Bytes of a chunk, as a power of two: the smallest.

@@ -13,8 +13,8 @@ use zerohop_control::planted as control;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
-use zerohop_sim::cluster::kinds::FaultKind;
 use zerohop_sim::cluster::{Limits, drawn};
+use zerohop_sim::kinds::FaultKind;
 use zerohop_sim::{LineRetention, run_cluster};
 use zerohop_transaction::planted as transaction;
 

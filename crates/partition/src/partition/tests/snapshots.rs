@@ -13,7 +13,7 @@ use zerohop_wire::{Failure, Message, What};
 
 use crate::entry_metadata::Mark;
 use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
-use crate::program::answer_snapshot;
+use crate::snapshots::answer_snapshot;
 use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
 
 const LEASE_MS: u32 = 60_000;

@@ -20,7 +20,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Failure};
 
-use super::host::Inner;
+use super::inner::Inner;
 use super::staged::piece;
 use crate::atomic_batch::Unit;
 use crate::failure::failure_of;
@@ -30,9 +30,9 @@ use crate::log_writer::LogWriter;
 use crate::operations::EngineResultExt;
 use crate::outcome::WriteOutcome;
 use crate::overlay::Overlay;
-use crate::pending_replies::push_packed;
 use crate::planted::{Bug, is_planted};
-use crate::state::fields::session_id;
+use crate::reply::push_packed;
+use crate::session_fields::session_id;
 use crate::state::{Deadlines, PartitionState};
 use crate::view::RecordView;
 use zerohop_base::bytes::Reader;

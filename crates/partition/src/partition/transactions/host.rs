@@ -12,6 +12,7 @@ use zerohop_transaction::{
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate;
+use super::inner::Inner;
 use super::staged::piece;
 use crate::clock::Clock;
 use crate::hash_range::Slice;
@@ -26,14 +27,6 @@ pub(super) struct HostRecords<'r, D> {
     inner: RefCell<Inner<'r, D>>,
     state: &'r PartitionState,
     slice: Option<Slice>,
-}
-
-pub(super) struct Inner<'r, D> {
-    pub(super) engine: &'r mut Engine<D>,
-    pub(super) group: &'r mut LogWriter,
-    pub(super) overlay: &'r mut Overlay,
-    pub(super) clock: &'r mut Clock,
-    pub(super) staged: &'r mut UnitWriteBuffer,
 }
 
 impl<'r, D> HostRecords<'r, D> {

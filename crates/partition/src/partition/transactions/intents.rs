@@ -4,12 +4,13 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::{Admission, Ticket, Transactions};
+use zerohop_transaction::{Admission, Ticket};
 use zerohop_wire::messages::{Query, RecordOperation};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use crate::event::{PartitionEffects, RecordRequest, Token};
 use crate::hash_range::Slice;
+use crate::intents::Intents;
 use crate::limits::{BUSY_RETRY_MS, INTENT_WAIT_BYTES_MAX, INTENT_WAIT_MS};
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
@@ -39,33 +40,6 @@ impl ParkedRequest {
     }
 }
 
-/// The intents that an atomic batch checks before it reads or changes a record.
-#[derive(Clone, Copy)]
-pub(crate) struct Intents<'i> {
-    transactions: &'i Transactions,
-    slice: Slice,
-}
-
-impl<'i> Intents<'i> {
-    pub(in crate::partition) fn of(
-        transacting: Option<&'i super::PrimaryTransactions>,
-        slice: Option<Slice>,
-    ) -> Option<Intents<'i>> {
-        let transacting = transacting.filter(|one| !one.transactions.is_free())?;
-        Some(Intents { transactions: &transacting.transactions, slice: slice? })
-    }
-
-    /// Whether a transaction is about to change a record.
-    pub(crate) fn has_intent(&self, key: &[u8]) -> bool {
-        self.transactions.has_change_pending(self.slice.hash(key))
-    }
-
-    /// Whether a change of a record must wait.
-    pub(crate) fn are_in_the_way(&self, key: &[u8]) -> bool {
-        !self.transactions.may_write(self.slice.hash(key))
-    }
-}
-
 /// The records of a request, and whether it may change any; `None`: it never waits for intents.
 fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
     let waits = |query: &Query<'_>| !matches!(query, Query::Confirm { .. });
@@ -86,9 +60,16 @@ fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
     }
 }
 
+impl super::PrimaryTransactions {
+    /// The intents that an atomic batch checks; `None`: there are none.
+    pub(in crate::partition) fn intents(&self, slice: Option<Slice>) -> Option<Intents<'_>> {
+        Intents::of(&self.transactions, slice)
+    }
+}
+
 impl Partition {
     fn intents(&self) -> Option<Intents<'_>> {
-        Intents::of(self.transacting.as_deref(), self.slice())
+        self.transacting.as_deref()?.intents(self.slice())
     }
 
     /// Whether atomic batches may run. They may not while the intents are not known.

@@ -13,6 +13,7 @@
 
 mod evaluate;
 mod host;
+mod inner;
 mod intents;
 mod log;
 mod requests;
@@ -34,15 +35,14 @@ use super::Partition;
 use crate::event::{PartitionEffects, Token};
 use crate::limits::TRANSACTIONS_TICK_MS;
 use crate::map_view::MapView;
-use crate::pending_replies::Reply;
 use crate::planted::{Bug, is_planted};
+use crate::reply::Reply;
 use crate::state::TransactionEvent as CommittedTold;
 
 use host::HostRecords;
 use intents::ParkedRequest;
 
 pub(super) use evaluate::undo_entries;
-pub(crate) use intents::Intents;
 pub(super) use log::is_mark_admitted_when_full;
 
 /// The transactions in progress on the primary.

@@ -38,7 +38,7 @@ impl InstanceNetwork {
         let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
             let ours = |(id, _): &(zerohop_engine::PartitionId, _)| {
-                super::super::super::splits::named(*id).0 == KeyspaceId(KEYSPACE)
+                super::super::super::engine_name::named(*id).0 == KeyspaceId(KEYSPACE)
             };
             let handles: Vec<_> = engine.partitions().filter(ours).map(|(_, handle)| handle).collect();
             handles.into_iter().map(|handle| engine.records(handle).expect("is open")).sum()

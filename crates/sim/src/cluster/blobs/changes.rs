@@ -6,7 +6,7 @@ use zerohop_wire::Failure;
 use super::super::SimulatedCluster;
 use super::items::HeaderChange;
 use super::{BlobStage, OpenBlobOperation};
-use crate::check::cycles::{CheckedAction, TransactionFate};
+use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
 use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, mark_reads};
 

@@ -7,7 +7,7 @@ use super::super::SimulatedCluster;
 use super::BlobStage;
 use super::items::contents;
 use super::items::{HeaderChange, ReadHeader};
-use crate::check::cycles::CheckedAction;
+use crate::cycles::CheckedAction;
 use crate::workload::blobs::{BASE_CHUNKS, BlobChangeKind, BlobOperationPlan, chunk_id, header_id, tail_id};
 
 /// An operation removes bytes behind the end at most so often and is then abandoned: other clients

@@ -9,7 +9,7 @@ use zerohop_wire::messages::{
 };
 
 use super::ChunkRead;
-use crate::check::cycles::CheckedAction;
+use crate::cycles::CheckedAction;
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BlobContents, BlobOperationPlan, CHUNK_BITS, CHUNK_BYTES, MARKS, NUMBERS,
     RECORD_BYTES, SHARES, attributes, header_id, name, read_attributes,

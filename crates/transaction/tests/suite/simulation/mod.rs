@@ -6,7 +6,7 @@
 
 mod check;
 mod client;
-#[path = "../../../../sim/src/check/cycles.rs"]
+#[path = "../../../../sim/src/cycles.rs"]
 mod cycles;
 mod group;
 #[cfg(debug_assertions)]

@@ -4,12 +4,14 @@
 //! ring as often as its capacity requires. Replicas of a partition are neighbours in the ring. A keyspace's
 //! seed turns the ring, so that the same partitions of different keyspaces get different nodes.
 
+mod computed;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_placement::{KeyspaceConfig, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, NodeId, PartitionEpoch};
 
-use crate::state::ControlState;
+use super::ControlState;
 use zerohop_base::random::mix64;
 
 /// An instance in the ring.
@@ -35,7 +37,7 @@ pub struct Ring {
 const WEIGHT_PARTS: u64 = 256;
 
 /// The weight of each instance of a node.
-pub(crate) fn weight(capacity: u32, instances: usize) -> u64 {
+pub(crate) fn instance_weight(capacity: u32, instances: usize) -> u64 {
     (u64::from(capacity.max(1)) * WEIGHT_PARTS / instances.max(1) as u64).max(1)
 }
 
@@ -47,7 +49,7 @@ impl Ring {
         for node in state.map().nodes().filter(|node| node.state() == NodeState::Up) {
             let facts = state.facts(node.id());
             let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
-            let weight = weight(facts.capacity, instances.len());
+            let weight = instance_weight(facts.capacity, instances.len());
             let spots = instances.into_iter().map(|instance| Spot {
                 instance,
                 node: node.id(),

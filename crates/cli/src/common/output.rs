@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
-use crate::common::ending::CommandError;
-use crate::common::names::{self, Style};
+use super::ending::CommandError;
+use super::names::{self, Style};
 
 /// Prints a result: one or more lines of text.
 pub(crate) fn result(text: &str) -> Result<(), CommandError> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zerohop_client::Error;
 
-use crate::common::names;
+use super::names;
 
 #[derive(Debug)]
 pub(crate) enum DemoError {
@@ -44,11 +44,11 @@ impl fmt::Display for DemoError {
 impl std::error::Error for DemoError {}
 
 impl DemoError {
-    pub(super) fn cluster(doing: &'static str) -> impl Fn(Error) -> DemoError {
+    pub(crate) fn cluster(doing: &'static str) -> impl Fn(Error) -> DemoError {
         move |error| DemoError::Cluster { doing, error }
     }
 
-    pub(super) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> DemoError {
+    pub(crate) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> DemoError {
         DemoError::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use zerohop_placement::limits::PLACED_PARTITIONS_MIN;
 use zerohop_placement::{Groups, KeyspaceConfig};
 
-use super::ring::{Ring, Spot};
+use super::{Ring, Spot};
 use zerohop_base::random::mix64;
 
 impl Ring {

@@ -1,4 +1,4 @@
-//! //! Consistent reads of several records.
+//! Keyspaces of a cluster: opening, and consistent reads of several records.
 
 use crate::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
@@ -9,6 +9,14 @@ use super::keyspace::Keyspace;
 use super::operation::{Record, record};
 
 impl ClusterHandle {
+    /// Opens a keyspace by its name. Errors: the newest map has no keyspace of this name.
+    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
+        match self.send_request(SessionRequest::keyspace(name, self.newest_epoch(), self.limit_us())).await? {
+            Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
     /// Reads records of any keyspaces and partitions at one moment and returns them in the order of the keys. The client first reads all records in
     /// parallel; a second round confirms that no version has changed. For a long list the result has only its first page.
     ///

@@ -1,0 +1,32 @@
+//! The intents of transactions, as an atomic batch sees them.
+
+use zerohop_transaction::Transactions;
+
+use crate::hash_range::Slice;
+
+/// The intents that an atomic batch checks before it reads or changes a record.
+#[derive(Clone, Copy)]
+pub(crate) struct Intents<'i> {
+    transactions: &'i Transactions,
+    slice: Slice,
+}
+
+impl<'i> Intents<'i> {
+    /// `None`: there are none.
+    pub(crate) fn of(transactions: &'i Transactions, slice: Option<Slice>) -> Option<Intents<'i>> {
+        if transactions.is_free() {
+            return None;
+        }
+        Some(Intents { transactions, slice: slice? })
+    }
+
+    /// Whether a transaction is about to change a record.
+    pub(crate) fn has_intent(&self, key: &[u8]) -> bool {
+        self.transactions.has_change_pending(self.slice.hash(key))
+    }
+
+    /// Whether a change of a record must wait.
+    pub(crate) fn are_in_the_way(&self, key: &[u8]) -> bool {
+        !self.transactions.may_write(self.slice.hash(key))
+    }
+}

@@ -1,0 +1,40 @@
+//! The size of an encoded map, which its limit is about.
+
+use zerohop_wire::ids::InstanceId;
+
+use super::{ClusterMap, Members};
+use crate::layout::{
+    CHANGE_BYTES_MIN, CLOSE_KEYSPACE_BYTES, CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES, GRANT_BYTES,
+    GROUP_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, NODE_BYTES_FIXED, PLACED_BYTES, RING_BYTES,
+    TOKEN_BYTES_FIXED,
+};
+
+/// Number of bytes of [`ClusterMap::encode`], without encoding.
+pub(super) fn of_map(map: &ClusterMap) -> usize {
+    let (nodes, addresses) = map.nodes_encoded();
+    let keyspaces = map.keyspaces().map(|(_, keyspace)| {
+        let (listed, members) = keyspace.table().list_counts();
+        let groups = listed * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
+        let placed = keyspace.table().parts().0.map_or(0, |placed| {
+            let told = match &placed.members {
+                Members::Rows(rows) => size_of_val(&rows[..]),
+                Members::Ring(..) => RING_BYTES,
+            };
+            PLACED_BYTES + told + placed.changed.len() * EXCEPTION_BYTES
+        });
+        let groups = groups + placed;
+        let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
+        let close = if keyspace.is_dropping() { CLOSE_KEYSPACE_BYTES } else { 0 };
+        CHANGE_BYTES_MIN
+            + CONFIG_BYTES_MIN
+            + keyspace.config().name.as_str().len()
+            + groups
+            + has_split
+            + close
+    });
+    let tokens = map.tokens().map(|token| {
+        let expiry = if token.expiry.is_some() { EXPIRY_BYTES } else { 0 };
+        TOKEN_BYTES_FIXED + token.name.as_str().len() + token.grants().len() * GRANT_BYTES + expiry
+    });
+    HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>() + tokens.sum::<usize>()
+}

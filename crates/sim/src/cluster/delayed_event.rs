@@ -1,0 +1,19 @@
+//! Events that wait until the agent of a node may receive them.
+
+use zerohop_control::agent::GroupRequest;
+use zerohop_control::command::{HeldLog, KeyspaceDrained};
+use zerohop_shard::AnswerOrigin;
+use zerohop_wire::ids::InstanceId;
+
+use super::node_end::NodeEnd;
+
+/// See [`super::SimulatedCluster::queue_agent_event`].
+#[derive(Debug)]
+pub(super) enum DelayedEvent {
+    Opened { intact: bool, closed: bool },
+    FetchMap,
+    LogEnds(Vec<HeldLog>),
+    Asks { instance: InstanceId, place: AnswerOrigin, wish: GroupRequest },
+    Drained(KeyspaceDrained),
+    End(NodeEnd),
+}

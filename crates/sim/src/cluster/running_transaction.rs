@@ -1,0 +1,167 @@
+//! A transaction that a client of a simulated cluster has in progress, and what the history says of it.
+
+use zerohop_base::time::Time;
+use zerohop_session::procedures::{Error, Record};
+use zerohop_session::{Reply, SessionError};
+use zerohop_wire::{AbortReason, Failure};
+
+use super::answer_recorder::AnswerRecorder;
+use super::interactive::InteractiveReport;
+use super::transaction_reads::{ReadResult, intended};
+use crate::cycles::{CheckedAction, TransactionFate};
+use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::workload::transactional::{ClassedKey, ClientOperationPlan};
+
+/// A transaction in progress.
+#[derive(Debug)]
+pub(super) struct RunningTransaction {
+    pub(super) client: usize,
+    pub(super) operation: ClientOperationPlan,
+    /// Indices in the history of its current requests.
+    pub(super) entries: Vec<usize>,
+    /// The time limit of each of its requests.
+    pub(super) limit_us: u64,
+    /// What it has read so far.
+    pub(super) got: Vec<(ClassedKey, ReadResult)>,
+    pub(super) is_opening: bool,
+    /// It is a contender of another transaction, and its client starts nothing after it.
+    pub(super) is_rival: bool,
+    /// A copy of one of its frames may take effect later.
+    pub(super) may_have_late_copy: bool,
+}
+
+impl RunningTransaction {
+    /// Adds the answer of its request to the history.
+    pub(super) fn record_answer(&self, entry: &mut TransactionRecord, reply: &Reply) {
+        let mut told = AnswerRecorder { entry, bank: (0, 0) };
+        let one = |reply: &Reply| [Ok(reply.clone())];
+        match (&self.operation, reply) {
+            (ClientOperationPlan::Commit(steps), Reply::Transacted { version, answers }) => {
+                told.transacted(*version, steps, answers);
+            }
+            (ClientOperationPlan::ReadMany(keys), Reply::Many(answers)) => {
+                told.committed();
+                told.reads(keys.iter().copied(), answers);
+            }
+            (ClientOperationPlan::Single(step), _) => {
+                told.committed();
+                match (step.is_read(), reply) {
+                    (true, Reply::Many(answers)) => drop(told.reads([step.key()], answers)),
+                    (true, reply) => drop(told.reads([step.key()], &one(reply))),
+                    (false, Reply::Done { version, .. }) => told.version(*version),
+                    (false, other) => told.record_impossible(other),
+                }
+            }
+            (_, other) => told.record_impossible(other),
+        }
+    }
+
+    /// Adds a report of its procedure to the history. Returns the entries that have ended.
+    pub(super) fn record_report(
+        &mut self,
+        now: Time,
+        history: &mut Vec<TransactionRecord>,
+        report: InteractiveReport,
+    ) -> Vec<usize> {
+        let (client, deadline) = (self.client, now.after_us(self.limit_us));
+        let mut begin = |actions: Vec<CheckedAction>| {
+            history.push(TransactionRecord::begun(client, now, deadline, actions));
+            history.len() - 1
+        };
+        match report {
+            InteractiveReport::Reads(keys) => {
+                self.entries = keys.iter().map(|_| begin(Vec::new())).collect();
+                return Vec::new();
+            }
+            InteractiveReport::Commits(writes) => {
+                self.entries = vec![begin(writes.iter().filter_map(|step| intended(*step)).collect())];
+                return Vec::new();
+            }
+            InteractiveReport::HasRead(keys, result) => {
+                for (at, (key, place)) in keys.into_iter().zip(&self.entries).enumerate() {
+                    let entry = &mut history[*place];
+                    match &result {
+                        Ok(records) => {
+                            let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
+                            recorder.committed();
+                            let answer = reply_of(records.get(at).and_then(Option::as_ref));
+                            self.got.extend(recorder.reads([key], &[answer]));
+                        }
+                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
+                    }
+                }
+            }
+            InteractiveReport::Committed(writes, result) => {
+                for place in &self.entries {
+                    let entry = &mut history[*place];
+                    match &result {
+                        Ok(version) => {
+                            let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
+                            recorder.committed();
+                            recorder.rested(&self.got);
+                            if !writes.is_empty() {
+                                recorder.version(*version);
+                            }
+                        }
+                        Err(error) => fail_of(entry, error, self.may_have_late_copy),
+                    }
+                }
+            }
+            InteractiveReport::Ends => {}
+        }
+        for place in &self.entries {
+            history[*place].transaction.end = Some(now.0);
+        }
+        std::mem::take(&mut self.entries)
+    }
+}
+
+/// The fate of a request that failed, or whose outcome is unknown.
+pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunted: bool) {
+    let is_logged = matches!(error, SessionError::Aborted { reason, .. }
+        if !matches!(reason, AbortReason::Misplaced | AbortReason::Overloaded | AbortReason::Malformed));
+    entry.transaction.fate = match error {
+        SessionError::Unknown { .. } => TransactionFate::Unknown,
+        // A copy of it may still take effect; a transaction that its log has aborted does not start
+        // again.
+        _ if is_haunted && !is_logged => TransactionFate::Unknown,
+        _ => TransactionFate::Aborted,
+    };
+    let text = error.to_string();
+    entry.failure = Some(match error {
+        SessionError::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
+            TransactionTrouble::Conflict(text)
+        }
+        SessionError::Answer {
+            failure:
+                Failure::NotFound
+                | Failure::StaleBlob { .. }
+                | Failure::NeedHeader
+                | Failure::ConditionFailed { .. }
+                | Failure::SnapshotExpired,
+        } => TransactionTrouble::Conflict(text),
+        _ => TransactionTrouble::Other(text),
+    });
+}
+
+/// As [`fail`], for a procedure.
+pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: bool) {
+    match error.reason() {
+        Some(reason) => fail(entry, reason, is_haunted),
+        None => {
+            entry.transaction.fate = TransactionFate::Aborted;
+            entry.failure = Some(TransactionTrouble::Impossible(error.to_string()));
+        }
+    }
+}
+
+/// The reply that has this record.
+fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
+    match record.cloned() {
+        Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
+        Some(Record::List { version, length, first, values }) => {
+            Ok(Reply::List { version, length, first, values })
+        }
+        None => Err(Failure::NotFound),
+    }
+}
