@@ -106,7 +106,7 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
         other => Finding::ok("nodes", &about, format!("is {other}")),
     };
     let trouble = |text: &String| {
-        let advice = "docs/operations.md explains each report; the log of the node says when it began";
+        let advice = "it goes from this list when its cause ends; the log of the node names the cause";
         Finding::problem("nodes", &about, text.clone(), advice)
     };
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
@@ -210,7 +210,7 @@ fn check_damaged(one: &DamagedPartition) -> Finding {
         damaged::lacking(one)
     );
     let advice = format!(
-        "`zerohop recover {keyspace}/{partition}` lists the copies to continue with; see docs/operations.md, Corrupt data on a disk"
+        "`zerohop recover {keyspace}/{partition}` lists the copies to continue with, and what each of them lacks"
     );
     Finding::problem("partitions", about, found, advice)
 }

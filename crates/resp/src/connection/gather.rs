@@ -186,7 +186,7 @@ impl Gather {
             }
         }
         if self.keys.len() > KEYS_BYTES_MAX {
-            self.fail("ERR too many keys for one reply: use SCAN");
+            self.fail(&format!("ERR the keys are more than the {} MiB of one reply: use SCAN", KEYS_BYTES_MAX >> 20));
         }
         let Some(next) = page.next else {
             if self.command == GatherCommand::Scan {
