@@ -18,7 +18,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::test::FinishedStep;
+use crate::finished_step::{FinishedStep, line};
 use crate::workshop::{Failure, Workshop, cannot_start};
 
 /// The lists of packages.
@@ -88,7 +88,7 @@ impl RunningInstallation {
             .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
         let said = all?;
         let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, summary: said };
-        println!("{}", crate::test::line("ok", &done));
+        println!("{}", line("ok", &done));
         Ok(done)
     }
 }

@@ -28,6 +28,7 @@ pub mod bench;
 pub mod changed;
 pub mod clients;
 pub mod environment;
+pub mod finished_step;
 pub mod fuzz;
 pub mod python;
 pub mod redis;

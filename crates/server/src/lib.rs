@@ -14,11 +14,12 @@ mod access;
 pub mod gateway;
 pub mod hosts;
 mod instance;
+pub mod limits;
 pub mod logging;
 mod manager;
+mod process;
 mod server;
 
-pub use self::server::limits;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
     REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,

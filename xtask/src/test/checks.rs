@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::report::{self, FinishedStep};
+use crate::finished_step::{FinishedStep, line};
 use crate::runner::{cost, programs};
 use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
@@ -28,12 +28,10 @@ pub(super) fn run(
     match act() {
         Ok(said) => {
             let done = done(said);
-            println!("{}", report::line("ok", &done));
+            println!("{}", line("ok", &done));
             Ok(done)
         }
-        Err(failure) => {
-            Err(Failure::new(format!("{}\n{failure}", report::line("FAILED", &done(String::new())))))
-        }
+        Err(failure) => Err(Failure::new(format!("{}\n{failure}", line("FAILED", &done(String::new()))))),
     }
 }
 

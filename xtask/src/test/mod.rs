@@ -21,10 +21,11 @@ use std::time::Instant;
 
 use crate::changed::ChangedPackages;
 use crate::environment;
+use crate::finished_step::{FinishedStep, line};
 use crate::runner::job::{BUSY, EndedJob, Job, SUITES_LINGER, WAITING, Weight};
 use crate::runner::{cost, pool, programs};
 use crate::workshop::{Failure, Workshop};
-pub use report::{FinishedStep, failure, line};
+pub use report::failure;
 
 /// The selection of tests.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +87,7 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     let failed = ended.iter().filter(|one| one.failure.is_some()).count();
     print!("{}", report::cost_text(&ended));
     let groups = report::groups(&ended);
-    groups.iter().for_each(|one| println!("{}", report::line("ran", one)));
+    groups.iter().for_each(|one| println!("{}", line("ran", one)));
     done.extend(groups);
     let whole = FinishedStep {
         step: "all",
@@ -100,7 +101,7 @@ pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
     if wanted.is_recorded {
         record::write(shop, &done, &ended, &whole)?;
     }
-    println!("{}", report::line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
+    println!("{}", line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
     let skipped: Vec<&EndedJob> =
         ended.iter().filter(|one| one.failure.is_none() && one.skipped.is_some()).collect();
     for one in &skipped {

@@ -10,7 +10,7 @@ use crate::runner::job::EndedJob;
 use crate::workshop::{Failure, Workshop};
 
 use super::budget;
-use super::report::FinishedStep;
+use crate::finished_step::FinishedStep;
 
 const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- times: written by `cargo xtask test --record` -->\n";

@@ -4,37 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::finished_step::FinishedStep;
 use crate::runner::job::EndedJob;
 
 use super::budget;
 
-/// A step that has succeeded.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FinishedStep {
-    /// Its name.
-    pub step: &'static str,
-    /// Elapsed time.
-    pub took: Duration,
-    /// Processor time, including children.
-    pub cost: Duration,
-    /// A summary.
-    pub summary: String,
-}
-
 /// The number of slowest jobs that are listed.
 const SLOWEST: usize = 10;
-
-/// The line of a step.
-pub fn line(verdict: &str, done: &FinishedStep) -> String {
-    let FinishedStep { step, took, cost, summary: said } = done;
-    format!(
-        "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
-        took.as_secs_f64(),
-        cost.as_secs_f64()
-    )
-    .trim_end()
-    .to_owned()
-}
 
 /// The text about a failed job, printed as soon as it has failed.
 pub fn failure(ended: &EndedJob, advice: &str) -> String {
@@ -100,6 +76,7 @@ pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::finished_step::line;
 
     fn ended(group: &'static str, name: &str, seconds: u64) -> EndedJob {
         EndedJob {

@@ -30,7 +30,7 @@ pub use self::context::InstanceContext;
 pub use self::cross_partition::{NoRoom, ReplyAddress, Spanning};
 pub use self::forward::{AnsweredUnit, ForwardItem, Outgoing, ReplyBatch, Siblings, Units};
 pub use crate::access::permits;
-pub use crate::manager::resident_bytes;
+pub use crate::process::resident_bytes;
 
 /// Sets tokens of units apart from those of requests: no connection has so high a number.
 pub const UNIT_TOKEN_BIT: u64 = 1 << 31;

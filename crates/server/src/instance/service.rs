@@ -28,8 +28,8 @@ use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use crate::access::permits_request;
 use crate::gateway::{Gateway, InstanceContext};
+use crate::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 use crate::manager::{ControlJob, ReplyTo};
-use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 
 /// The service; see the module.
 #[derive(Debug)]

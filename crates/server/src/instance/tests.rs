@@ -65,7 +65,7 @@ impl ServiceBench {
             manager_messages: None,
             proofs: None,
             serves_cross_partition: false,
-            redis_time_out: crate::server::limits::REDIS_TIME_OUT_DEFAULT,
+            redis_time_out: crate::limits::REDIS_TIME_OUT_DEFAULT,
             gateway: None,
             limits: Limits::DEFAULT,
         };

@@ -21,9 +21,9 @@ use super::closed;
 use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
 use crate::gateway::{Gateway, GatewayStart, NoGateway};
+use crate::limits::DAMAGE_REPORTED_MAX;
 use crate::manager::{ControlJob, ManagerInput};
 use crate::server::NodeFolder;
-use crate::server::limits::DAMAGE_REPORTED_MAX;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {

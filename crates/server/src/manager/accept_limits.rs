@@ -6,16 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::rc::Rc;
 
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 use zerohop_placement::ClusterMap;
 use zerohop_reactor::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
-use super::shared::ManagerShared;
-use crate::server::ConnectionLimits;
-use crate::server::limits::MANAGER_NODE_CONNECTIONS_MAX;
+use crate::limits::ConnectionLimits;
+use crate::limits::MANAGER_NODE_CONNECTIONS_MAX;
 
 /// The connections to the manager's port; see the module.
 #[derive(Debug)]
@@ -85,49 +82,23 @@ impl Door {
         Entrance::Open(key, self.unproven.enter(key, origin))
     }
 
+    /// Sets the task that must end if the place of a connection is needed.
+    pub(super) fn is_served_by(&mut self, (key, place): (u64, UnprovenSlot), task: AbortHandle) {
+        self.tasks.insert(key, (task, place));
+    }
+
+    /// Records that a connection has ended.
+    pub(super) fn leave(&mut self, key: u64, place: UnprovenSlot) {
+        if !self.displaced.remove(&key) {
+            self.open -= 1;
+        }
+        self.is_known(key, place);
+    }
+
     /// Records that a connection is authenticated.
-    fn is_known(&mut self, key: u64, place: UnprovenSlot) {
+    pub(super) fn is_known(&mut self, key: u64, place: UnprovenSlot) {
         self.unproven.leave(place);
         self.tasks.remove(&key);
-    }
-}
-
-/// A connection, which counts as long as this value lives.
-#[derive(Debug)]
-pub(super) struct Visitor {
-    pub(super) shared: Rc<ManagerShared>,
-    key: u64,
-    slot: UnprovenSlot,
-    /// When it is closed if it is still unauthenticated.
-    pub(super) due: Instant,
-}
-
-impl Visitor {
-    pub(super) fn new(shared: &Rc<ManagerShared>, key: u64, place: UnprovenSlot) -> Visitor {
-        let due = Instant::now() + shared.about.connections.unproven_time_out;
-        Visitor { shared: Rc::clone(shared), key, slot: place, due }
-    }
-
-    /// Sets the task that must end if the place is needed.
-    pub(super) fn is_served_by(shared: &ManagerShared, (key, place): (u64, UnprovenSlot), task: AbortHandle) {
-        if !task.is_finished() {
-            shared.door.borrow_mut().tasks.insert(key, (task, place));
-        }
-    }
-
-    /// Records that the connection has authenticated itself.
-    pub(super) fn is_known(&self) {
-        self.shared.door.borrow_mut().is_known(self.key, self.slot);
-    }
-}
-
-impl Drop for Visitor {
-    fn drop(&mut self) {
-        let mut door = self.shared.door.borrow_mut();
-        if !door.displaced.remove(&self.key) {
-            door.open -= 1;
-        }
-        door.is_known(self.key, self.slot);
     }
 }
 

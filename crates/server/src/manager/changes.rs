@@ -1,17 +1,18 @@
 //! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
-    ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, MapError,
+    ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta,
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::admin::{
-    AdminAnswer, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_DECIDED, REFUSED_EXISTS,
-    REFUSED_FAILED, REFUSED_SETTING, REFUSED_UNKNOWN,
+    KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
+    REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
 use zerohop_wire::shown::quoted;
 use zerohop_wire::words::counted;
 
+use super::change_refusal::{ChangeRefusal, refusal, setting};
 use super::keyspace_drop;
 
 /// The context of a decision.
@@ -37,13 +38,6 @@ pub(super) struct DecidedChange {
 pub(super) fn draining_keyspaces(map: &ClusterMap) -> Vec<KeyspaceStatus> {
     let closing = map.keyspaces().filter(|(_, found)| found.is_dropping());
     closing.map(|(id, found)| status(id, found.config())).collect()
-}
-
-/// A refusal of a change.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ChangeRefusal {
-    code: &'static str,
-    reason: String,
 }
 
 type ChangeDecision = Result<DecidedChange, ChangeRefusal>;
@@ -208,28 +202,6 @@ impl ChangeContext<'_> {
     }
 }
 
-impl ChangeRefusal {
-    /// The control group's refusal.
-    pub(super) fn decided(reason: &str) -> ChangeRefusal {
-        refusal(REFUSED_DECIDED, reason)
-    }
-
-    /// A failure of the node itself.
-    pub(super) fn failed(reason: String) -> ChangeRefusal {
-        refusal(REFUSED_FAILED, reason)
-    }
-
-    pub(super) fn into_answer(self) -> AdminAnswer {
-        AdminAnswer::refused(self.code, self.reason)
-    }
-}
-
-impl From<MapError> for ChangeRefusal {
-    fn from(error: MapError) -> Self {
-        setting(error)
-    }
-}
-
 /// A keyspace as replies describe it.
 pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus {
     KeyspaceStatus {
@@ -254,14 +226,6 @@ fn small(number: u32, what: &str) -> Result<u8, ChangeRefusal> {
         let most = zerohop_placement::limits::REPLICAS_MAX;
         refusal(REFUSED_SETTING, format!("{number} {what}: ask for 1 to {most}"))
     })
-}
-
-fn setting(error: impl std::fmt::Display) -> ChangeRefusal {
-    refusal(REFUSED_SETTING, error.to_string())
-}
-
-pub(super) fn refusal(code: &'static str, reason: impl Into<String>) -> ChangeRefusal {
-    ChangeRefusal { code, reason: reason.into() }
 }
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ use zerohop_wire::shown::quoted;
 use zerohop_wire::words::counted;
 
 use super::changes::DecidedChange;
-use super::cluster::Input;
-use super::jobs::decide;
+use super::cluster_handle::Input;
+use super::decide::decide;
 use super::keyspace_drop;
 use super::shared::ManagerShared;
 use super::tokens;
-use crate::server::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
+use crate::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
 
 /// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {

@@ -13,11 +13,12 @@ use zerohop_system::clock::Stopwatch;
 use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::MAGIC;
 
-use super::accept_limits::{Entrance, Visitor};
+use super::accept_limits::Entrance;
 use super::shared::ManagerShared;
 use super::stream::Stream;
+use super::visitor::Visitor;
 use super::{frames, http};
-use crate::server::limits::REFUSALS_LOG_INTERVAL_MS;
+use crate::limits::REFUSALS_LOG_INTERVAL_MS;
 
 /// Pause after the system could provide no more sockets: an immediate retry would spin.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);

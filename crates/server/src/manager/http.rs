@@ -18,15 +18,13 @@ use serde_json::json;
 use tokio::time::{timeout, timeout_at};
 use tracing::debug;
 
-use super::accept_limits::Visitor;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::view::{ClusterView, why_not};
+use super::visitor::Visitor;
 use super::web_names::is_own;
 use super::{instances, metrics, status};
-use crate::server::limits::{
-    HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
-};
+use crate::limits::{HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX};
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";

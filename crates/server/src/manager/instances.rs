@@ -12,7 +12,7 @@ use zerohop_shard::MapChangeError;
 use zerohop_wire::ids::InstanceId;
 
 use crate::instance::{Figures, InstanceNotice, RecoveredData};
-use crate::server::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
+use crate::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
 
 /// The manager's handle of one instance.
 #[derive(Debug)]

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 use zerohop_placement::{MapChange, MapDelta};
 use zerohop_system::clock::unix_ms;
-use zerohop_system::entropy::random_u64;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, LossesAcknowledge,
     REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
@@ -18,13 +17,14 @@ use zerohop_wire::admin::{
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 use zerohop_wire::words::counted;
 
-use super::changes::{self, ChangeContext, ChangeRefusal, DecidedChange};
+use super::changes::{self, DecidedChange};
 use super::data_losses::DataLosses;
+use super::decide::decide;
 use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
 use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
 use crate::instance::{Figures, InstanceNotice};
-use crate::server::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
+use crate::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedLosses, SavedNode};
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
@@ -307,44 +307,6 @@ impl JobWorker {
         self.shared.record_alert(text.clone());
         failed(text)
     }
-}
-
-/// The effect of a request on the map, or the refusal.
-pub(super) fn decide(
-    shared: &ManagerShared,
-    ask: AdminQuestion,
-    next_keyspace: KeyspaceId,
-) -> Result<DecidedChange, ChangeRefusal> {
-    let history = shared.history.borrow();
-    let now =
-        ChangeContext { map: history.map(), node: shared.node.get(), in_memory: shared.about.in_memory };
-    let decided = match ask {
-        AdminQuestion::CreateKeyspace(settings) => {
-            let seed = random_u64().map_err(ChangeRefusal::failed)?;
-            now.create(&settings, next_keyspace, seed)
-        }
-        AdminQuestion::AlterKeyspace(settings) => now.alter(&settings),
-        AdminQuestion::DropKeyspace(named) => now.drop(&named),
-        AdminQuestion::PutToken(_) | AdminQuestion::LendToken(_) | AdminQuestion::RevokeToken(_) => {
-            Err(ChangeRefusal::decided("a token is no keyspace"))
-        }
-        AdminQuestion::SetNodeState(_)
-        | AdminQuestion::RemoveNode(_)
-        | AdminQuestion::MovePartition(_)
-        | AdminQuestion::RecoverPartition(_)
-        | AdminQuestion::AcknowledgeLosses(_)
-        | AdminQuestion::SetManagers(_) => {
-            Err(ChangeRefusal::decided("this node stands alone: it is all of its cluster"))
-        }
-        AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) | AdminQuestion::ListTokens(_) => {
-            Err(ChangeRefusal::failed("a question is not a change".to_owned()))
-        }
-    }?;
-    if let Some(delta) = &decided.delta {
-        // A violated rule of maps is found before anything is done.
-        now.map.apply(delta)?;
-    }
-    Ok(decided)
 }
 
 /// Sends an answer to the client, if it still waits.

@@ -8,8 +8,8 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::changes::{ChangeRefusal, refusal as refuse};
-use crate::server::limits::DROP_WAIT;
+use super::change_refusal::{ChangeRefusal, refusal as refuse};
+use crate::limits::DROP_WAIT;
 
 /// Maximum number of partitions that a reply names; it counts the others.
 const NAMED_MAX: usize = 4;

@@ -14,11 +14,11 @@ use zerohop_shard::InstanceStats;
 use zerohop_wire::ErrorCode;
 use zerohop_wire::admin::{self, GroupsStatus};
 
-use super::process::{cpu_s, resident_bytes};
 use super::shared::ManagerShared;
 use super::view::{ClusterView, why_not};
 use super::{groups, instances, status};
 use crate::instance::{Figures, Histogram, RecoveredData};
+use crate::process::{cpu_s, resident_bytes};
 
 /// The text. Errors: those of a writer; a string never fails.
 pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {

@@ -13,25 +13,29 @@
 //! communicates with the instances' threads only by messages through bounded queues, and every wait for an answer has a limit.
 
 mod accept_limits;
+mod change_refusal;
 mod changes;
 mod cluster;
+mod cluster_handle;
 mod clustered;
 mod connections;
 mod data_losses;
+mod decide;
 mod frames;
 mod groups;
 mod http;
 mod instances;
 mod jobs;
 mod keyspace_drop;
+mod map_changes;
 mod metrics;
-mod process;
 mod shared;
 mod status;
 mod stream;
 mod supervise;
 mod tokens;
 mod view;
+mod visitor;
 mod web_names;
 
 use std::io;
@@ -53,9 +57,9 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
 pub(crate) use self::cluster::{ClusterPlan, FirstKeyspace, OpeningOrder};
 pub(crate) use self::instances::InstanceHandle;
-pub use self::process::resident_bytes;
 pub(crate) use self::shared::NodeIdentity;
 
+use self::cluster_handle::ClusterHandle;
 use self::jobs::JobWorker;
 use self::shared::ManagerShared;
 use crate::instance::{EndedInstance, panic_message};
@@ -179,7 +183,7 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
             }
             ClusterMode::InCluster(plan) => {
                 let (inputs, inputs_in) = mpsc::channel(cluster::INPUTS_MAX);
-                shared.is_in_cluster(cluster::ClusterHandle { inputs: inputs.clone() });
+                shared.is_in_cluster(ClusterHandle { inputs: inputs.clone() });
                 (JobWorker::in_cluster(Rc::clone(&shared)), Some((plan, folder, (inputs, inputs_in))))
             }
         };

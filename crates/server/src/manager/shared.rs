@@ -13,11 +13,12 @@ use zerohop_wire::messages::ClusterId;
 
 use super::ControlJob;
 use super::accept_limits::Door;
-use super::cluster::{ClusterHandle, Follow};
+use super::cluster_handle::ClusterHandle;
 use super::data_losses::DataLosses;
 use super::instances::InstanceHandle;
-use crate::server::ConnectionLimits;
-use crate::server::limits::ALERTS_MAX;
+use super::map_changes::Follow;
+use crate::limits::ALERTS_MAX;
+use crate::limits::ConnectionLimits;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]

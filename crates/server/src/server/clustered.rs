@@ -25,13 +25,13 @@ use zerohop_system::entropy::random_u64;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-use super::limits::{INSTANCE_REQUESTS_MAX, JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT};
 use super::listen::Listeners;
 use super::{
     Instances, NodeFolder, OpenedInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
     instance_count, no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::instance::{InstancePlan, OpenResult};
+use crate::limits::{INSTANCE_REQUESTS_MAX, JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT};
 use crate::manager::{
     self, ClusterMode, ClusterPlan, FirstKeyspace, ManagerInput, ManagerPlan, NodeIdentity, OpeningOrder,
     Serve,

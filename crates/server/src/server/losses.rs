@@ -3,15 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use tracing::warn;
 use zerohop_control::state::{Loss, Losses};
 use zerohop_placement::{ClusterMap, Durability};
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId};
-
-use super::error::StartError;
-use super::folder::NodeFolder;
-use super::persisted::SavedNode;
 
 const MAGIC: [u8; 8] = *b"zerohopx";
 const VERSION: u32 = 1;
@@ -29,7 +24,7 @@ pub(crate) struct SavedLosses(BTreeMap<KeyspaceId, MapEpoch>);
 
 impl SavedLosses {
     /// Records that the process before this start was not stopped in order. `map` is the first one of this start.
-    fn record(&mut self, map: &ClusterMap) {
+    pub(super) fn record(&mut self, map: &ClusterMap) {
         self.0.retain(|keyspace, _| map.keyspace(*keyspace).is_some());
         for (keyspace, found) in map.keyspaces() {
             if found.config().durability != Durability::Sync {
@@ -101,36 +96,6 @@ impl SavedLosses {
         }
         Some(losses)
     }
-}
-
-/// The record of a start, saved. `before` is the state that the last start saved, and `map` the first map of this one. It must be called before the
-/// instances start, which remove their marks.
-///
-/// # Errors
-/// The record cannot be read or saved.
-pub(super) fn at_start(
-    folder: &mut NodeFolder,
-    before: &SavedNode,
-    map: &ClusterMap,
-    instances: usize,
-) -> Result<SavedLosses, StartError> {
-    let known = folder.read_losses()?;
-    if known.is_none() {
-        warn!(
-            "the record of data that may be missing is corrupt: every keyspace that may lack data is recorded"
-        );
-    }
-    let ended = before.map.node(before.node).map(|own| own.incarnation());
-    let closed = super::alike((0..instances).map(|place| folder.closed_mark(place)));
-    let is_closed = closed.is_some() && closed == ended;
-    let mut losses = known.clone().unwrap_or_default();
-    if known.is_none() || !is_closed {
-        losses.record(map);
-    }
-    if known.as_ref() != Some(&losses) {
-        folder.save_losses(&losses).map_err(StartError::NotSaved)?;
-    }
-    Ok(losses)
 }
 
 #[cfg(test)]

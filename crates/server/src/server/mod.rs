@@ -16,10 +16,10 @@ mod error;
 mod folder;
 mod force_new_cluster;
 mod identity;
-pub mod limits;
 mod listen;
 mod local;
 mod losses;
+mod losses_at_start;
 mod maps;
 mod new_cluster;
 mod persisted;
@@ -53,20 +53,20 @@ pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
 pub use self::force_new_cluster::{ForcedCluster, found_again};
 pub(crate) use self::identity::SavedMember;
-pub use self::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
 pub(crate) use self::losses::SavedLosses;
 pub use self::new_cluster::new_cluster;
 pub use self::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
+pub use crate::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
 
-use self::limits::{
-    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
-    SIGNALS_WAIT, START_FAILED_WAIT, STOP_WAIT,
-};
 use self::listen::Listeners;
 use self::maps::Start;
 use crate::gateway::{GatewayStart, Siblings, Spanning};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
+use crate::limits::{
+    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
+    SIGNALS_WAIT, START_FAILED_WAIT, STOP_WAIT,
+};
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
 pub use zerohop_reactor::TlsOptions;
 
@@ -198,7 +198,7 @@ impl Server {
         let (saved, losses) = match saved {
             Some(before) => {
                 let saved = start.again(&before)?;
-                let losses = losses::at_start(&mut folder, &before, &saved.map, instances)?;
+                let losses = losses_at_start::at_start(&mut folder, &before, &saved.map, instances)?;
                 (saved, losses)
             }
             None => {

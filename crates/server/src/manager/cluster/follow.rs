@@ -1,59 +1,15 @@
 //! Passes every change of the map to the instances, in order, however slow an instance is: the agent does not wait for them.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tokio::sync::watch;
 use tracing::warn;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_wire::ids::MapEpoch;
 
 use super::super::instances::apply_map_change;
 use super::super::shared::{ManagerShared, NodePhase};
-use crate::server::limits::MAP_WAIT;
-
-/// Maximum number of changes that wait for the instances; beyond it they get the complete map.
-const CHANGES_MAX: usize = 256;
-
-/// Changes on the way to the instances.
-#[derive(Debug)]
-pub(in crate::manager) struct Follow {
-    changes: RefCell<VecDeque<Arc<MapDelta>>>,
-    change_signal: watch::Sender<u64>,
-    /// The epoch that all instances have applied, or have failed to apply.
-    applied_epoch: watch::Sender<MapEpoch>,
-}
-
-impl Follow {
-    pub(in crate::manager) fn new() -> Follow {
-        let (wakes, told) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
-        Follow { changes: RefCell::default(), change_signal: wakes, applied_epoch: told }
-    }
-
-    /// Records a change of the map: this delta, or an unknown one.
-    pub(super) fn changed(&self, delta: Option<Arc<MapDelta>>) {
-        let mut changes = self.changes.borrow_mut();
-        match delta {
-            Some(delta) if changes.len() < CHANGES_MAX => changes.push_back(delta),
-            _ => changes.clear(),
-        }
-        self.change_signal.send_modify(|count| *count += 1);
-    }
-
-    /// Records that the instances serve, with a map of this epoch.
-    pub(in crate::manager) fn opened(&self, epoch: MapEpoch) {
-        self.applied_epoch.send_replace(epoch);
-        self.change_signal.send_modify(|count| *count += 1);
-    }
-
-    /// Waits until the instances of this node have a map of this epoch.
-    pub(in crate::manager) async fn reach(&self, epoch: MapEpoch) {
-        // This struct has the sender, so the channel is open.
-        drop(self.applied_epoch.subscribe().wait_for(|told| *told >= epoch).await);
-    }
-}
+use crate::limits::MAP_WAIT;
 
 /// Passes on changes for as long as it is polled.
 pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {

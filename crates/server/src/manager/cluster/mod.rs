@@ -17,15 +17,13 @@ mod store;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use tokio::sync::{mpsc, oneshot};
-use zerohop_control::agent::{AgentSettings, ClusterStanding, EndReason, NoOutcome};
-use zerohop_control::command::{CommandOutcome, ControlCommand, HeldLog};
-use zerohop_control::state::Pin;
+use tokio::sync::mpsc;
+use zerohop_control::agent::{AgentSettings, EndReason};
 use zerohop_placement::{Address, ClusterMap};
-use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
+use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
 
-pub(super) use self::follow::{Follow, follow};
+pub(super) use self::follow::follow;
 pub(super) use self::peers::serve as serve_peer;
 pub(super) use self::run::run;
 
@@ -62,47 +60,6 @@ pub(crate) enum OpeningOrder {
     Joined,
 }
 
-/// Inputs of the agent from this process.
-#[derive(Debug)]
-pub(super) enum Input {
-    /// A message of another agent.
-    Received(Vec<u8>),
-    /// Everything up to this number is persisted.
-    Persisted(u64),
-    /// Persisting has failed.
-    StoreFailed(String),
-    /// Another manager permanently refuses this one: its version or its secret differs.
-    Refused { by: Address, reason: String },
-    /// Whether the store waits for room on the disk.
-    StoreWaits(bool),
-    /// The member file is saved.
-    MemberSaved,
-    /// All instances are open.
-    Opened { intact: bool, closed: bool },
-    /// The ends of logs.
-    LogEnds(Vec<HeldLog>),
-    /// The node is about to end: other nodes should take over.
-    Leave,
-    /// Query: the pinned partitions of a keyspace. See [`zerohop_control::agent::Agent::pins`].
-    Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
-    /// Query: the partitions that the drop of a keyspace waits for. See [`zerohop_control::agent::Agent::undrained`].
-    Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
-    /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::cluster_state`].
-    ClusterState(oneshot::Sender<ClusterStanding>),
-    /// Query: the addresses of the managers.
-    Managers(oneshot::Sender<Vec<String>>),
-    /// Query: the command that places the control group on these nodes. See [`zerohop_control::agent::Agent::managers_on`].
-    ManagersOn { nodes: Vec<NodeId>, answer: oneshot::Sender<Result<ControlCommand, String>> },
-    /// A command of an operator.
-    Operate { command: ControlCommand, answer: oneshot::Sender<Result<CommandOutcome, NoOutcome>> },
-}
-
-/// The handle of the agent for other tasks of the manager.
-#[derive(Clone, Debug)]
-pub(super) struct ClusterHandle {
-    pub(super) inputs: mpsc::Sender<Input>,
-}
-
 /// The reason why the node is no longer a member of the cluster.
 #[derive(Debug)]
 pub(super) enum MembershipEnd {
@@ -117,17 +74,6 @@ pub(super) enum MembershipEnd {
 
 /// Maximum number of inputs that wait for the agent. Messages that find no room are dropped, as by a network.
 pub(super) const INPUTS_MAX: usize = 4_096;
-
-impl ClusterHandle {
-    /// Has the control group decide a command.
-    pub(super) async fn operate(&self, command: ControlCommand) -> Result<CommandOutcome, NoOutcome> {
-        let (answer, outcome) = oneshot::channel();
-        if self.inputs.send(Input::Operate { command, answer }).await.is_err() {
-            return Err(NoOutcome::TimedOut);
-        }
-        outcome.await.unwrap_or(Err(NoOutcome::TimedOut))
-    }
-}
 
 impl std::fmt::Display for MembershipEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

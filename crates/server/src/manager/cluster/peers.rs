@@ -24,10 +24,11 @@ use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, What};
 
+use super::super::cluster_handle::Input;
 use super::super::shared::ManagerShared;
 use super::super::stream::Stream;
-use super::{INPUTS_MAX, Input};
-use crate::server::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
+use super::INPUTS_MAX;
+use crate::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
 
 /// Maximum number of messages that wait for one manager.
 const MESSAGES_MAX: usize = 256;

@@ -18,14 +18,15 @@ use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::entropy::random_u64;
 use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
 
+use super::super::cluster_handle::Input;
 use super::super::data_losses::DataLosses;
 use super::super::instances::InstanceHandle;
 use super::super::shared::ManagerShared;
 use super::peers::Peers;
 use super::store::{ManagerStore, StoreWrite};
-use super::{ClusterPlan, FirstKeyspace, Input, MembershipEnd, OpeningOrder};
+use super::{ClusterPlan, FirstKeyspace, MembershipEnd, OpeningOrder};
 use crate::instance::{InstanceMessage, InstanceNotice};
-use crate::server::limits::STATS_WAIT;
+use crate::limits::STATS_WAIT;
 use crate::server::{NodeFolder, SavedMember};
 
 /// Maximum age of the map in the member file. The map is only the starting point of a search, and must not delay the control log.

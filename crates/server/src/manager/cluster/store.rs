@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use zerohop_engine::disk::{DiskError, DiskResult};
 
-use super::Input;
+use super::super::cluster_handle::Input;
 use crate::server::{NodeFolder, SavedMember};
 
 /// Maximum number of writes that wait for the disk: normally the agent has only a few. A node with so many pending writes is useless to the control

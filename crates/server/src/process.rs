@@ -13,7 +13,7 @@ pub fn resident_bytes() -> Option<u64> {
 }
 
 /// Processor time that all threads of this process have used, in seconds.
-pub(super) fn cpu_s() -> f64 {
+pub(crate) fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -1,0 +1,28 @@
+//! A step that has succeeded, and its line.
+
+use std::time::Duration;
+
+/// A step that has succeeded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FinishedStep {
+    /// Its name.
+    pub step: &'static str,
+    /// Elapsed time.
+    pub took: Duration,
+    /// Processor time, including children.
+    pub cost: Duration,
+    /// A summary.
+    pub summary: String,
+}
+
+/// The line of a step.
+pub fn line(verdict: &str, done: &FinishedStep) -> String {
+    let FinishedStep { step, took, cost, summary: said } = done;
+    format!(
+        "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
+        took.as_secs_f64(),
+        cost.as_secs_f64()
+    )
+    .trim_end()
+    .to_owned()
+}
