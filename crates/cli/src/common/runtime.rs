@@ -19,9 +19,9 @@ pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     // The library panics, instead of returning an error, if the descriptors end while it starts.
     let spare: std::io::Result<Vec<_>> = (0..SPARE_PAIRS).map(|_| UnixStream::pair()).collect();
     let built = spare.map(drop).and_then(|()| Builder::new_current_thread().enable_all().build());
-    built.and_then(report_file_size_limits).map_err(|error| {
-        CommandError::system("starting the event loop", Path::new("zerohop"), &error)
-    })
+    built
+        .and_then(report_file_size_limits)
+        .map_err(|error| CommandError::system("starting the event loop", Path::new("zerohop"), &error))
 }
 
 /// Under a limit of file sizes, which batch systems set, the system ends a process at a write. With a handler for the signal, the write fails

@@ -186,7 +186,10 @@ impl Gather {
             }
         }
         if self.keys.len() > KEYS_BYTES_MAX {
-            self.fail(&format!("ERR the keys are more than the {} MiB of one reply: use SCAN", KEYS_BYTES_MAX >> 20));
+            self.fail(&format!(
+                "ERR the keys are more than the {} MiB of one reply: use SCAN",
+                KEYS_BYTES_MAX >> 20
+            ));
         }
         let Some(next) = page.next else {
             if self.command == GatherCommand::Scan {

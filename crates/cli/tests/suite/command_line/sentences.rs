@@ -71,6 +71,21 @@ fn nonprintable_bytes_are_escaped_alike_in_every_error() {
 }
 
 #[test]
+fn empty_key_is_refused_in_words() {
+    let cluster = ServingProgram::in_memory();
+    let of_key = "zerohop: key \"\": the key is empty: a key has 1 to 65536 bytes\n";
+    for arguments in [&["kv", "insert", "", "v"][..], &["kv", "lookup", ""], &["kv", "append", "", "v"]] {
+        let ended = cluster.run(arguments);
+        assert_eq!((code(&ended), stderr(&ended)), (3, of_key.to_owned()), "{arguments:?}");
+    }
+    let ended = cluster.run_with(&["blob", "put", ""], b"bytes");
+    let of_blob = "zerohop: blob \"\": the name of the blob is empty: a name has 1 to 4096 bytes\n";
+    assert_eq!((code(&ended), stderr(&ended)), (3, of_blob.to_owned()));
+    let ended = cluster.run_with(&["txn"], b"insert \"\" v\n");
+    assert!(code(&ended) == 3 && stderr(&ended).contains("line 1: key \"\": the key is empty"), "{ended:?}");
+}
+
+#[test]
 fn limits_are_named_where_they_are_exceeded() {
     for (arguments, words) in [
         (&["kv", "scan", "--page", "5000"][..], "a page has 1 to 4096 keys"),

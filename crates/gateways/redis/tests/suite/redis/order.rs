@@ -34,6 +34,21 @@ fn pipeline_replies_over_all_instances_keep_order() {
 }
 
 #[test]
+fn empty_key_is_refused_in_words_and_connection_goes_on() {
+    let server = in_memory(2);
+    let mut redis = Redis::connect(addresses(&server)[0]);
+    for words in [&[b"SET", &b""[..], b"v"][..], &[b"RPUSH", b"", b"v"], &[b"INCR", b""]] {
+        redis.stream.write_all(&command(words)).unwrap();
+        let text = "ERR the key is empty: a key has 1 to 65536 bytes".to_owned();
+        assert_eq!(redis.reply(), Reply::Error(text), "{words:?}");
+    }
+    redis.stream.write_all(&command(&[b"GET", b""])).unwrap();
+    assert_eq!(redis.reply(), Reply::Bulk(None));
+    assert_eq!(redis.send_command("SET k v"), ok());
+    server.stop().unwrap();
+}
+
+#[test]
 fn replies_keep_order_behind_disk_waits() {
     let folder = tempfile::tempdir().unwrap();
     let listen = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
