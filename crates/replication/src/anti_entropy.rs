@@ -63,7 +63,7 @@ impl Audit {
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
         let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
         let stop = own.or(self.digest_requested).map_or(u64::MAX, |slice| slice.as_of.index.0);
-        if applied < stop && !is_planted(Bug::DigestOfAnyIndex) { through.min(stop) } else { through }
+        if applied < stop && !is_planted(Bug::DigestIndexNotChecked) { through.min(stop) } else { through }
     }
 }
 
@@ -122,7 +122,7 @@ impl Replica {
         let applied = self.partition.applied();
         let Some(round) = &self.audit.round else { return Ok(()) };
         let slice = round.slice;
-        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestOfAnyIndex);
+        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestIndexNotChecked);
         if round.own.is_some() || !is_there {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Replica {
         let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
         let is_whole =
             !self.needs_snapshot() && self.follow.snapshot_install.is_none() && self.health.repair.is_idle();
-        if applied < index.0 && is_whole && !is_planted(Bug::DigestOfAnyIndex) {
+        if applied < index.0 && is_whole && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
         self.audit.digest_requested = None;
@@ -166,7 +166,7 @@ impl Replica {
         // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
         let is_matched = self.follow.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
-        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
+        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
         let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };

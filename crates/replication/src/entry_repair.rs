@@ -115,7 +115,9 @@ impl Replica {
 
     /// Whether the replica may report its log. A follower whose log was found damaged must repair it first.
     pub(super) fn may_count(&self) -> bool {
-        self.health.repair.is_empty() || self.role != Role::Follower || is_planted(Bug::CorruptCounts)
+        self.health.repair.is_empty()
+            || self.role != Role::Follower
+            || is_planted(Bug::CorruptFollowerCounted)
     }
 
     /// No other member has the corrupt entries.

@@ -36,7 +36,7 @@ impl Replica {
         let handle = self.partition.handle();
         let index = preceding.index.0;
         let own = if index <= self.last() { name_at(context.engine, handle, index)? } else { None };
-        if own != Some(preceding) && !is_planted(Bug::PrecedingNotMatched) {
+        if own != Some(preceding) && !is_planted(Bug::PrecedingEntryNotChecked) {
             let applied = self.partition.applied();
             if own.is_some() && index <= applied {
                 // The primary's log lacks an entry that is committed here: an operator has accepted its loss.
@@ -122,7 +122,8 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.follow.matched };
+        let matched =
+            if is_planted(Bug::CommitIndexNotMatched) { Some(self.last()) } else { self.follow.matched };
         let commit = self.follow.reported_commit.min(matched.unwrap_or(0));
         if commit <= self.partition.applied() {
             return Ok(());

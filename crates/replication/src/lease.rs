@@ -113,7 +113,7 @@ impl Leases {
                 Some(Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
             }
             Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
-                let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
+                let since_us = if is_planted(Bug::LeaseCountedFromArrival) { now_us } else { sent_us };
                 // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
                 // process.
                 if sent_us < self.started_us || sent_us > now_us {
@@ -144,7 +144,7 @@ impl Leases {
     #[must_use]
     pub fn is_valid(&self, now_us: u64, of: Member) -> bool {
         let Some(held) = self.held_leases.get(&of.instance) else { return false };
-        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
+        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerMapLeaseUsed);
         let is_there = !self.absent.contains(&of.instance);
         held.from == of && now_us < held.until_us && is_known_map && is_there
     }
@@ -174,7 +174,7 @@ impl Leases {
     pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
         let given = self.granted.get(&holder).into_iter().flatten();
         let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
-        let start = if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us };
+        let start = if is_planted(Bug::StartNotCountedAsGrant) { 0 } else { self.started_us };
         given.max(start) + LEASE_WAIT_US
     }
 
@@ -185,7 +185,7 @@ impl Leases {
 
     /// When all grants of an earlier start of this process have certainly ended.
     pub(crate) fn start_ended_us(&self) -> u64 {
-        if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us + LEASE_WAIT_US }
+        if is_planted(Bug::StartNotCountedAsGrant) { 0 } else { self.started_us + LEASE_WAIT_US }
     }
 
     /// Raises the wanted timestamp bound above the clock's time and the newest timestamp of the instance.

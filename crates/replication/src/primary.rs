@@ -93,7 +93,7 @@ impl Replica {
         } else {
             self.last()
         };
-        if is_planted(Bug::AcknowledgedAlone) {
+        if is_planted(Bug::AnswersBeforeReplication) {
             return Ok(own);
         }
         let held = self.needed().map(|member| {
@@ -458,7 +458,7 @@ pub(super) fn push_entry<D: Disk>(
     // The engine reports the same error for corrupt entries and for dropped ones.
     match engine.has_entry(handle, index) {
         Ok(false) => Ok(Err(UnsendableEntry::Gap)),
-        Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptLeftOut) => {
+        Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptEntriesSkipped) => {
             Ok(Err(UnsendableEntry::Gap))
         }
         Ok(true) | Err(EngineError::Corrupt { .. }) => Ok(Err(UnsendableEntry::Corruption)),

@@ -123,7 +123,7 @@ impl Replica {
     fn promote<D: Disk>(&mut self, context: &mut Context<'_, D>) {
         self.counts.promotions += 1;
         self.partition.begin_above(context.leases.begin_above());
-        if is_planted(Bug::SessionsForgottenAtPromotion) {
+        if is_planted(Bug::SessionTableEmptyAtPromotion) {
             self.partition.clear_sessions();
         }
         let map_epoch = self.view.map_epoch;
@@ -138,7 +138,7 @@ impl Replica {
                 .former
                 .yielded
                 .get(&instance)
-                .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch));
+                .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldEpochNotChecked));
             if instance != self.this_member.instance && !has_yielded {
                 self.former.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
             }
@@ -209,14 +209,14 @@ impl Replica {
 
     /// When the former primary may send `Yield`.
     pub(super) fn yield_us(&self) -> u64 {
-        if is_planted(Bug::HoldIgnored) { 0 } else { self.read_locks_end_ms().saturating_mul(1_000) }
+        if is_planted(Bug::ReadLockIgnored) { 0 } else { self.read_locks_end_ms().saturating_mul(1_000) }
     }
 
     /// A former primary acts in this epoch or a later one, so it uses no lease of an older epoch.
     pub(super) fn handle_yield(&mut self, from: Member, epoch: PartitionEpoch) {
         let known = self.former.yielded.entry(from.instance).or_default();
         *known = epoch.max(*known);
-        if epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch) {
+        if epoch >= self.view.epoch || is_planted(Bug::YieldEpochNotChecked) {
             self.former.waits.remove(&from.instance);
         }
     }

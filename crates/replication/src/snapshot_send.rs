@@ -258,7 +258,7 @@ impl Replica {
     /// that removed it. The receiver would keep the first without the second.
     pub(super) fn pause_compaction<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         let holds = self.lead.streams.iter().any(|stream| stream.sending.is_some());
-        if holds != self.sending.compaction_on_hold && !is_planted(Bug::LogNotHeld) {
+        if holds != self.sending.compaction_on_hold && !is_planted(Bug::LogCompactedDuringInstall) {
             self.sending.compaction_on_hold = holds;
             engine.pause_compaction(self.partition.handle(), holds)?;
         }

@@ -513,22 +513,28 @@ fn each_mutant_is_found_by_its_test() {
     use zerohop_partition::planted::{Bug, plant};
 
     let tests: [(Bug, fn()); 16] = [
-        (Bug::HoldIgnored, holds::deposed_primary_yields_after_its_read_locks),
-        (Bug::CorruptLeftOut, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
-        (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
-        (Bug::DigestOfAnyIndex, audit::equal_members_compare_equal_during_writes),
+        (Bug::ReadLockIgnored, holds::deposed_primary_yields_after_its_read_locks),
+        (Bug::CorruptEntriesSkipped, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
+        (
+            Bug::LogCompactedDuringInstall,
+            held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent,
+        ),
+        (Bug::DigestIndexNotChecked, audit::equal_members_compare_equal_during_writes),
         (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),
-        (Bug::CorruptCounts, repair::corrupt_follower_reports_nothing_until_repaired),
-        (Bug::PrecedingNotMatched, gap_is_refused_and_conflict_truncates_unless_empty),
+        (Bug::CorruptFollowerCounted, repair::corrupt_follower_reports_nothing_until_repaired),
+        (Bug::PrecedingEntryNotChecked, gap_is_refused_and_conflict_truncates_unless_empty),
         (Bug::TruncationSkipped, gap_is_refused_and_conflict_truncates_unless_empty),
-        (Bug::CommitNotMatched, commit_index_applies_only_to_entries_matched_in_this_epoch),
+        (Bug::CommitIndexNotMatched, commit_index_applies_only_to_entries_matched_in_this_epoch),
         (Bug::OlderEpochAccepted, older_epochs_are_refused_and_newer_ones_wait_for_the_map),
-        (Bug::MarkNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
-        (Bug::YieldOfAnyEpoch, lease_release_applies_only_to_its_epoch),
+        (Bug::EpochMarkerNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
+        (Bug::YieldEpochNotChecked, lease_release_applies_only_to_its_epoch),
         (Bug::AdmittedBeforeCaughtUp, proposed_member_counts_until_the_epoch_changes),
-        (Bug::GrantFromArrival, lease::lease_counts_from_its_request),
-        (Bug::NewerGrantUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
-        (Bug::StartNotCounted, lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is),
+        (Bug::LeaseCountedFromArrival, lease::lease_counts_from_its_request),
+        (Bug::NewerMapLeaseUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
+        (
+            Bug::StartNotCountedAsGrant,
+            lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is,
+        ),
     ];
     for (bug, test) in tests {
         plant(Some(bug));

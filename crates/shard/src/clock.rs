@@ -67,7 +67,7 @@ impl InstanceClock {
 
     /// Assigns no timestamp again that was assigned before a restart.
     pub(super) fn begin_above(&mut self, ceiling: Timestamp) {
-        if is_planted(Bug::CeilingForgotten) {
+        if is_planted(Bug::TimestampBoundIgnored) {
             return;
         }
         self.issued = self.issued.max(ceiling);

@@ -69,7 +69,7 @@ impl<D: Disk> Instance<D> {
         let epoch = self.map().epoch();
         let due = self.draining.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
         for keyspace in due.collect::<Vec<_>>() {
-            let is_drained = self.is_drained(keyspace) || is_planted(Bug::DroppedAtOnce);
+            let is_drained = self.is_drained(keyspace) || is_planted(Bug::KeyspaceNotDrained);
             let is_asked = self.primary_of(keyspace).next().is_some();
             let Some(due) = self.draining.keyspaces.get_mut(&keyspace) else { continue };
             if is_drained {

@@ -280,7 +280,7 @@ impl Agent {
             }
             return;
         }
-        if is_planted(Bug::JoinsUnderNewNames) && pending.purpose == Purpose::Join && pending.tries > 0 {
+        if is_planted(Bug::JoinRetriedWithNewId) && pending.purpose == Purpose::Join && pending.tries > 0 {
             let Some(pending) = self.proposals.remove(number) else { return };
             return self.propose(Purpose::Join, pending.command, pending.until);
         }

@@ -91,7 +91,7 @@ impl ControlState {
 
     /// The outcome of a request that must not be applied (again).
     pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
-        if planted::is_planted(Bug::RetriesApplied) {
+        if planted::is_planted(Bug::RetryAppliedTwice) {
             return None;
         }
         self.requests.known(request)

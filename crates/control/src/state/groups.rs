@@ -156,7 +156,7 @@ impl ControlState {
             }
             GroupStep::Promote(instance) => {
                 let follows = group.followers.contains(&instance);
-                if planted::is_planted(Bug::PromotesFollower) && follows {
+                if planted::is_planted(Bug::FollowerPromoted) && follows {
                     drop_follower(group, instance);
                 } else {
                     drop_in_sync(group, instance)?;
@@ -227,7 +227,7 @@ impl GroupContext<'_> {
         let mut next = group.to_group();
         if self.is_down(group.primary) {
             let is_down = |instance| self.is_down(instance);
-            let follower = || match planted::is_planted(Bug::PromotesFollower) {
+            let follower = || match planted::is_planted(Bug::FollowerPromoted) {
                 true => successor(partition, group.followers, is_down),
                 false => None,
             };
@@ -254,7 +254,7 @@ impl GroupContext<'_> {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
         let keeps_all =
-            kept.keeps_all(self.config.durability) || planted::is_planted(Bug::RestartedStaysInSync);
+            kept.keeps_all(self.config.durability) || planted::is_planted(Bug::RestartedReplicaStaysInSync);
         let lost = |instance: InstanceId| restarted(instance) && !keeps_all;
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();

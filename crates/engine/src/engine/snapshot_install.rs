@@ -161,7 +161,7 @@ impl<D: Disk> Engine<D> {
     pub(super) fn mark_incoming(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         let folder = folder_of(store.log.partition);
-        if is_planted(Bug::HalfTakenKept) {
+        if is_planted(Bug::PartialInstallNotMarked) {
             return Ok(());
         }
         let disk = &mut self.io.disk;

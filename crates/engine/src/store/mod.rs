@@ -285,7 +285,7 @@ impl PartitionStore {
         // atomic batch.
         let is_unfinished =
             self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == self.log.last.1);
-        if !is_unfinished || is_planted(Bug::UnitNotCut) {
+        if !is_unfinished || is_planted(Bug::PartialBatchKept) {
             return Ok(0);
         }
         let (keep, last) = (self.complete_batches_through(u64::MAX), self.log.last.1);

@@ -80,7 +80,7 @@ pub(super) fn transform<'a, D: Disk>(
     old[..width].copy_from_slice(&number);
     let old = u64::from_le_bytes(old);
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
-    let new = if is_planted(Bug::TransformTwice) { applied(applied(old)) } else { applied(old) };
+    let new = if is_planted(Bug::TransformAppliedTwice) { applied(applied(old)) } else { applied(old) };
     let told = match transform.returns {
         Brings::Nothing => 0,
         Brings::Old => old,
@@ -160,7 +160,7 @@ fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result
     cell.of_type(RecordType::Chunk)?;
     let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
-        Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationTaken) => {
+        Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationAccepted) => {
             Err(WriteOutcome::StaleBlob(chunk.stamp))
         }
         Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => {

@@ -84,7 +84,7 @@ pub(crate) fn keys<'o>(
         let (mut keys, next_page) = all.page(from)?;
         keys.sort_unstable();
         // A page of one key would be the same forever.
-        let goes_back = is_planted(Bug::ScanGoesBack) && scan.keys_max > 1;
+        let goes_back = is_planted(Bug::ScanRepeatsKey) && scan.keys_max > 1;
         keys.retain(|(fragment, key)| {
             let place = (*fragment, Some(&key[..]));
             place > (from, after) || goes_back && place == (from, after)
@@ -93,7 +93,7 @@ pub(crate) fn keys<'o>(
             let is_full =
                 count == scan.keys_max || count > 0 && out.len() + key.len() + ITEM_BYTES > PAGE_BYTES_MAX;
             if is_full {
-                if is_planted(Bug::ScanPassesOver) {
+                if is_planted(Bug::ScanSkipsKey) {
                     set_cursor(next, fragment, &key);
                 }
                 break 'pages;

@@ -193,7 +193,7 @@ impl Partition {
 
     /// Assigns no timestamp at or below this bound any more.
     pub fn begin_above(&mut self, ceiling: Timestamp) {
-        if !is_planted(Bug::CeilingForgotten) {
+        if !is_planted(Bug::TimestampBoundIgnored) {
             self.clock.begin_above(ceiling);
         }
     }

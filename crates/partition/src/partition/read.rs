@@ -159,7 +159,7 @@ impl Partition {
         key: &[u8],
         effects: &mut dyn PartitionEffects,
     ) {
-        if is_planted(Bug::WaitsNotWoken) {
+        if is_planted(Bug::WaitsNotChecked) {
             return;
         }
         for number in self.waits.of(key) {

@@ -197,7 +197,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let at = Timestamp(meta.timestamp);
         if let Some(Mark::Snapshot(SnapshotMark::Open { id, lease_ms, ends_ms })) = mark_of(meta, payload)
-            && !is_planted(Bug::SnapshotsNotFollowed)
+            && !is_planted(Bug::FollowersKeepNoSnapshots)
         {
             let kept = SnapshotRetention { floor: at, lease_ms, ends_ms };
             self.snapshots.get_or_insert_default().append(meta.index, id, kept);
@@ -223,7 +223,7 @@ impl Partition {
                 return Ok(());
             }
             Some(Mark::Snapshot(SnapshotMark::End { ids })) => snapshots.ended(&ids),
-            Some(Mark::Epoch { snapshots: kept }) if !is_planted(Bug::OthersNotEnded) => {
+            Some(Mark::Epoch { snapshots: kept }) if !is_planted(Bug::UnknownSnapshotsKept) => {
                 let others = snapshots.others(&kept);
                 if others.is_empty() {
                     return Ok(());
@@ -286,7 +286,7 @@ impl Partition {
         {
             overdue.extend(snapshots.oldest());
         }
-        if overdue.is_empty() || is_planted(Bug::LeasesNotEnded) {
+        if overdue.is_empty() || is_planted(Bug::SnapshotLeasesNeverExpire) {
             return Ok(());
         }
         match self.close_snapshots(engine, &overdue, effects) {
@@ -306,7 +306,7 @@ impl Partition {
     pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
         let snapshots = self.snapshots.as_ref()?;
         let is_ending = snapshots.is_ending((self.state.applied, self.group.last()));
-        snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::LeasesNotEnded))
+        snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::SnapshotLeasesNeverExpire))
     }
 
     /// Whether a snapshot can be read at a time.
@@ -322,7 +322,7 @@ impl Partition {
         // The clock assigns no timestamp at or below it any more.
         self.clock.check(at)?;
         self.clock.witness(at);
-        if snapshots.is_closed(at) || is_planted(Bug::SnapshotNotClosed) {
+        if snapshots.is_closed(at) || is_planted(Bug::SnapshotReadBeforeCommit) {
             return Ok(());
         }
         if self.may_commit_by(at) {

@@ -24,7 +24,7 @@ impl Partition {
     /// Whether the session has reported that it already has the answer of this request.
     pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
         stamp.session.is_some()
-            && !is_planted(Bug::SessionsNotConsulted)
+            && !is_planted(Bug::SessionTableNotChecked)
             && self.state.sessions.get(stamp.session).is_some_and(|session| stamp.sequence.0 < session.lowest)
     }
 
@@ -56,7 +56,7 @@ impl Partition {
 
     /// The outcome of a write that was done before, and the index of its entry.
     pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, WriteOutcome)> {
-        if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
+        if self.overlay.eviction(session).1 || is_planted(Bug::SessionTableNotChecked) {
             return None;
         }
         if let Some((index, outcome)) = self.overlay.outcome(session, sequence) {
@@ -108,7 +108,7 @@ impl Partition {
         let mut buffer = std::mem::take(&mut self.buffers.contents);
         buffer.clear();
         let mut view = self.view(engine);
-        if is_planted(Bug::OverlayNotSeen) {
+        if is_planted(Bug::OverlayIgnored) {
             view.overlay = None;
         }
         let RecordGlimpse { shape, hint } = match view.find_if(depends_on_record, write.key) {

@@ -419,7 +419,7 @@ fn planted_counts_of_siblings_records_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
 
     let mut bench = filled_bench(Durability::Interval { ms: 100 });
-    plant(Some(Bug::ForeignCounted));
+    plant(Some(Bug::SiblingRecordsCounted));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     run_until_idle(&mut bench);

@@ -587,8 +587,8 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
 fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     let seen_by: [(Bug, fn()); 3] = [
-        (Bug::HoldIgnored, holds::write_waits_for_read_lock_expiry),
-        (Bug::TransactionTwice, transaction_over_two_instances_applies_at_one_version),
+        (Bug::ReadLockIgnored, holds::write_waits_for_read_lock_expiry),
+        (Bug::TransactionAppliedTwice, transaction_over_two_instances_applies_at_one_version),
         (Bug::IntentsIgnored, read_waits_for_pending_intents),
     ];
     for (bug, test) in seen_by {

@@ -142,7 +142,7 @@ fn test_finds_waits_not_woken_mutant() {
         rig.answer(token(1)).is_some()
     };
     assert!(is_woken());
-    plant(Some(Bug::WaitsNotWoken));
+    plant(Some(Bug::WaitsNotChecked));
     let woken = is_woken();
     plant(None);
     assert!(!woken);

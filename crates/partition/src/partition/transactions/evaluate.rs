@@ -285,13 +285,13 @@ pub(super) fn redo<D: Disk>(
     };
     unit.set_time(at, now_ms);
     // All partitions identify a blob that the transaction creates by the same time.
-    let own = if is_planted(Bug::OwnByItsOwnClock) { Timestamp::from_millis(now_ms) } else { at };
+    let own = if is_planted(Bug::BlobIdFromEvaluationTime) { Timestamp::from_millis(now_ms) } else { at };
     while !from.is_at_end() {
         let bytes =
             next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::DataCorrupt)?;
         let Some(RecordOperation::Write(write)) = operation(&bytes) else { return Err(Failure::DataCorrupt) };
         // The sibling applies its own operations. Here they would come behind the walk that removes foreign records, and stay.
-        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SiblingsHalfDone) {
+        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::PreparedAppliedInBothChildren) {
             unit.write(&resolved(write, own))?;
         }
     }

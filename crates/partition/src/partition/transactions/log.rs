@@ -113,7 +113,7 @@ impl Partition {
             unit.set_time(at, unit.now_ms());
             let effect = beside.effect.as_deref().unwrap_or_default();
             let mut redone = redo(&mut unit, (state, slice), (effect, at));
-            if is_planted(Bug::TransactionTwice) {
+            if is_planted(Bug::TransactionAppliedTwice) {
                 redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
             }
             (redone.and_then(|()| beside.apply_pieces(&mut unit)), unit.appended)

@@ -85,7 +85,7 @@ impl PrimaryTransactions {
 
     /// Read-locks a lock key until then, unless a request may change its record.
     pub(super) fn add_read_lock(&mut self, cell: u64, until_ms: u64) -> bool {
-        is_planted(Bug::HoldIgnored) || self.transactions.add_read_lock(cell, until_ms)
+        is_planted(Bug::ReadLockIgnored) || self.transactions.add_read_lock(cell, until_ms)
     }
 
     /// When the first read lock ends.

@@ -261,11 +261,11 @@ fn snapshots_show_constant_total_during_transfers_and_failovers() {
 #[test]
 fn planted_bugs_of_snapshots_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
-    plant(Some(Bug::OthersNotEnded));
+    plant(Some(Bug::UnknownSnapshotsKept));
     let others = std::panic::catch_unwind(members_release_snapshots_unknown_to_new_primary);
     plant(None);
     assert!(others.is_err(), "what the next primary does not know is kept");
-    for bug in [Bug::SnapshotNotClosed, Bug::SnapshotsNotFollowed] {
+    for bug in [Bug::SnapshotReadBeforeCommit, Bug::FollowersKeepNoSnapshots] {
         plant(Some(bug));
         let seen = std::panic::catch_unwind(|| run_seeds(0..12)).is_err();
         plant(None);

@@ -153,12 +153,12 @@ fn planted_bugs_of_splits_are_seen() {
     use zerohop_transaction::planted::{Bug, plant};
     let is_seen =
         || std::panic::catch_unwind(transaction_prepared_before_split_applies_in_both_children).is_err();
-    plant(Some(Bug::SiblingsUntold));
+    plant(Some(Bug::SiblingsNotNotified));
     let seen = is_seen();
     plant(None);
-    assert!(seen, "SiblingsUntold is not seen");
-    plant_here(Some(Here::SiblingsHalfDone));
+    assert!(seen, "SiblingsNotNotified is not seen");
+    plant_here(Some(Here::PreparedAppliedInBothChildren));
     let seen = is_seen();
     plant_here(None);
-    assert!(seen, "SiblingsHalfDone is not seen");
+    assert!(seen, "PreparedAppliedInBothChildren is not seen");
 }
