@@ -24,7 +24,7 @@ use zerohop_wire::messages::{
     Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as AskedRange, RecordRead, RecordType,
     RecordWrite, Remove, Trim, WriteChange as Asked,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::clock::Clock;
 use crate::failure::failure_of;
@@ -264,7 +264,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
         check_key(key)?;
         if is_of_blob(key) {
-            return Err(What::ReservedKey.into());
+            return Err(BadRequestReason::ReservedKey.into());
         }
         let keeps_deadline = match expiry {
             Expiry::Never => false,

@@ -33,7 +33,7 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
-use zerohop_wire::{Elements, Failure, What};
+use zerohop_wire::{BadRequestReason, Elements, Failure};
 
 use crate::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_base::bytes::Reader;
@@ -138,7 +138,7 @@ impl WriteOutcome {
             }
             WriteOutcome::TooMany { count, limit } => Failure::TooMany { count: *count, limit: *limit },
             // The number named a transaction before and another request now. No client does that.
-            WriteOutcome::Ended(_) => What::Window.into(),
+            WriteOutcome::Ended(_) => BadRequestReason::Window.into(),
         })
     }
 
@@ -294,7 +294,7 @@ impl WriteOutcome {
 
 /// The values of a list's contents: their number, then each with its length.
 fn list_of(contents: &[u8]) -> Result<Elements<'_, &[u8]>, Failure<'static>> {
-    let (count, packed) = contents.split_first_chunk::<4>().ok_or(What::Lengths)?;
+    let (count, packed) = contents.split_first_chunk::<4>().ok_or(BadRequestReason::Lengths)?;
     Elements::packed(u32::from_le_bytes(*count), packed)
 }
 

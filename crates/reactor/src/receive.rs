@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use zerohop_tls::fault_of;
 use zerohop_wire::auth::Access;
-use zerohop_wire::{BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message, What};
+use zerohop_wire::{BadRequestReason, BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message};
 
 use super::connection::{Connection, ConnectionStage, ReceiveBuffer};
 use super::counters::CloseReason;
@@ -314,23 +314,23 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 self.handle_hello(id, &envelope, &hello)
             }
             Ok(_) if stage == ConnectionStage::Greeting => {
-                self.refuse(id, &envelope, What::HelloExpected.into())
+                self.refuse(id, &envelope, BadRequestReason::HelloExpected.into())
             }
             Ok(Message::Prove(prove)) if stage == ConnectionStage::Proving => {
                 self.handle_proof(id, &envelope, &prove)
             }
             Ok(_) if stage == ConnectionStage::Proving => {
-                self.refuse(id, &envelope, What::ProofExpected.into())
+                self.refuse(id, &envelope, BadRequestReason::ProofExpected.into())
             }
-            Ok(Message::Prove(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
-            Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
+            Ok(Message::Prove(_)) => self.refuse(id, &envelope, BadRequestReason::Unexpected.into()),
+            Ok(Message::Hello(_)) => self.refuse(id, &envelope, BadRequestReason::Unexpected.into()),
             Ok(message) if message.kind().is_answer() => {
-                self.refuse(id, &envelope, What::Unexpected.into());
+                self.refuse(id, &envelope, BadRequestReason::Unexpected.into());
             }
             Ok(message) if message.kind().is_between_instances() => {
                 if !is_peer {
                     self.expanded = expanded;
-                    return self.refuse(id, &envelope, What::Unexpected.into());
+                    return self.refuse(id, &envelope, BadRequestReason::Unexpected.into());
                 }
                 self.handle_instance_message(id, &envelope, message);
             }

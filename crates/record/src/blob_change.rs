@@ -4,7 +4,7 @@
 //! payload. `docs/protocols/wire.md` says what number and payload are.
 
 use crate::blob::BlobStamp;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{layout, nothing_left};
 use crate::kind::Kind;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNK_BYTES_MAX};
@@ -246,7 +246,7 @@ impl<'a> BlobChange<'a> {
                 | Kind::PublishBlob
         );
         if !is_of_blob {
-            return Err(What::ItemKind.into());
+            return Err(BadRequestReason::ItemKind.into());
         }
         let mut fields = body.fields::<24>()?;
         let mut stamp = BlobStamp { id: fields.u64(), generation: fields.u64() };
@@ -257,14 +257,14 @@ impl<'a> BlobChange<'a> {
         let detail = detail & !OWN;
         match (is_own, stamp.id) {
             (true, 0) if kind != Kind::CreateBlob => stamp.id = BlobStamp::OWN,
-            (true, _) => return Err(What::Detail.into()),
-            (false, BlobStamp::OWN) => return Err(What::Chunk.into()),
+            (true, _) => return Err(BadRequestReason::Detail.into()),
+            (false, BlobStamp::OWN) => return Err(BadRequestReason::Chunk.into()),
             (false, _) => {}
         }
         let may_have_detail = matches!(kind, Kind::WriteChunk | Kind::CutChunk | Kind::TransformChunk);
         let wants_operator = kind == Kind::TransformChunk;
         if detail != 0 && !may_have_detail || detail & !MAKES != 0 && !wants_operator {
-            return Err(What::Detail.into());
+            return Err(BadRequestReason::Detail.into());
         }
         let mut transform = None;
         if wants_operator {
@@ -272,12 +272,12 @@ impl<'a> BlobChange<'a> {
             (transform, body.rest) = (Some(read), behind);
         }
         let (key, payload) = body.key_and_payload()?;
-        let small = |number: u64| u32::try_from(number).map_err(|_| Failure::from(What::Chunk));
+        let small = |number: u64| u32::try_from(number).map_err(|_| Failure::from(BadRequestReason::Chunk));
         let change = match kind {
             Kind::CreateBlob => {
-                let chunk_bits = u8::try_from(number).map_err(|_| What::Chunk)?;
+                let chunk_bits = u8::try_from(number).map_err(|_| BadRequestReason::Chunk)?;
                 if stamp != BlobStamp::default() {
-                    return Err(What::Chunk.into());
+                    return Err(BadRequestReason::Chunk.into());
                 }
                 Self::Create { chunk_bits, attributes: payload }
             }
@@ -300,14 +300,14 @@ impl<'a> BlobChange<'a> {
                     Kind::FillBlob => Self::Fill { stamp, until: number },
                     Kind::PublishBlob => Self::Publish { stamp, size: number },
                     Kind::CutChunk => Self::CutChunk { stamp, keep: small(number)?, creates_absent: makes },
-                    _ if number != 0 => return Err(What::Chunk.into()),
+                    _ if number != 0 => return Err(BadRequestReason::Chunk.into()),
                     Kind::SettleBlob => Self::Settle { stamp },
                     _ => Self::DropChunk { stamp },
                 }
             }
             _ => {
                 nothing_left(payload)?;
-                let transform = transform.filter(|_| number == 0).ok_or(What::Chunk)?;
+                let transform = transform.filter(|_| number == 0).ok_or(BadRequestReason::Chunk)?;
                 Self::TransformChunk { stamp, transform, makes }
             }
         };
@@ -319,7 +319,7 @@ impl<'a> BlobChange<'a> {
     fn check(&self) -> Result<(), Failure<'static>> {
         match *self {
             Self::Create { chunk_bits, .. } if !(CHUNK_BITS_MIN..=CHUNK_BITS_MAX).contains(&chunk_bits) => {
-                Err(What::Chunk.into())
+                Err(BadRequestReason::Chunk.into())
             }
             Self::Create { attributes, .. } | Self::Describe { attributes, .. } => {
                 if attributes.len() > BLOB_ATTRIBUTES_BYTES_MAX {
@@ -331,12 +331,16 @@ impl<'a> BlobChange<'a> {
             Self::WriteChunk { offset, length, bytes, .. } => {
                 check_value(bytes)?;
                 let is_whole = bytes.is_empty() || bytes.len() == length as usize;
-                if length == 0 || !is_whole { Err(What::Chunk.into()) } else { check_chunk(offset, length) }
+                if length == 0 || !is_whole {
+                    Err(BadRequestReason::Chunk.into())
+                } else {
+                    check_chunk(offset, length)
+                }
             }
             Self::CutChunk { keep, .. } => check_chunk(keep, 0),
             Self::TransformChunk { transform, .. } => {
                 transform.check()?;
-                let offset = u32::try_from(transform.offset).map_err(|_| What::Chunk)?;
+                let offset = u32::try_from(transform.offset).map_err(|_| BadRequestReason::Chunk)?;
                 check_chunk(offset, transform.number.bytes() as u32)
             }
             Self::Grow { .. }
@@ -352,5 +356,5 @@ impl<'a> BlobChange<'a> {
 /// Errors: the range does not end within the largest chunk.
 pub fn check_chunk(offset: u32, length: u32) -> Result<(), Failure<'static>> {
     let end = u64::from(offset) + u64::from(length);
-    if end > CHUNK_BYTES_MAX as u64 { Err(What::Chunk.into()) } else { Ok(()) }
+    if end > CHUNK_BYTES_MAX as u64 { Err(BadRequestReason::Chunk.into()) } else { Ok(()) }
 }

@@ -36,7 +36,7 @@ pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;
 pub use compare::{Compare, SliceComparison};
 pub use elements::{Element, Elements, pack};
-pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
+pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
 pub use kind::Kind;
 pub use operations::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteChange,

@@ -3,7 +3,7 @@
 //! Every read begins with the same 8 bytes: key length (4), detail (1), zero (3). The fields of the kind, the key, and the payload follow.
 
 use crate::blob_change::check_chunk;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
@@ -96,7 +96,7 @@ impl<'a> WaitUntil<'a> {
             (2, 0, []) => Ok(Self::Absent),
             (3, 0, []) => Ok(Self::Present),
             (4, version, []) => Ok(Self::Changed(Timestamp(version))),
-            _ => Err(What::Until.into()),
+            _ => Err(BadRequestReason::Until.into()),
         }
     }
 }
@@ -161,7 +161,7 @@ impl<'a> RecordRead<'a> {
         fields.zeros(3);
         fields.done()?;
         if detail != 0 && kind != Kind::Wait {
-            return Err(What::Detail.into());
+            return Err(BadRequestReason::Detail.into());
         }
         let (query, rest) = match kind {
             Kind::Lookup => (Query::Lookup, rest),
@@ -198,7 +198,7 @@ impl<'a> RecordRead<'a> {
                 let until = WaitUntil::from_numbers(detail, version, value)?;
                 return Ok(Self { key, query: Query::Wait { until } });
             }
-            _ => return Err(What::ItemKind.into()),
+            _ => return Err(BadRequestReason::ItemKind.into()),
         };
         let key = only_key(split(rest, key_len)?)?;
         check_key(key)?;

@@ -2,7 +2,7 @@
 //!
 //! A number is given by its type and its bits: little-endian in the record, zero-extended to 64 bits in messages.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::numbered;
@@ -108,10 +108,10 @@ impl Transform {
         let bits = 8 * self.number.bytes() as u32;
         let is_bitwise = matches!(self.operator, Operator::And | Operator::Or | Operator::Xor);
         if self.operand.checked_shr(bits).unwrap_or(0) != 0 || (is_bitwise && self.number.is_float()) {
-            return Err(What::Transform.into());
+            return Err(BadRequestReason::Transform.into());
         }
         if self.offset > (VALUE_BYTES_MAX - self.number.bytes()) as u64 {
-            return Err(What::NumberOffset.into());
+            return Err(BadRequestReason::NumberOffset.into());
         }
         Ok(())
     }
@@ -131,11 +131,11 @@ impl Transform {
         fields.zeros(6);
         fields.done()?;
         let transform = Self {
-            operator: Operator::from_number(detail).ok_or(What::Transform)?,
-            number: NumberType::from_number(number).ok_or(What::Transform)?,
+            operator: Operator::from_number(detail).ok_or(BadRequestReason::Transform)?,
+            number: NumberType::from_number(number).ok_or(BadRequestReason::Transform)?,
             operand,
             offset,
-            returns: Brings::from_number(brings).ok_or(What::Transform)?,
+            returns: Brings::from_number(brings).ok_or(BadRequestReason::Transform)?,
         };
         transform.check()?;
         Ok((transform, rest))
@@ -258,12 +258,18 @@ mod tests {
         };
         assert_eq!(good.check(), Ok(()));
         let what = |transform: Transform| transform.check();
-        assert_eq!(what(Transform { operand: 0x100, ..good }), Err(What::Transform.into()));
-        assert_eq!(what(Transform { number: NumberType::U16, ..good }), Err(What::NumberOffset.into()));
-        assert_eq!(what(Transform { offset: u64::MAX, ..good }), Err(What::NumberOffset.into()));
+        assert_eq!(what(Transform { operand: 0x100, ..good }), Err(BadRequestReason::Transform.into()));
+        assert_eq!(
+            what(Transform { number: NumberType::U16, ..good }),
+            Err(BadRequestReason::NumberOffset.into())
+        );
+        assert_eq!(what(Transform { offset: u64::MAX, ..good }), Err(BadRequestReason::NumberOffset.into()));
         let float = Transform { number: NumberType::F32, offset: 0, ..good };
         assert_eq!(what(float), Ok(()));
-        assert_eq!(what(Transform { operator: Operator::Xor, ..float }), Err(What::Transform.into()));
+        assert_eq!(
+            what(Transform { operator: Operator::Xor, ..float }),
+            Err(BadRequestReason::Transform.into())
+        );
         let widest = Transform { number: NumberType::U64, operand: u64::MAX, offset: 0, ..good };
         assert_eq!(what(widest), Ok(()));
     }
@@ -282,12 +288,16 @@ mod tests {
         for (at, value) in [(16, 0), (16, 11), (17, 3)] {
             let mut wrong = fields;
             wrong[at] = value;
-            assert_eq!(Transform::split(4, &wrong).map(|_| ()), Err(What::Transform.into()), "{at}");
+            assert_eq!(
+                Transform::split(4, &wrong).map(|_| ()),
+                Err(BadRequestReason::Transform.into()),
+                "{at}"
+            );
         }
-        assert_eq!(Transform::split(0, &fields).map(|_| ()), Err(What::Transform.into()));
-        assert_eq!(Transform::split(8, &fields).map(|_| ()), Err(What::Transform.into()));
+        assert_eq!(Transform::split(0, &fields).map(|_| ()), Err(BadRequestReason::Transform.into()));
+        assert_eq!(Transform::split(8, &fields).map(|_| ()), Err(BadRequestReason::Transform.into()));
         let mut reserved = fields;
         reserved[18] = 1;
-        assert_eq!(Transform::split(4, &reserved).map(|_| ()), Err(What::Reserved.into()));
+        assert_eq!(Transform::split(4, &reserved).map(|_| ()), Err(BadRequestReason::Reserved.into()));
     }
 }

@@ -147,7 +147,7 @@ impl GatheredRecords {
             ExecutionOutcome::Done => GatherStep::Done(over.changes),
             ExecutionOutcome::Aborted(_) | ExecutionOutcome::Refused => GatherStep::Failed,
             ExecutionOutcome::Wait { .. } | ExecutionOutcome::Paged(_) => {
-                crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
+                crate::failure_reply(&zerohop_wire::BadRequestReason::Unexpected.into(), reply);
                 GatherStep::Failed
             }
         }
@@ -351,7 +351,7 @@ impl Records for OverlaidRecords<'_> {
     }
 
     fn scan(&mut self, _cursor: u32, _each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
-        Err(zerohop_wire::What::Unexpected.into())
+        Err(zerohop_wire::BadRequestReason::Unexpected.into())
     }
 
     fn partitions(&self) -> u32 {

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::checksum::crc32c;
 use crate::compress::expand;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
 use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX, TIME_OUT_MS_MAX};
@@ -163,24 +163,24 @@ impl Decoder {
 
     fn check(&self, header: &FrameHeader, body: &[u8]) -> Result<Kind, Failure<'static>> {
         if !header.flags.all_known() {
-            return Err(What::Flags.into());
+            return Err(BadRequestReason::Flags.into());
         }
         if header.flags.has(Flags::BODY_CHECKSUM) {
             if crc32c(body) != header.body_crc {
                 return Err(Failure::Corrupt);
             }
         } else if header.body_crc != 0 {
-            return Err(What::Reserved.into());
+            return Err(BadRequestReason::Reserved.into());
         }
         let kind = Kind::from_number(header.kind).ok_or(Failure::UnknownKind { kind: header.kind })?;
         if header.flags.has(Flags::LZ4) && !self.features.has(Features::LZ4) {
-            return Err(What::NotAgreed.into());
+            return Err(BadRequestReason::NotAgreed.into());
         }
         if matches!(kind, Kind::Gather | Kind::Gathered) && !self.features.has(Features::COALESCED) {
-            return Err(What::Unexpected.into());
+            return Err(BadRequestReason::Unexpected.into());
         }
         if header.envelope.time_out_ms > TIME_OUT_MS_MAX {
-            return Err(What::TimeOut.into());
+            return Err(BadRequestReason::TimeOut.into());
         }
         Ok(kind)
     }

@@ -77,7 +77,7 @@ impl Clients {
                 ran.map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
-            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+            Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
@@ -155,7 +155,7 @@ impl Clients {
                 let mut reply = Vec::new();
                 let ran = match Unit::decode(&unit) {
                     Ok(unit) => self.scheduler.run(at, parked.to, asker, &unit, &mut reply),
-                    Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+                    Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
                 };
                 match ran {
                     Ok(true) => self.scheduler.reply(asker, reply),
@@ -463,7 +463,7 @@ impl<D: Disk> Gateway<D> for Clients {
             let mut reply = Vec::new();
             let (ran, may_write) = match Unit::decode(&bytes) {
                 Ok(unit) => (self.scheduler.run(at, to, asker, &unit, &mut reply), unit.may_write()),
-                Err(_) => (Err(zerohop_wire::What::Unexpected.into()), true),
+                Err(_) => (Err(zerohop_wire::BadRequestReason::Unexpected.into()), true),
             };
             match ran {
                 Ok(true) => self.scheduler.reply(asker, reply),

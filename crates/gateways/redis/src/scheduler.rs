@@ -464,7 +464,7 @@ impl UnitScheduler {
                 self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
-            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+            Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),

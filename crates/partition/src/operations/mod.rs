@@ -23,7 +23,7 @@ use zerohop_wire::messages::WriteChange as Asked;
 use zerohop_wire::messages::{
     Condition, Expiry, OperationAnswer, Query, Range as Part, RecordRead, RecordType, RecordWrite,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::failure::failure_of;
 use crate::limits::DEADLINE_BYTES_MAX;
@@ -206,7 +206,7 @@ impl<'a> WritePlan<'a> {
             Change::Take => LogAction::Take,
             Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
             Change::DropFront(units) => {
-                let Some(shape) = &cell.shape else { return Err(What::Chunk.into()) };
+                let Some(shape) = &cell.shape else { return Err(BadRequestReason::Chunk.into()) };
                 LogAction::Trim { to: cell.view.trim_to(cell.key, shape, units).or_fail()?, units }
             }
             Change::Deadline(deadline) => LogAction::Deadline(deadline),
@@ -239,7 +239,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
     match (write.change.apply(cell), &write.change) {
         (Some(applied), _) => WritePlan::of(cell, applied?),
         (None, Asked::Blob(change)) => blob::plan(cell, change),
-        (None, _) => Err(What::ItemKind.into()),
+        (None, _) => Err(BadRequestReason::ItemKind.into()),
     }
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'sta
     let is_of_blobs = matches!(write.change, Asked::Blob(_))
         || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove(_)));
     if is_of_blob(write.key) && (!is_of_blobs || is_staged(write.key)) {
-        Err(What::ReservedKey.into())
+        Err(BadRequestReason::ReservedKey.into())
     } else {
         Ok(())
     }

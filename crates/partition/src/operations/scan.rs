@@ -9,7 +9,7 @@ use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType, Scan, ScannedKey};
-use zerohop_wire::{Elements, Failure, What, pack};
+use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
 use super::EngineResultExt;
 use crate::hash_range::Slice;
@@ -77,7 +77,7 @@ pub(crate) fn keys<'o>(
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
         Some((fragment, key)) => (u32::from_le_bytes(*fragment), Some(key)),
         None if scan.cursor.is_empty() => (0, None),
-        None => return Err(What::Lengths.into()),
+        None => return Err(BadRequestReason::Lengths.into()),
     };
     let mut count = 0;
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
@@ -161,7 +161,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use zerohop_wire::messages::{Expiry, Insert, WriteChange};
-    use zerohop_wire::{Failure, What};
+    use zerohop_wire::{BadRequestReason, Failure};
 
     use crate::testing::{PartitionBench, append, insert};
 
@@ -212,7 +212,7 @@ mod tests {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let refused = bench.scan_answer(b"abc", b"", 1);
-        assert_eq!(refused.number(), Err(Failure::BadRequest { what: What::Lengths }));
+        assert_eq!(refused.number(), Err(Failure::BadRequest { what: BadRequestReason::Lengths }));
         assert_eq!(bench.scan(&[0xFF; 40], b"", 1).1, b"");
     }
 }

@@ -19,7 +19,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{OperationAnswer, OperationBatch, RecordOperation, StageBytes, Transact};
-use zerohop_wire::{Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use crate::batch::Collector;
 use crate::clock::Clock;
@@ -377,7 +377,7 @@ impl Partition {
             Message::Stage(StageBytes { stamp, .. }) if self.is_answered(stamp) => effects.dropped(token),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
             Message::Batch(batch) => self.batch(engine, (batch, wish), envelope.time_out_ms, token, effects),
-            _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
+            _ => effects.answer(token, &Message::Answer(Err(BadRequestReason::Unexpected.into()))),
         }
     }
 

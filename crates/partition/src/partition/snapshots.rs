@@ -8,7 +8,7 @@ use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{
     OperationAnswer, Outcome as Brought, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
 };
-use zerohop_wire::{Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
@@ -110,7 +110,9 @@ impl Partition {
             count if is_for_answer && count >= ANSWER_SNAPSHOTS_MAX => {
                 return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
             }
-            count if !is_for_answer && count >= SNAPSHOTS_MAX => return Err(What::Snapshots.into()),
+            count if !is_for_answer && count >= SNAPSHOTS_MAX => {
+                return Err(BadRequestReason::Snapshots.into());
+            }
             _ => {}
         }
         let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));

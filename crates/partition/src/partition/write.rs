@@ -6,7 +6,7 @@ use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLA
 use zerohop_record::state::Contents;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange as Asked};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{Note, SessionNote};
@@ -75,7 +75,7 @@ impl Partition {
         match sessions.get(stamp.session) {
             _ if is_evicted => Err(Failure::SessionExpired { mark }),
             // In this batch the first write is unanswered and a later one is answered. No client sends that.
-            Some(session) if sequence < session.lowest => Err(What::Window.into()),
+            Some(session) if sequence < session.lowest => Err(BadRequestReason::Window.into()),
             Some(session) if is_full && !session.would_free(stamp.lowest_unanswered.0) => busy,
             Some(_) => Ok(()),
             None if stamp.session.issued < mark => Err(Failure::SessionExpired { mark }),

@@ -11,7 +11,7 @@ use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
 use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Query, Range, RecordRead, RecordType};
-use zerohop_wire::{Elements, Failure, What};
+use zerohop_wire::{BadRequestReason, Elements, Failure};
 
 use super::PastVersions;
 use crate::operations::EngineResultExt;
@@ -123,7 +123,7 @@ impl<D: Disk> PastView<'_, D> {
                 }
                 self.chunk(&was, version, (offset, length), out)
             }
-            _ => Err(What::SnapshotQuery.into()),
+            _ => Err(BadRequestReason::SnapshotQuery.into()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, Hello};
-use zerohop_wire::{Elements, Failure, Features, Kind, Message, What};
+use zerohop_wire::{BadRequestReason, Elements, Failure, Features, Kind, Message};
 
 use super::*;
 
@@ -106,9 +106,9 @@ fn unreadable_request_in_coalesced_frame_fails_alone() {
     let failed = |id, failure| (id, StandAnswer::Failed(failure));
     let expected = [
         value(11, b"good"),
-        failed(12, What::FieldsCut.into()),
-        failed(13, What::Unexpected.into()),
-        failed(14, What::Unexpected.into()),
+        failed(12, BadRequestReason::FieldsCut.into()),
+        failed(13, BadRequestReason::Unexpected.into()),
+        failed(14, BadRequestReason::Unexpected.into()),
         failed(15, Failure::UnknownKind { kind: 0x0177 }),
         value(16, b"good"),
     ];
@@ -122,7 +122,7 @@ fn coalesced_frame_without_negotiation_is_refused() {
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &coalesced_lookups(10, &[b"a"]));
-    assert_eq!(stand.answers(peer), [(10, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(10, StandAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     let sent = stand.counters().bytes_out;
     stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
     assert_eq!(stand.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);

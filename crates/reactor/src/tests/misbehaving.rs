@@ -1,7 +1,7 @@
 //! Peers that violate the protocol, and the effect on others.
 
 use zerohop_wire::messages::{Ping, Pong};
-use zerohop_wire::{Failure, HEADER_BYTES, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, HEADER_BYTES, Message};
 
 use super::*;
 
@@ -48,8 +48,8 @@ fn answerable_bad_requests_keep_the_connection() {
         stand.answers(bad),
         [
             (5, StandAnswer::Failed(Failure::Corrupt)),
-            (6, StandAnswer::Failed(What::Unexpected.into())),
-            (1, StandAnswer::Failed(What::Unexpected.into())),
+            (6, StandAnswer::Failed(BadRequestReason::Unexpected.into())),
+            (1, StandAnswer::Failed(BadRequestReason::Unexpected.into())),
             (7, StandAnswer::Value(b"abc".to_vec())),
         ]
     );
@@ -89,8 +89,8 @@ fn unknown_frame_boundary_closes_connection() {
 #[test]
 fn requests_before_hello_are_refused() {
     for (bytes, request, failure) in [
-        (encoded(4, &Message::Ping(Ping::default())), 4, What::HelloExpected.into()),
-        (lookup(5, b"abc"), 5, What::HelloExpected.into()),
+        (encoded(4, &Message::Ping(Ping::default())), 4, BadRequestReason::HelloExpected.into()),
+        (lookup(5, b"abc"), 5, BadRequestReason::HelloExpected.into()),
         (damaged(hello(), HEADER_BYTES), 1, Failure::Corrupt),
         (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
         (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),

@@ -3,7 +3,7 @@
 use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{AuthFault, DecodeResult, Decoder, Failure, Features, Message, What};
+use zerohop_wire::{AuthFault, BadRequestReason, DecodeResult, Decoder, Failure, Features, Message};
 
 use super::*;
 use crate::proofs::Proofs;
@@ -71,7 +71,7 @@ fn proven_client_is_served_and_not_counted_unproven() {
     assert_eq!((stand.reactor.connections.unproven.count(), stand.reactor.connections.open), (0, 1));
     // Another proof is invalid now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
-    assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     assert!(!stand.is_closed(peer));
 }
 
@@ -107,9 +107,9 @@ fn missing_or_wrong_proof_is_refused_with_reason() {
     let wrong = encoded(2, &Message::Prove(Prove { proof: [0; 32] }));
     for (bytes, id, why) in [
         (wrong, 2, failed(AuthFault::Proof)),
-        (lookup(2, b"no proof"), 2, What::ProofExpected.into()),
-        (encoded(2, &peer_message()), 2, What::ProofExpected.into()),
-        (hello(), 1, What::ProofExpected.into()),
+        (lookup(2, b"no proof"), 2, BadRequestReason::ProofExpected.into()),
+        (encoded(2, &peer_message()), 2, BadRequestReason::ProofExpected.into()),
+        (hello(), 1, BadRequestReason::ProofExpected.into()),
     ] {
         let hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
         let (peer, prove) = request_challenge(&mut stand, "another", hello);
@@ -237,7 +237,7 @@ fn token_admits_client_but_not_as_instance() {
     stand.send(peer, &encoded(2, &Message::Prove(prove)));
     first_message(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
     stand.send(peer, &encoded(3, &peer_message()));
-    assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     assert_eq!(stand.counters().peer_messages, 0);
     let (_, connection) = stand.reactor.connections.iter().next().unwrap();
     assert_eq!(connection.access, Access::Token(7));

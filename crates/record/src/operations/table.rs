@@ -4,7 +4,7 @@ use super::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody, WriteHead,
 };
 use crate::blob_change::BlobChange;
-use crate::error::{ErrorCode, Failure, Permission, What};
+use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::FieldReader;
 use crate::kind::Kind;
 use crate::record::Condition;
@@ -228,7 +228,7 @@ impl<'a> RecordWrite<'a> {
         let condition = Condition::from_numbers(condition, fields.u64())?;
         fields.done()?;
         if kind.number() >> 8 != 0x02 {
-            return Err(What::ItemKind.into());
+            return Err(BadRequestReason::ItemKind.into());
         }
         let (key, change) = WriteChange::decode(kind, WriteBody { key_len, detail, rest })?;
         Ok(Self { key, condition, change })

@@ -18,7 +18,7 @@ use zerohop_system::clock::Stopwatch;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};
-use zerohop_wire::{AuthFault, Envelope, Failure, Message, What};
+use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
 use super::histogram::Histogram;
@@ -225,7 +225,7 @@ impl<D: Disk> Service for InstanceService<D> {
         if let Some((bytes, count)) = waits(&message)
             && !replies.may_wait(token, bytes, count)
         {
-            return replies.fail(token, PartitionEpoch(0), What::TooMuchWaits.into());
+            return replies.fail(token, PartitionEpoch(0), BadRequestReason::TooMuchWaits.into());
         }
         if let Message::Admin(admin) = message {
             return self.forward(token, admin.encoded, replies);

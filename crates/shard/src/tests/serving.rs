@@ -4,7 +4,7 @@ use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
-use zerohop_wire::{Envelope, Failure, Features, Message, What};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
 
 use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
 
@@ -106,7 +106,7 @@ fn request_for_unknown_keyspace_or_partition_is_refused() {
     assert_eq!(bench.answer(request), Some(Err(failure)));
     let beyond = Envelope { partition: PartitionId(256), ..envelope };
     let request = bench.read_at(beyond, "a", Query::Lookup);
-    assert_eq!(bench.answer(request), Some(Err(What::NoSuchPartition.into())));
+    assert_eq!(bench.answer(request), Some(Err(BadRequestReason::NoSuchPartition.into())));
     // The keyspace of a map that has not arrived here, and not a keyspace that does not exist.
     let newer = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(1), ..envelope };
     let request = bench.read_at(newer, "a", Query::Lookup);

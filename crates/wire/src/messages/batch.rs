@@ -9,7 +9,7 @@
 use super::session::Stamp;
 use super::{RecordRead, RecordWrite};
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, split};
 use crate::ids::Sequence;
 use crate::kind::Kind;
@@ -82,7 +82,7 @@ impl<'a> Element<'a> for RecordOperation<'a> {
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<ITEM_HEADER_BYTES>::split(bytes)?;
-        let kind = Kind::from_number(fields.u16()).ok_or(What::ItemKind)?;
+        let kind = Kind::from_number(fields.u16()).ok_or(BadRequestReason::ItemKind)?;
         fields.zeros(2);
         let length = fields.u32() as usize;
         fields.done()?;

@@ -9,7 +9,7 @@
 
 use super::Message;
 use crate::elements::Element;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, split};
 use crate::header::Envelope;
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
@@ -91,7 +91,7 @@ impl<'a> GatheredRequest<'a> {
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
         let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
         if !kind.is_for_partition() {
-            return Err(What::Unexpected.into());
+            return Err(BadRequestReason::Unexpected.into());
         }
         Message::decode_kind(kind, self.body)
     }
@@ -111,7 +111,7 @@ impl<'a> GatheredAnswer<'a> {
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
         let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
         if !kind.is_answer() || kind == Kind::Gathered {
-            return Err(What::Unexpected.into());
+            return Err(BadRequestReason::Unexpected.into());
         }
         Message::decode_kind(kind, self.body)
     }
@@ -132,7 +132,7 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
         let hold = match fields.u16() {
             flags @ (0 | READ_LOCK) => flags == READ_LOCK,
-            _ => return Err(What::Flags.into()),
+            _ => return Err(BadRequestReason::Flags.into()),
         };
         let length = fields.u32() as usize;
         fields.done()?;

@@ -1,7 +1,7 @@
 //! Messages between instances about partitions that they share. `docs/protocols/replication.md` has the protocol.
 
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
 use crate::kind::Kind;
@@ -221,7 +221,7 @@ impl Slice {
         let contents = match fields.u8() {
             0 => false,
             1 => true,
-            _ => return Err(What::Detail.into()),
+            _ => return Err(BadRequestReason::Detail.into()),
         };
         fields.zeros(3);
         let as_of = EntryName { epoch, index };
@@ -270,7 +270,7 @@ impl<'a> Element<'a> for LogEntry<'a> {
 /// Both lengths as they are encoded. Errors: one exceeds its limit.
 fn entry_lengths(key: usize, payload: usize) -> Result<(u32, u32), Failure<'static>> {
     if key > KEY_BYTES_MAX || payload > ENTRY_PAYLOAD_BYTES_MAX {
-        return Err(What::Lengths.into());
+        return Err(BadRequestReason::Lengths.into());
     }
     Ok((key as u32, payload as u32))
 }
@@ -385,7 +385,7 @@ impl<'a> Call<'a> {
                 let holds = match what {
                     1 | 4 => StatePart::Log { begins: what == 1, bytes },
                     2 | 3 => StatePart::State { is_last: what == 3, bytes },
-                    _ => return Err(What::Reserved.into()),
+                    _ => return Err(BadRequestReason::Reserved.into()),
                 };
                 Self::StatePart { as_of, attempt, part, contents: holds }
             }
@@ -471,7 +471,7 @@ impl FollowerReport {
             (2, 0, _, _, 0) => Ok(Self::Differs { at: EntryName { epoch, index } }),
             (3, 0, 0, 0, 0) => Ok(Self::NeedsState),
             (4, 0, 0, 0, 0) => Ok(Self::DiskFull),
-            _ => Err(What::Reserved.into()),
+            _ => Err(BadRequestReason::Reserved.into()),
         }
     }
 }

@@ -17,7 +17,7 @@
 use super::batch::RecordOperation;
 use super::{Query, RecordRead, Scan};
 use crate::elements::Element;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{SnapshotId, Timestamp};
 use crate::kind::Kind;
@@ -161,7 +161,7 @@ impl<'a> SnapshotRequest<'a> {
                 let at = Timestamp(fields.u64());
                 fields.done()?;
                 let RecordOperation::Read(read) = RecordOperation::take(&mut rest)? else {
-                    return Err(What::SnapshotQuery.into());
+                    return Err(BadRequestReason::SnapshotQuery.into());
                 };
                 nothing_left(rest)?;
                 check_query(&read)?;
@@ -173,7 +173,7 @@ impl<'a> SnapshotRequest<'a> {
                 fields.zeros(7);
                 fields.done()?;
                 if blobs > 1 {
-                    return Err(What::Detail.into());
+                    return Err(BadRequestReason::Detail.into());
                 }
                 SnapshotAsk::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
             }
@@ -185,20 +185,20 @@ impl<'a> SnapshotRequest<'a> {
 fn check_lease(lease_ms: u32) -> Result<(), Failure<'static>> {
     match lease_ms {
         1..=SNAPSHOT_LEASE_MS_MAX => Ok(()),
-        _ => Err(What::SnapshotLease.into()),
+        _ => Err(BadRequestReason::SnapshotLease.into()),
     }
 }
 
 fn check_age(age_ms: u64) -> Result<(), Failure<'static>> {
     match age_ms {
         1..=SNAPSHOT_AGE_MS_MAX => Ok(()),
-        _ => Err(What::SnapshotLease.into()),
+        _ => Err(BadRequestReason::SnapshotLease.into()),
     }
 }
 
 fn check_query(read: &RecordRead<'_>) -> Result<(), Failure<'static>> {
     match read.query {
         Query::Lookup | Query::LookupRange { .. } | Query::Inspect | Query::ReadChunk { .. } => Ok(()),
-        _ => Err(What::SnapshotQuery.into()),
+        _ => Err(BadRequestReason::SnapshotQuery.into()),
     }
 }

@@ -6,8 +6,8 @@ use zerohop_wire::ids::*;
 use zerohop_wire::limits::{COALESCED_BYTES, COALESCED_MAX, SPLIT_BYTES_MIN};
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, HEADER_BYTES,
-    Kind, Message, What,
+    AnswerGathering, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features,
+    HEADER_BYTES, Kind, Message,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features::COALESCED);
@@ -130,7 +130,7 @@ fn coalesced_frames_need_negotiation() {
         let without = Decoder::with_version(1, Features::LZ4);
         assert!(matches!(
             without.decode(&bytes),
-            DecodeResult::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
+            DecodeResult::Refused { failure: Failure::BadRequest { what: BadRequestReason::Unexpected }, .. }
         ));
         assert!(matches!(DECODER.decode(&bytes), DecodeResult::Frame { .. }));
     }
@@ -176,10 +176,13 @@ fn inconsistent_lengths_and_nonzero_reserved_bytes_are_refused() {
         body[place] = byte;
         Message::decode_body(Kind::Gather, &body).unwrap_err()
     };
-    assert_eq!(refused(48, 5), What::Lengths.into());
-    assert_eq!(refused(48, 3), What::FieldsCut.into());
-    assert_eq!(refused(18, 2), What::Flags.into());
-    assert_eq!(Message::decode_body(Kind::Gather, &body[..40]).unwrap_err(), What::FieldsCut.into());
+    assert_eq!(refused(48, 5), BadRequestReason::Lengths.into());
+    assert_eq!(refused(48, 3), BadRequestReason::FieldsCut.into());
+    assert_eq!(refused(18, 2), BadRequestReason::Flags.into());
+    assert_eq!(
+        Message::decode_body(Kind::Gather, &body[..40]).unwrap_err(),
+        BadRequestReason::FieldsCut.into()
+    );
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn coalesced_non_partition_request_is_refused_alone() {
     };
     assert_eq!(request(0x7777).message(), Err(Failure::UnknownKind { kind: 0x7777 }));
     for kind in Kind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
-        assert_eq!(request(kind.number()).message(), Err(What::Unexpected.into()), "{kind}");
+        assert_eq!(request(kind.number()).message(), Err(BadRequestReason::Unexpected.into()), "{kind}");
     }
     let answer = |kind: Kind| GatheredAnswer {
         request: RequestId(1),
@@ -203,7 +206,7 @@ fn coalesced_non_partition_request_is_refused_alone() {
         body: b"",
     };
     for kind in [Kind::Gathered, Kind::Gather, Kind::Lookup] {
-        assert_eq!(answer(kind).message(), Err(What::Unexpected.into()), "{kind}");
+        assert_eq!(answer(kind).message(), Err(BadRequestReason::Unexpected.into()), "{kind}");
     }
 }
 

@@ -16,8 +16,8 @@ use zerohop_wire::messages::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim,
 };
 use zerohop_wire::{
-    AbortReason, AuthFault, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode, Failure, Features,
-    Kind, Message, What,
+    AbortReason, AuthFault, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode,
+    Failure, Features, Kind, Message,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
@@ -425,7 +425,7 @@ fn errors(check: Check<'_>) {
     for failure in failures::failures(&NUMBERS, b"seen") {
         let failure = match failure {
             // The one that the vector was made with, however many there are now.
-            Failure::BadRequest { .. } => Failure::from(What::HalfSession),
+            Failure::BadRequest { .. } => Failure::from(BadRequestReason::HalfSession),
             Failure::AuthFailed { .. } => Failure::AuthFailed { fault: AuthFault::Proof },
             Failure::Aborted { .. } => {
                 Failure::Aborted { reason: AbortReason::ReadChanged, part: 1, item: 2 }

@@ -5,8 +5,8 @@ use zerohop_wire::limits::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{CompareSwap, Insert};
 use zerohop_wire::{
-    BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, Flags, FrameHeader,
-    HEADER_BYTES, Kind, Message, What, checksum,
+    BadRequestReason, BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features,
+    Flags, FrameHeader, HEADER_BYTES, Kind, Message, checksum,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features(0));
@@ -139,13 +139,13 @@ fn unknown_kinds_flags_and_waits_are_answered() {
     };
     let ping = header(Kind::Ping.number(), &[0; 8]);
     assert_eq!(told(FrameHeader { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
-    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), What::Flags.into());
-    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), What::Reserved.into());
-    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), What::NotAgreed.into());
+    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), BadRequestReason::Flags.into());
+    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), BadRequestReason::Reserved.into());
+    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), BadRequestReason::NotAgreed.into());
     let envelope = Envelope { time_out_ms: TIME_OUT_MS_MAX + 1, ..ENVELOPE };
     let late = bytes(FrameHeader { envelope, ..ping }, &[0; 8]);
     assert!(
-        matches!(DECODER.decode(&late), DecodeResult::Refused { failure, .. } if failure == What::TimeOut.into())
+        matches!(DECODER.decode(&late), DecodeResult::Refused { failure, .. } if failure == BadRequestReason::TimeOut.into())
     );
 }
 
@@ -204,7 +204,7 @@ fn wrong_item_count_is_refused() {
     let operations = [lookup; 3];
     let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
     let mut body = encode(&Message::Batch(batch)).unwrap().split_off(HEADER_BYTES);
-    for (count, told) in [(2, What::Lengths), (4, What::FieldsCut)] {
+    for (count, told) in [(2, BadRequestReason::Lengths), (4, BadRequestReason::FieldsCut)] {
         body[40] = count;
         assert_eq!(refusal(Kind::Batch, &body), told.into());
     }
@@ -218,21 +218,21 @@ fn contradictory_fields_are_named() {
         body[place] = byte;
         refusal(Kind::Insert, &body)
     };
-    assert_eq!(bad(0, 1), What::HalfSession.into());
-    assert_eq!(bad(24, 1), What::Window.into());
-    assert_eq!(bad(40, 9), What::Lengths.into());
-    assert_eq!(bad(44, 4), What::Condition.into());
-    assert_eq!(bad(45, 4), What::Expiry.into());
-    assert_eq!(bad(46, 1), What::Reserved.into());
-    assert_eq!(refusal(Kind::Insert, &good[..50]), What::FieldsCut.into());
-    assert_eq!(refusal(Kind::Lookup, &[0; 17]), What::Lengths.into());
+    assert_eq!(bad(0, 1), BadRequestReason::HalfSession.into());
+    assert_eq!(bad(24, 1), BadRequestReason::Window.into());
+    assert_eq!(bad(40, 9), BadRequestReason::Lengths.into());
+    assert_eq!(bad(44, 4), BadRequestReason::Condition.into());
+    assert_eq!(bad(45, 4), BadRequestReason::Expiry.into());
+    assert_eq!(bad(46, 1), BadRequestReason::Reserved.into());
+    assert_eq!(refusal(Kind::Insert, &good[..50]), BadRequestReason::FieldsCut.into());
+    assert_eq!(refusal(Kind::Lookup, &[0; 17]), BadRequestReason::Lengths.into());
 }
 
 #[test]
 fn an_outcome_from_a_newer_server_is_an_error_and_not_a_guess() {
     let mut body = [0u8; 24];
     body[2] = 200;
-    assert_eq!(refusal(Kind::Answer, &body), What::Outcome.into());
+    assert_eq!(refusal(Kind::Answer, &body), BadRequestReason::Outcome.into());
     body[0..3].copy_from_slice(&[0x0f, 0x27, 0]);
     let frame = bytes(header(Kind::Answer.number(), &body), &body);
     let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };

@@ -22,7 +22,7 @@ use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, What};
+use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use super::super::shared::ManagerShared;
 use super::super::stream::Stream;
@@ -227,7 +227,7 @@ fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
 fn refusal(said: &Message<'_>) -> Failure<'static> {
     match said {
         Message::Answer(Err(failure)) => failure.clone().into_owned(),
-        _ => What::Unexpected.into(),
+        _ => BadRequestReason::Unexpected.into(),
     }
 }
 

@@ -11,7 +11,7 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::WaitUntil;
-use zerohop_wire::{AuthFault, Permission, What};
+use zerohop_wire::{AuthFault, BadRequestReason, Permission};
 
 use crate::redis_connection::{Redis, Reply, addresses, command, ok};
 use crate::server::support::{admin, anywhere, block_on, default_keyspace, status};
@@ -360,7 +360,10 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
             let mut refused = 0;
             for wait in of_token {
                 if let Err(error) = wait.await.unwrap() {
-                    assert!(error.to_string().contains(&What::TooMuchWaits.to_string()), "{error}");
+                    assert!(
+                        error.to_string().contains(&BadRequestReason::TooMuchWaits.to_string()),
+                        "{error}"
+                    );
                     refused += 1;
                 }
             }

@@ -11,7 +11,7 @@ use zerohop_wire::admin::{
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 use zerohop_wire::messages::{Admin, Hello, Insert, Message, Query, RecordRead as Lookup};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, What};
+use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
 
 use crate::server::support::{block_on, client, default_keyspace, in_memory};
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -140,7 +140,7 @@ fn manager_redirects_record_requests() {
     }
     // The refusal of a control request has its own kind of answer.
     assert!(matches!(&found[2], (3, StrangerAnswer::Admin(_))), "{found:?}");
-    assert_eq!(found[3], (4, StrangerAnswer::Failure(What::Unexpected.into())));
+    assert_eq!(found[3], (4, StrangerAnswer::Failure(BadRequestReason::Unexpected.into())));
 }
 
 #[test]
@@ -148,7 +148,10 @@ fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
-    assert_eq!(answers(&mut stream, 2), [(7, StrangerAnswer::Failure(What::HelloExpected.into()))]);
+    assert_eq!(
+        answers(&mut stream, 2),
+        [(7, StrangerAnswer::Failure(BadRequestReason::HelloExpected.into()))]
+    );
 
     let mut stream = connect(server.manager_address());
     stream.write_all(&hello()).unwrap();
