@@ -37,7 +37,7 @@ pub use blob_change::BlobChange;
 pub use compare::{Compare, SliceComparison};
 pub use elements::{Element, Elements, pack};
 pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
-pub use kind::Kind;
+pub use kind::FrameKind;
 pub use operations::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteChange,
 };

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
-use zerohop_wire::messages::{Call, EntryName, Member, Slice};
+use zerohop_wire::messages::{EntryName, Member, PeerBody, Slice};
 
 use super::compare::ComparisonRequest;
 use super::follower_progress::Stream;
@@ -108,7 +108,7 @@ impl Replica {
         let slice = Slice { as_of, from, through, contents };
         self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
         for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
-            effects.send(stream.member, self.view.epoch, &Call::DigestAsk(slice));
+            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(slice));
         }
         self.audit_own(context, effects)
     }
@@ -177,8 +177,8 @@ impl Replica {
             None => return Ok(()),
         };
         self.audit.digest_sent = Some(slice);
-        let call = Call::DigestTold { slice, records, digest };
-        effects.send(self.view.primary, self.view.epoch, &call);
+        let body = PeerBody::DigestTold { slice, records, digest };
+        effects.send(self.view.primary, self.view.epoch, &body);
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Replica {
         }
         for member in differing {
             effects.differs(member, slice);
-            effects.send(member, self.view.epoch, &Call::DigestDiffers(slice));
+            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(slice));
         }
     }
 

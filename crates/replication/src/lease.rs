@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 
 use super::limits::{
     LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US, TIMESTAMP_BOUND_AHEAD_MS, TIMESTAMP_BOUND_STEP_MS,
@@ -88,7 +88,7 @@ impl Leases {
         &mut self,
         now_us: u64,
         of: impl IntoIterator<Item = Member>,
-    ) -> Vec<(Member, Call<'static>)> {
+    ) -> Vec<(Member, PeerBody<'static>)> {
         self.on_time_us = self.on_time_since_us(now_us);
         self.checked_us = now_us;
         let mut calls = Vec::new();
@@ -97,22 +97,30 @@ impl Leases {
             if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
                 *asked_us = now_us.max(1);
                 let (map_epoch, ceiling) = (self.map_epoch, self.wanted_timestamp_bound);
-                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound: ceiling }));
+                calls.push((
+                    member,
+                    PeerBody::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound: ceiling },
+                ));
             }
         }
         calls
     }
 
     /// Handles a lease message of another instance. Returns the answer to send.
-    pub fn handle_message(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
-        match *call {
-            Call::LeaseAsk { sent_us, timestamp_bound: ceiling, .. } => {
+    pub fn handle_message(
+        &mut self,
+        now_us: u64,
+        from: Member,
+        body: &PeerBody<'_>,
+    ) -> Option<PeerBody<'static>> {
+        match *body {
+            PeerBody::LeaseAsk { sent_us, timestamp_bound: ceiling, .. } => {
                 self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(ceiling);
                 self.grant(now_us, from.instance);
                 let (map_epoch, ceiling) = (self.map_epoch, self.synced);
-                Some(Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
+                Some(PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
             }
-            Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
+            PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
                 let since_us = if is_planted(Bug::LeaseCountedFromArrival) { now_us } else { sent_us };
                 // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
                 // process.
@@ -236,8 +244,8 @@ pub(super) mod tests {
     /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
     fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
         let (me, other) = (a.this_member(), b.this_member());
-        for (_, call) in a.lease_requests(sent_us, [other]) {
-            if let Some(grant) = b.handle_message(granted_us, me, &call) {
+        for (_, body) in a.lease_requests(sent_us, [other]) {
+            if let Some(grant) = b.handle_message(granted_us, me, &body) {
                 a.handle_message(arrives_us, other, &grant);
             }
         }
@@ -278,7 +286,8 @@ pub(super) mod tests {
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert!(!a.is_valid(3_000, member(2, 8)));
         // A grant that this start never requested is ignored.
-        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), timestamp_bound: Timestamp::ZERO };
+        let old =
+            PeerBody::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), timestamp_bound: Timestamp::ZERO };
         let (mut a, b) = pair();
         a.handle_message(2_000, b.this_member(), &old);
         assert!(!a.is_valid(2_001, b.this_member()));

@@ -3,7 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CorruptEntry, Engine, EngineError, EngineResult, EntryKind, Handle};
 use zerohop_wire::ids::{LogIndex, Timestamp};
-use zerohop_wire::messages::{Call, EntryName, FollowerReport, LogEntry, Member};
+use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody};
 use zerohop_wire::{Elements, pack};
 
 use super::follower_progress::Stream;
@@ -297,8 +297,8 @@ impl Replica {
             return Ok(false);
         };
         let Ok(entries) = Elements::packed(packed.count, &packed.bytes) else { return Ok(false) };
-        let call = Call::Replicate { preceding, commit: LogIndex(commit), entries };
-        effects.send(stream.member, self.view.epoch, &call);
+        let body = PeerBody::Replicate { preceding, commit: LogIndex(commit), entries };
+        effects.send(stream.member, self.view.epoch, &body);
         Ok(true)
     }
 

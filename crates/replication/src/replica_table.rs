@@ -17,7 +17,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, FollowerReport, Member};
+use zerohop_wire::messages::{FollowerReport, Member, PeerBody};
 
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
@@ -593,7 +593,7 @@ fn is_routine(told: &ReplicaEvent<'_>) -> bool {
     matches!(
         told,
         ReplicaEvent::Peer {
-            call: Call::Replicate { .. } | Call::ReplicateAck(FollowerReport::Acknowledged { .. }),
+            body: PeerBody::Replicate { .. } | PeerBody::ReplicateAck(FollowerReport::Acknowledged { .. }),
             ..
         }
     )

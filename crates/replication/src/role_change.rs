@@ -4,7 +4,7 @@
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 
 use super::follower_progress::Stream;
 use super::limits::RETAINED_REPLY_US;
@@ -203,7 +203,7 @@ impl Replica {
     pub(super) fn send_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         if self.former.yield_due && now_us >= self.yield_us() {
             self.former.yield_due = false;
-            effects.send(self.view.primary, self.view.epoch, &Call::Yield);
+            effects.send(self.view.primary, self.view.epoch, &PeerBody::Yield);
         }
     }
 

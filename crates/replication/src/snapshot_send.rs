@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, LogRun, RunPlace};
-use zerohop_wire::messages::{Call, EntryName, Member, StatePart};
+use zerohop_wire::messages::{EntryName, Member, PeerBody, StatePart};
 
 use super::follower_progress::Stream;
 use super::limits::{
@@ -182,7 +182,7 @@ impl Replica {
             effects.send(
                 stream.member,
                 self.view.epoch,
-                &Call::StatePart { as_of, attempt, part, contents: holds },
+                &PeerBody::StatePart { as_of, attempt, part, contents: holds },
             );
             sending.under_way.push_back(UnacknowledgedPart { begins, bytes });
             sending.under_way_bytes += bytes;

@@ -95,10 +95,10 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         let AnswerOrigin { keyspace, partition, .. } = self.origin;
         match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
+            ReplicaEffect::Send { to, epoch, body } => {
                 let envelope =
                     Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
-                send_peer(self.out, &envelope, self.this_member, to, call);
+                send_peer(self.out, &envelope, self.this_member, to, body);
             }
             ReplicaEffect::ProposeChange { .. } if self.is_stopping => {}
             ReplicaEffect::ProposeChange { epoch, change } => {

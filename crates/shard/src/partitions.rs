@@ -7,7 +7,7 @@ use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::clock::ClockReading;
@@ -265,7 +265,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> bool {
         let me = member(self.identity);
-        if let Call::Transaction(bytes) = peer.call {
+        if let PeerBody::Transaction(bytes) = peer.body {
             // Late messages do no harm, not even those to an earlier start of this process.
             self.transaction(bytes, effects);
             return true;
@@ -273,27 +273,27 @@ impl<D: Disk> Instance<D> {
         if peer.to != me || !self.partitions.are_shared() {
             return false;
         }
-        if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
+        if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = peer.body {
             // Lease messages also announce new maps, since an idle partition sends nothing.
             if map_epoch > self.partitions.leases.map_epoch() {
                 effects.push(InstanceEffect::FetchMap);
             }
-            if let Call::LeaseAsk { timestamp_bound: ceiling, .. } = peer.call
+            if let PeerBody::LeaseAsk { timestamp_bound: ceiling, .. } = peer.body
                 && ceiling > Timestamp::ZERO
             {
                 // This is how far ahead of its own time the other instance wants its bound.
                 self.clock.observe_peer_time(ceiling.millis().saturating_sub(TIMESTAMP_BOUND_AHEAD_MS));
             }
             let now_us = micros(self.clock.elapsed_ms());
-            if let Some(call) = self.partitions.leases.handle_message(now_us, peer.from, &peer.call) {
-                send_peer(effects, &Envelope::default(), me, peer.from, &call);
+            if let Some(body) = self.partitions.leases.handle_message(now_us, peer.from, &peer.body) {
+                send_peer(effects, &Envelope::default(), me, peer.from, &body);
             }
             return true;
         }
         let key = (envelope.keyspace, envelope.partition);
         // Another member has split its copy, and its entries wait for the copy here.
         self.splits.prefer(key.0, key.1);
-        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
+        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, body: &peer.body };
         self.notify_replica(key, told, effects);
         true
     }
@@ -483,8 +483,8 @@ impl<D: Disk> Instance<D> {
             *asked_ceiling = ceiling;
             effects.push(InstanceEffect::SyncCeiling(ceiling));
         }
-        for (to, call) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
-            send_peer(effects, &Envelope::default(), member(*identity), to, &call);
+        for (to, body) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
+            send_peer(effects, &Envelope::default(), member(*identity), to, &body);
         }
     }
 
@@ -544,8 +544,8 @@ pub(super) fn send_peer(
     envelope: &Envelope,
     from: Member,
     to: Member,
-    call: &Call<'_>,
+    body: &PeerBody<'_>,
 ) {
-    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
+    let message = &Message::Peer(PeerMessage { from, to, body: body.clone() });
     effects.push(InstanceEffect::Send { to, envelope, message });
 }

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
-use zerohop_wire::{BadRequestReason, Envelope, Failure, Kind, Message};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
 
 use super::clock::ClockReading;
 use super::effects_adapter::Relay;
@@ -65,7 +65,7 @@ impl<D: Disk> Instance<D> {
         }
         let Envelope { keyspace, partition, .. } = *envelope;
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
-        let is_refused = self.draining.has(keyspace) && kind != Kind::Transact;
+        let is_refused = self.draining.has(keyspace) && kind != FrameKind::Transact;
         let request = RecordRequest { token: to, envelope: *envelope, message };
         let handled = match is_refused {
             true => None,

@@ -8,7 +8,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::partition_of;
 use zerohop_transaction::Message as Told;
 use zerohop_wire::ids::{Incarnation, PartitionId};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
 use super::{Instance, InstanceEffect, InstanceEffects};
@@ -73,8 +73,8 @@ impl<D: Disk> Instance<D> {
         let envelope =
             Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
         let bytes = message.encode();
-        let call = Call::Transaction(&bytes);
-        let message = &Message::Peer(PeerMessage { from, to, call });
+        let body = PeerBody::Transaction(&bytes);
+        let message = &Message::Peer(PeerMessage { from, to, body });
         effects.push(InstanceEffect::Send { to, envelope: &envelope, message });
     }
 

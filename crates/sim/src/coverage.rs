@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::cluster::kinds::FaultKind;
-use crate::history::{Call, OperationEnd};
+use crate::history::{ClientCall, OperationEnd};
 use crate::workload::operation::RecordCall;
 
 /// So many seeds of clusters must cover what occurs in most of them.
@@ -246,7 +246,7 @@ impl Coverage {
         *self.calls.entry(name).or_default() += 1;
     }
 
-    pub(crate) fn ended_call(&mut self, call: &Call) {
+    pub(crate) fn ended_call(&mut self, call: &ClientCall) {
         let how = match call.end {
             OperationEnd::Open => "open",
             OperationEnd::Done(_) => "done",

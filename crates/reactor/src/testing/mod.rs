@@ -177,7 +177,7 @@ pub(super) fn hello_message() -> Hello<'static> {
 
 pub(super) fn peer_message() -> Message<'static> {
     let member = |instance| Member { instance: InstanceId(instance), incarnation: Incarnation(1) };
-    Message::Peer(PeerMessage { from: member(1), to: member(7), call: Call::Yield })
+    Message::Peer(PeerMessage { from: member(1), to: member(7), body: PeerBody::Yield })
 }
 
 pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, Hello};
-use zerohop_wire::{BadRequestReason, Elements, Failure, Features, Kind, Message};
+use zerohop_wire::{BadRequestReason, Elements, Failure, Features, FrameKind, Message};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn gatherer(stand: &mut ReactorStand) -> usize {
     peer
 }
 
-fn request(kind: Kind, body: &[u8]) -> GatheredRequest<'_> {
+fn request(kind: FrameKind, body: &[u8]) -> GatheredRequest<'_> {
     let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
     GatheredRequest {
         keyspace,
@@ -34,7 +34,7 @@ fn coalesced_lookups(id: u64, keys: &[&[u8]]) -> Vec<u8> {
 
 /// The requests of these frames in one coalesced frame.
 pub(super) fn coalesce_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
-    let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
+    let kind = |frame: &[u8]| FrameKind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
     let requests: Vec<GatheredRequest<'_>> =
         frames.iter().map(|frame| request(kind(frame), &frame[48..])).collect();
     encoded(id, &Message::Gather(Elements::from_slice(&requests)))
@@ -95,12 +95,12 @@ fn unreadable_request_in_coalesced_frame_fails_alone() {
     let peer = gatherer(&mut stand);
     let good = body_of(&lookup(0, b"good"));
     let requests = [
-        request(Kind::Lookup, &good),
-        request(Kind::Lookup, b"cut"),
-        request(Kind::Ping, &[0; 8]),
-        request(Kind::Gather, b""),
-        GatheredRequest { kind: 0x0177, ..request(Kind::Lookup, &good) },
-        request(Kind::Lookup, &good),
+        request(FrameKind::Lookup, &good),
+        request(FrameKind::Lookup, b"cut"),
+        request(FrameKind::Ping, &[0; 8]),
+        request(FrameKind::Gather, b""),
+        GatheredRequest { kind: 0x0177, ..request(FrameKind::Lookup, &good) },
+        request(FrameKind::Lookup, &good),
     ];
     stand.send(peer, &encoded(10, &Message::Gather(Elements::from_slice(&requests))));
     let failed = |id, failure| (id, StandAnswer::Failed(failure));

@@ -30,7 +30,7 @@ fn claiming(length: u32) -> Vec<u8> {
 }
 
 fn header(version: u8, body_len: u32) -> Vec<u8> {
-    let kind = zerohop_wire::Kind::Insert.number();
+    let kind = zerohop_wire::FrameKind::Insert.number();
     let flags = zerohop_wire::Flags::BODY_CHECKSUM;
     zerohop_wire::FrameHeader { version, kind, flags, envelope: envelope(77), body_len, body_crc: 1 }
         .encode()

@@ -4,7 +4,7 @@ use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::{layout, split};
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::{RecordType, check_value};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
@@ -23,7 +23,7 @@ const NEW_PRESENT: u8 = 2;
 
 impl<'a> WriteOperation<'a> for CompareSwap<'a> {
     const FACTS: Facts = Facts {
-        kind: Kind::CompareSwap,
+        kind: FrameKind::CompareSwap,
         detail: "bit 0: a value is expected, else no record; bit 1: there is a new value, else the record is removed",
         fields: "length of the expected value (4), zero (4)",
         payload: "expected value, new value",

@@ -3,7 +3,7 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::BIT_OFFSET_MAX;
 use crate::record::RecordType;
 use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
@@ -20,7 +20,7 @@ pub struct SetBit {
 
 impl<'a> WriteOperation<'a> for SetBit {
     const FACTS: Facts = Facts {
-        kind: Kind::SetBit,
+        kind: FrameKind::SetBit,
         detail: "the bit, 0 or 1",
         fields: "bit offset (8)",
         payload: "none",

@@ -6,7 +6,7 @@ use super::{
 use crate::blob_change::BlobChange;
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::FieldReader;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::Condition;
 use crate::state::{ApplyResult, RecordState};
 use crate::transform::Transform;
@@ -31,7 +31,7 @@ pub enum LogKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The kind of its frames, of class 02xx: its number and its name.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// What the detail byte has.
     pub detail: &'static str,
     /// Its fields behind the first 16 bytes of a write, with their sizes in bytes.
@@ -108,9 +108,9 @@ macro_rules! table {
 
             /// The kind of its frames.
             #[must_use]
-            pub fn kind(&self) -> Kind {
+            pub fn kind(&self) -> FrameKind {
                 match self {
-                    $(Self::$variant(_) => Kind::$variant,)*
+                    $(Self::$variant(_) => FrameKind::$variant,)*
                     Self::Blob(change) => change.kind(),
                 }
             }
@@ -170,9 +170,9 @@ macro_rules! table {
                 }
             }
 
-            fn decode(kind: Kind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+            fn decode(kind: FrameKind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
                 match kind {
-                    $(Kind::$variant => {
+                    $(FrameKind::$variant => {
                         let (key, operation) = <$variant as WriteOperation<'a>>::decode(body)?;
                         Ok((key, Self::$variant(operation)))
                     })*
@@ -203,7 +203,7 @@ table! {
 impl<'a> RecordWrite<'a> {
     /// The kind of its frames.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         self.change.kind()
     }
 
@@ -219,7 +219,7 @@ impl<'a> RecordWrite<'a> {
     ///
     /// # Errors
     /// The bytes are not such a write.
-    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let key_len = fields.u32() as usize;
         let condition = fields.u8();

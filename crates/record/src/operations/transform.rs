@@ -3,14 +3,14 @@
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::RecordType;
 use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
 use crate::transform::{Brings, Transform};
 
 impl<'a> WriteOperation<'a> for Transform {
     const FACTS: Facts = Facts {
-        kind: Kind::Transform,
+        kind: FrameKind::Transform,
         detail: "operator",
         fields: "offset in bytes (8), operand's bits (8), type (1), result (1), zero (6)",
         payload: "none",

@@ -9,7 +9,7 @@ use zerohop_replication::{
     ReplicaEvent, Replicas, TableEffects,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
@@ -104,9 +104,9 @@ impl TableEffects for Gather<'_> {
 impl ReplicaEffects for Gather<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         self.out.push(match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
+            ReplicaEffect::Send { to, epoch, body } => {
                 let envelope = envelope(self.partition, epoch);
-                HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call))
+                HostOutput::Peer(to, peer_frame(&envelope, self.me, to, body))
             }
             ReplicaEffect::ProposeChange { epoch, change } => {
                 HostOutput::Propose(self.partition, epoch, change)
@@ -128,9 +128,9 @@ pub fn envelope(partition: usize, partition_epoch: PartitionEpoch) -> Envelope {
     Envelope { partition, partition_epoch, ..Envelope::default() }
 }
 
-fn peer_frame(envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) -> Vec<u8> {
+fn peer_frame(envelope: &Envelope, from: Member, to: Member, body: &PeerBody<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
+    let message = Message::Peer(PeerMessage { from, to, body: body.clone() });
     Encoder::default().encode(envelope, &message, &mut bytes).expect("fits");
     bytes
 }
@@ -233,22 +233,22 @@ impl SimulatedHost {
         let clock_us = self.clock_us(now_us);
         let me = self.me;
         with_frame(bytes, |envelope, message| {
-            let Message::Peer(PeerMessage { from, to, call }) = message else { panic!("of no peer") };
+            let Message::Peer(PeerMessage { from, to, body }) = message else { panic!("of no peer") };
             let Some(live) = &mut self.live else { return };
             if *to != me {
                 return;
             }
-            if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = call {
+            if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = body {
                 if *map_epoch > live.leases.map_epoch() {
                     out.push(HostOutput::FetchMap);
                 }
-                if let Some(answer) = live.leases.handle_message(clock_us, *from, call) {
+                if let Some(answer) = live.leases.handle_message(clock_us, *from, body) {
                     out.push(HostOutput::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
                 }
                 return;
             }
             let partition = envelope.partition.0 as usize;
-            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, call };
+            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, body };
             self.step(now_us, partition, told, out);
         });
         self.end_of_batch(now_us, out);
@@ -288,8 +288,8 @@ impl SimulatedHost {
             }
         }
         live.engine.check_disk_space();
-        for (to, call) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
-            out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
+        for (to, body) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
+            out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &body)));
         }
         if let Err(error) = live.engine.maintain(clock_us / 1_000) {
             self.handle_error(&error);

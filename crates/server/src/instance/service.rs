@@ -17,7 +17,7 @@ use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_system::clock::Stopwatch;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};
+use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
@@ -251,14 +251,14 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
     ) {
-        if let Message::Peer(PeerMessage { from, call, .. }) = &message {
-            match call {
-                Call::UnitAsk(ask) => {
+        if let Message::Peer(PeerMessage { from, body, .. }) = &message {
+            match body {
+                PeerBody::UnitAsk(ask) => {
                     return self.with_gateway(now, replies, |gateway, at| {
                         gateway.handle_unit_piece((connection, *from), envelope, ask, at)
                     });
                 }
-                Call::UnitTold(told) => {
+                PeerBody::UnitTold(told) => {
                     return self.with_gateway(now, replies, |gateway, at| {
                         gateway.handle_outcome_piece((connection, *from), told, at)
                     });

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node, ReplicaGroup};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use zerohop_wire::{DecodeResult, Decoder, Failure, Features, Kind};
+use zerohop_wire::{DecodeResult, Decoder, Failure, Features, FrameKind};
 
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, create_of, first_map, next, node};
@@ -14,7 +14,7 @@ use zerohop_partition::{Program, Token, Unit};
 use zerohop_replication::LogEnd;
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
-fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
+fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut said = Vec::new();
     for _ in 0..ms / 5 {
@@ -31,7 +31,7 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, K
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
-                if !matches!(message.kind(), Kind::LeaseAsk | Kind::LeaseGrant) {
+                if !matches!(message.kind(), FrameKind::LeaseAsk | FrameKind::LeaseGrant) {
                     said.push((frame.envelope.partition, message.kind()));
                 }
                 let to = Token { connection: 9, request: RequestId(0) };

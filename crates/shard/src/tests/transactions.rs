@@ -182,7 +182,7 @@ impl InstanceNetwork {
                     let message = frame.message(&mut scratch).expect("was encoded so");
                     let Message::Peer(PeerMessage { to, .. }) = &message else { panic!("not to a peer") };
                     let to = to.instance.get() as usize - 1;
-                    if message.kind() == zerohop_wire::Kind::Transaction && (self.loses)(at, to) {
+                    if message.kind() == zerohop_wire::FrameKind::Transaction && (self.loses)(at, to) {
                         continue;
                     }
                     let Some(other) = self.benches.get_mut(to) else { continue };

@@ -19,7 +19,7 @@ use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::ClientLife;
-use crate::history::{Call, OperationEnd as CallEnd};
+use crate::history::{ClientCall, OperationEnd as CallEnd};
 use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, carries_writes};
 use crate::streams::Draw;
@@ -391,7 +391,7 @@ impl SimulatedCluster {
             .record(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
         self.coverage.called(&operation);
-        self.history.calls.push(Call {
+        self.history.calls.push(ClientCall {
             client: Some(client),
             keyspace,
             partition,

@@ -10,7 +10,7 @@ use zerohop_partition::transaction_entry;
 use zerohop_transaction::{
     Message as Told, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
 };
-use zerohop_wire::messages::{Call, PeerMessage};
+use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::SimulatedCluster;
@@ -91,13 +91,13 @@ impl SimulatedCluster {
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
-                Ok(Message::Peer(PeerMessage { call: Call::Transaction(bytes), .. })) => {
+                Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(bytes), .. })) => {
                     if let Ok(told) = Told::decode(bytes) {
                         self.watch_commit(host, &told);
                         said = said.max((FrameContent::by(&told), &rest[..used]));
                     }
                 }
-                Ok(Message::Peer(PeerMessage { call: Call::Replicate { entries, .. }, .. })) => {
+                Ok(Message::Peer(PeerMessage { body: PeerBody::Replicate { entries, .. }, .. })) => {
                     let logged = entries.iter().filter_map(|entry| transaction_entry(&entry));
                     self.commits.unknown.extend(logged.filter_map(unknown));
                 }

@@ -15,7 +15,7 @@ use zerohop_shard::{
 use zerohop_wire::ids::{
     Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
@@ -458,14 +458,14 @@ impl std::fmt::Display for DescribedFrames<'_> {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
                 let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;
-                let call = match &peer.call {
-                    Call::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
+                let body = match &peer.body {
+                    PeerBody::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
                         Ok(message) => format!("{:?} of {:?}", message.what, message.id),
                         Err(error) => format!("Transaction that is none: {error:?}"),
                     },
-                    call => format!("{call:?}"),
+                    body => format!("{body:?}"),
                 };
-                write!(f, " {keyspace}/{partition}@{partition_epoch} {call:.240}")?;
+                write!(f, " {keyspace}/{partition}@{partition_epoch} {body:.240}")?;
             }
             rest = &rest[used..];
         }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use zerohop_base::time::Time;
 use zerohop_transaction::{Message as Told, RoutingKey, TransactionId, TransactionMessage};
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{Call, PeerMessage};
+use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::commits::FrameContent;
@@ -127,7 +127,9 @@ fn transaction_frames(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<Tran
         rest = &rest[used..];
         let mut scratch = Vec::new();
         let told = match frame.message(&mut scratch) {
-            Ok(Message::Peer(PeerMessage { call: Call::Transaction(told), .. })) => Told::decode(told).ok(),
+            Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(told), .. })) => {
+                Told::decode(told).ok()
+            }
             _ => None,
         };
         Some((bytes, told.map(|told| TransactionFrame { message: told, frame: bytes })))

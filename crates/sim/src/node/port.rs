@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Hello, HelloAck, OperationAnswer};
 use zerohop_wire::{
-    AnswerGathering, BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Kind,
-    Message, choose_version,
+    AnswerGathering, BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features,
+    FrameKind, Message, choose_version,
 };
 
 use crate::history::is_outcome;
@@ -121,7 +121,7 @@ impl Port {
     fn accept_request<'f>(&mut self, envelope: Envelope, message: Message<'f>) -> (Envelope, Message<'f>) {
         // A client that uses an id twice gets two answers under it; the simulated ones do not.
         self.in_flight.insert(envelope.request);
-        if message.kind() == Kind::Wait {
+        if message.kind() == FrameKind::Wait {
             self.waits.insert(envelope.request);
         }
         if matches!(message, Message::Write { .. }) {

@@ -20,7 +20,7 @@ use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{SnapshotId, Timestamp};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{SNAPSHOT_AGE_MS_MAX, SNAPSHOT_LEASE_MS_MAX};
 
 /// One request about a snapshot of a partition.
@@ -68,13 +68,13 @@ pub enum SnapshotAsk<'a> {
 }
 
 impl<'a> SnapshotAsk<'a> {
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> FrameKind {
         match self {
-            Self::Open { .. } => Kind::OpenSnapshot,
-            Self::Renew { .. } => Kind::RenewSnapshot,
-            Self::Close => Kind::CloseSnapshot,
-            Self::Read { .. } => Kind::ReadAt,
-            Self::Scan { .. } => Kind::ScanAt,
+            Self::Open { .. } => FrameKind::OpenSnapshot,
+            Self::Renew { .. } => FrameKind::RenewSnapshot,
+            Self::Close => FrameKind::CloseSnapshot,
+            Self::Read { .. } => FrameKind::ReadAt,
+            Self::Scan { .. } => FrameKind::ScanAt,
         }
     }
 }
@@ -127,12 +127,12 @@ impl<'a> SnapshotRequest<'a> {
         Ok(&[])
     }
 
-    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (seen, id) = (Timestamp(fields.u64()), SnapshotId(u128::from_le_bytes(fields.bytes())));
         fields.done()?;
         let ask = match kind {
-            Kind::OpenSnapshot => {
+            FrameKind::OpenSnapshot => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
                 let lease_ms = fields.u32();
                 fields.zeros(4);
@@ -143,7 +143,7 @@ impl<'a> SnapshotRequest<'a> {
                 check_age(age_ms)?;
                 SnapshotAsk::Open { lease_ms, age_ms }
             }
-            Kind::RenewSnapshot => {
+            FrameKind::RenewSnapshot => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
                 let lease_ms = fields.u32();
                 fields.zeros(4);
@@ -152,11 +152,11 @@ impl<'a> SnapshotRequest<'a> {
                 check_lease(lease_ms)?;
                 SnapshotAsk::Renew { lease_ms }
             }
-            Kind::CloseSnapshot => {
+            FrameKind::CloseSnapshot => {
                 nothing_left(rest)?;
                 SnapshotAsk::Close
             }
-            Kind::ReadAt => {
+            FrameKind::ReadAt => {
                 let (mut fields, mut rest) = FieldReader::<8>::split(rest)?;
                 let at = Timestamp(fields.u64());
                 fields.done()?;
