@@ -215,13 +215,13 @@ impl Replica {
                 break;
             }
             let has_copies = self.has_copies();
-            let ceiling = context.leases.timestamp_bound(self.needed());
+            let timestamp_bound = context.leases.timestamp_bound(self.needed());
             let partition = &self.partition;
             let is_repaired = self.health.repair.is_idle();
             let may = |one: &QueuedRequest| {
                 (has_copies || !one.is_write)
                     && (is_repaired || !one.repairs)
-                    && partition.is_below(one.seen, ceiling)
+                    && partition.is_below(one.seen, timestamp_bound)
             };
             let Some(one) = self.lead.wait_queue.take_first(may) else { break };
             let until_us = one.repairs.then_some(one.until_us);

@@ -50,7 +50,7 @@ struct LastGrant {
 impl Leases {
     /// The leases of a process that has just started, with the timestamp bound that it finds on its disk.
     #[must_use]
-    pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
+    pub fn new(me: Member, now_us: u64, timestamp_bound: Timestamp) -> Leases {
         Leases {
             this_member: me,
             started_us: now_us,
@@ -61,8 +61,8 @@ impl Leases {
             held_leases: BTreeMap::new(),
             requested_us: BTreeMap::new(),
             granted: BTreeMap::new(),
-            wanted_timestamp_bound: ceiling,
-            synced: ceiling,
+            wanted_timestamp_bound: timestamp_bound,
+            synced: timestamp_bound,
         }
     }
 
@@ -96,11 +96,8 @@ impl Leases {
             let asked_us = self.requested_us.entry(member.instance).or_insert(0);
             if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
                 *asked_us = now_us.max(1);
-                let (map_epoch, ceiling) = (self.map_epoch, self.wanted_timestamp_bound);
-                calls.push((
-                    member,
-                    PeerBody::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound: ceiling },
-                ));
+                let (map_epoch, timestamp_bound) = (self.map_epoch, self.wanted_timestamp_bound);
+                calls.push((member, PeerBody::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound }));
             }
         }
         calls
@@ -114,13 +111,13 @@ impl Leases {
         body: &PeerBody<'_>,
     ) -> Option<PeerBody<'static>> {
         match *body {
-            PeerBody::LeaseAsk { sent_us, timestamp_bound: ceiling, .. } => {
-                self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(ceiling);
+            PeerBody::LeaseAsk { sent_us, timestamp_bound, .. } => {
+                self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(timestamp_bound);
                 self.grant(now_us, from.instance);
-                let (map_epoch, ceiling) = (self.map_epoch, self.synced);
-                Some(PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
+                let (map_epoch, timestamp_bound) = (self.map_epoch, self.synced);
+                Some(PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound })
             }
-            PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
+            PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
                 let since_us = if is_planted(Bug::LeaseCountedFromArrival) { now_us } else { sent_us };
                 // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
                 // process.
@@ -130,11 +127,10 @@ impl Leases {
                 let until_us = since_us + LEASE_US;
                 let held = self.held_leases.get(&from.instance).filter(|held| held.from == from);
                 if held.is_none_or(|held| held.until_us < until_us) {
-                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
-                    self.held_leases.insert(
-                        from.instance,
-                        HeldLease { from, until_us, map_epoch, timestamp_bound: ceiling },
-                    );
+                    let timestamp_bound =
+                        timestamp_bound.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
+                    self.held_leases
+                        .insert(from.instance, HeldLease { from, until_us, map_epoch, timestamp_bound });
                 }
                 None
             }
@@ -172,9 +168,11 @@ impl Leases {
 
     /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
     pub fn timestamp_bound(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
-        of.into_iter().fold(self.synced, |ceiling, member| match self.held_leases.get(&member.instance) {
-            Some(held) if held.from == member => ceiling.min(held.timestamp_bound),
-            _ => Timestamp::ZERO,
+        of.into_iter().fold(self.synced, |timestamp_bound, member| {
+            match self.held_leases.get(&member.instance) {
+                Some(held) if held.from == member => timestamp_bound.min(held.timestamp_bound),
+                _ => Timestamp::ZERO,
+            }
         })
     }
 
@@ -215,8 +213,8 @@ impl Leases {
     }
 
     /// Records that this bound is on disk.
-    pub fn synced(&mut self, ceiling: Timestamp) {
-        self.synced = self.synced.max(ceiling);
+    pub fn synced(&mut self, timestamp_bound: Timestamp) {
+        self.synced = self.synced.max(timestamp_bound);
     }
 
     /// The highest bound on its disk, its own or another's. A replica that is promoted here starts above it.
@@ -329,15 +327,15 @@ pub(super) mod tests {
     fn timestamp_bound_is_valid_once_all_successors_synced_it() {
         let (mut a, mut b) = pair();
         a.raise_wanted_timestamp_bound(10_000, Timestamp::ZERO);
-        let ceiling = a.to_sync().expect("wants one");
-        assert_eq!(ceiling.millis(), 10_000 + TIMESTAMP_BOUND_AHEAD_MS);
-        a.synced(ceiling);
-        assert_eq!(a.timestamp_bound([]), ceiling);
+        let timestamp_bound = a.to_sync().expect("wants one");
+        assert_eq!(timestamp_bound.millis(), 10_000 + TIMESTAMP_BOUND_AHEAD_MS);
+        a.synced(timestamp_bound);
+        assert_eq!(a.timestamp_bound([]), timestamp_bound);
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert_eq!(a.timestamp_bound([b.this_member()]), Timestamp::ZERO, "b was asked, and has not synced");
         b.synced(b.to_sync().expect("was told"));
         exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
-        assert_eq!(a.timestamp_bound([b.this_member()]), ceiling);
-        assert_eq!(b.begin_above(), ceiling);
+        assert_eq!(a.timestamp_bound([b.this_member()]), timestamp_bound);
+        assert_eq!(b.begin_above(), timestamp_bound);
     }
 }

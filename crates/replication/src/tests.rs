@@ -220,8 +220,8 @@ impl TestNode {
 
     /// Another instance grants its lease request at once.
     fn granted_by(&mut self, other: u32) {
-        let (map_epoch, ceiling) = (self.leases.map_epoch(), TIMESTAMP_BOUND);
-        let body = PeerBody::LeaseGrant { sent_us: self.now_us, map_epoch, timestamp_bound: ceiling };
+        let (map_epoch, timestamp_bound) = (self.leases.map_epoch(), TIMESTAMP_BOUND);
+        let body = PeerBody::LeaseGrant { sent_us: self.now_us, map_epoch, timestamp_bound };
         self.leases.handle_message(self.now_us, member(other), &body);
     }
 

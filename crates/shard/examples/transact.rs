@@ -46,7 +46,7 @@ struct OutputFrames {
     wrong: u64,
     frames: Vec<(usize, Vec<u8>)>,
     encoder: Encoder,
-    ceilings: Vec<Timestamp>,
+    timestamp_bounds: Vec<Timestamp>,
 }
 
 impl InstanceEffects for OutputFrames {
@@ -54,7 +54,9 @@ impl InstanceEffects for OutputFrames {
         match effect {
             InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
-            InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
+            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
+                self.timestamp_bounds.push(timestamp_bound)
+            }
             InstanceEffect::Reply { .. }
             | InstanceEffect::Dropped { .. }
             | InstanceEffect::ProposeChange { .. }
@@ -149,8 +151,8 @@ impl TransactBench {
             let mut said = Vec::new();
             for (instance, sent) in self.instances.iter_mut().zip(&mut self.sent) {
                 instance.end_of_batch(self.now, sent);
-                for ceiling in std::mem::take(&mut sent.ceilings) {
-                    instance.timestamp_bound_synced(ceiling);
+                for timestamp_bound in std::mem::take(&mut sent.timestamp_bounds) {
+                    instance.timestamp_bound_synced(timestamp_bound);
                 }
                 said.append(&mut sent.frames);
             }

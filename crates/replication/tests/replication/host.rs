@@ -16,7 +16,7 @@ use super::control::Map;
 
 /// Simulated time starts here, so that clocks may be set back.
 const UNIX_BASE_MS: u64 = 1_700_000_000_000;
-const TIMESTAMP_BOUND: &str = "ceiling";
+const TIMESTAMP_BOUND: &str = "bound";
 
 /// An output of an instance.
 #[derive(Debug)]
@@ -185,7 +185,7 @@ impl SimulatedHost {
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
-        let (ceiling, disk_since) =
+        let (timestamp_bound, disk_since) =
             read_timestamp_bound(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let mut replicas = Replicas::default();
@@ -194,7 +194,7 @@ impl SimulatedHost {
             let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
             replicas.insert(key_of(id), replica);
         }
-        let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
+        let leases = Leases::new(self.me, self.clock_us(now_us), timestamp_bound);
         self.live = Some(LiveHost {
             engine,
             replicas,
@@ -281,10 +281,10 @@ impl SimulatedHost {
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
         live.leases.raise_wanted_timestamp_bound(live.unix_ms, live.replicas.newest());
-        if let Some(ceiling) = live.leases.to_sync() {
+        if let Some(timestamp_bound) = live.leases.to_sync() {
             // With a full or failing disk the write is tried again.
-            if write_timestamp_bound(live.engine.disk(), ceiling, live.disk_since).is_ok() {
-                live.leases.synced(ceiling);
+            if write_timestamp_bound(live.engine.disk(), timestamp_bound, live.disk_since).is_ok() {
+                live.leases.synced(timestamp_bound);
             }
         }
         live.engine.check_disk_space();
@@ -369,17 +369,18 @@ fn read_timestamp_bound(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
         disk.read_at(file, 8 * at as u64, number).expect("was written whole");
     }
     disk.close(file);
-    let [ceiling, since] = numbers.map(u64::from_le_bytes);
-    Some((Timestamp(ceiling), since))
+    let [timestamp_bound, since] = numbers.map(u64::from_le_bytes);
+    Some((Timestamp(timestamp_bound), since))
 }
 
-fn write_timestamp_bound(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) -> DiskResult<()> {
-    let _ = disk.remove("ceiling.tmp");
-    let file = disk.open("ceiling.tmp", OpenMode::Create)?;
-    let written = [ceiling.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
+fn write_timestamp_bound(disk: &mut SimulatedDisk, timestamp_bound: Timestamp, since: u64) -> DiskResult<()> {
+    let _ = disk.remove("bound.tmp");
+    let file = disk.open("bound.tmp", OpenMode::Create)?;
+    let written =
+        [timestamp_bound.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
     let synced = written.and_then(|()| disk.sync(file));
     disk.close(file);
     synced?;
-    disk.rename("ceiling.tmp", TIMESTAMP_BOUND)?;
+    disk.rename("bound.tmp", TIMESTAMP_BOUND)?;
     disk.sync_dir("")
 }

@@ -20,12 +20,12 @@ use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
-use super::ceilings::Ceilings;
 use super::histogram::Histogram;
 use super::links::Links;
 use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
+use super::timestamp_bounds::TimestampBounds;
 use crate::access::permits_request;
 use crate::gateway::{Gateway, InstanceContext};
 use crate::manager::{ControlJob, ReplyTo};
@@ -72,14 +72,14 @@ impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
         instance: Instance<D>,
         (place, gateway): (usize, Box<dyn Gateway<D>>),
-        ceilings: Ceilings,
+        timestamp_bounds: TimestampBounds,
         (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
     ) -> Self {
         let Identity { cluster, instance: me, .. } = instance.identity();
         let outlet = Outlet {
             answered: Vec::new(),
             links: Links::new(cluster, me),
-            timestamp_bounds: ceilings,
+            timestamp_bounds,
             manager_messages: words,
             this_member: me,
         };
@@ -351,8 +351,8 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
-        if let Some(ceiling) = self.outlet.timestamp_bounds.take_synced_bound() {
-            self.instance.timestamp_bound_synced(ceiling);
+        if let Some(timestamp_bound) = self.outlet.timestamp_bounds.take_synced_bound() {
+            self.instance.timestamp_bound_synced(timestamp_bound);
         }
         self.with_gateway(now, replies, |gateway, at| gateway.step(at));
         for _ in 0..FLUSHES_PER_TURN_MAX {

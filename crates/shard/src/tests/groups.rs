@@ -23,8 +23,8 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, F
             bench.now.unix_ms += 5;
             bench.now.elapsed_ms += 5;
             bench.end();
-            for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
-                bench.instance.timestamp_bound_synced(ceiling);
+            for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                bench.instance.timestamp_bound_synced(timestamp_bound);
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
@@ -248,8 +248,8 @@ fn recovering_group_and_unlisted_process_do_not_serve() {
         other.apply(&restarted(other.instance.map(), 11, GroupState::Stable));
         for _ in 0..200 {
             other.advance_ms(5);
-            for ceiling in std::mem::take(&mut other.sent.timestamp_bounds) {
-                other.instance.timestamp_bound_synced(ceiling);
+            for timestamp_bound in std::mem::take(&mut other.sent.timestamp_bounds) {
+                other.instance.timestamp_bound_synced(timestamp_bound);
             }
         }
         assert_eq!(other.value(2, "a"), Ok("1".to_owned()));

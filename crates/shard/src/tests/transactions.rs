@@ -171,8 +171,8 @@ impl InstanceNetwork {
                 bench.now.elapsed_ms += 5;
                 bench.end();
                 bench.instance.maintain(bench.now);
-                for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
-                    bench.instance.timestamp_bound_synced(ceiling);
+                for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                    bench.instance.timestamp_bound_synced(timestamp_bound);
                 }
                 for bytes in std::mem::take(&mut bench.sent.to_peers) {
                     let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else {

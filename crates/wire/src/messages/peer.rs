@@ -147,7 +147,7 @@ pub enum PeerBody<'a> {
         /// All parts before this one have arrived.
         parts: u32,
     },
-    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
     LeaseAsk {
         /// Time of sending by the lease holder's clock, in microseconds since an arbitrary start.
         sent_us: u64,
@@ -156,7 +156,7 @@ pub enum PeerBody<'a> {
         /// The timestamp bound that the holder requests.
         timestamp_bound: Timestamp,
     },
-    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
     LeaseGrant {
         /// Copied from the request.
         sent_us: u64,
@@ -334,9 +334,9 @@ impl<'a> PeerMessage<'a> {
                 let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).zeros(4));
                 out.extend_from_slice(&fields);
             }
-            PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling }
-            | PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
-                let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(ceiling.0));
+            PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound }
+            | PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
+                let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(timestamp_bound.0));
                 out.extend_from_slice(&fields);
             }
             PeerBody::Yield | PeerBody::Stale => {}
@@ -403,11 +403,11 @@ impl<'a> PeerBody<'a> {
             FrameKind::LeaseAsk | FrameKind::LeaseGrant => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
                 let (sent_us, map_epoch) = (fields.u64(), MapEpoch(fields.u64()));
-                let ceiling = Timestamp(fields.u64());
+                let timestamp_bound = Timestamp(fields.u64());
                 nothing_left(rest)?;
                 match kind {
-                    FrameKind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
-                    _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+                    FrameKind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+                    _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound },
                 }
             }
             FrameKind::Yield | FrameKind::Stale => {

@@ -362,16 +362,12 @@ fn peers(check: Check<'_>) {
     peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
     peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
     peer("state_ack", "parts 0 and 1 are held", PeerBody::StateAck { as_of, attempt, parts: 2 });
-    let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
-    peer(
-        "lease_ask",
-        "sent at 1.234567 s",
-        PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
-    );
+    let (sent_us, map_epoch, timestamp_bound) = (1_234_567, MapEpoch(11), VERSION);
+    peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound });
     peer(
         "lease_grant",
         "for what was sent at 1.234567 s",
-        PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+        PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
     );
     peer("yield", "no fields", PeerBody::Yield);
     peer("stale", "no fields", PeerBody::Stale);

@@ -157,7 +157,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let member = |n: u64| Member { instance: InstanceId(n as u32), incarnation: Incarnation(n) };
     let name = EntryName { epoch: n[2] as u32, index: LogIndex(n[3]) };
     let entries = Elements::from_slice(entries);
-    let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
+    let (sent_us, map_epoch, timestamp_bound) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice =
         Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
@@ -180,8 +180,8 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
             PeerBody::StatePart { as_of: name, attempt: n[3], part, contents: holds }
         }
         7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part },
-        8 => PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
-        9 => PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+        8 => PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+        9 => PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
         10 => {
             if n[4].is_multiple_of(2) {
                 PeerBody::Yield
