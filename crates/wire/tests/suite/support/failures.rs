@@ -13,7 +13,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
     let version = Timestamp(n[0]);
     let bytes = Cow::Borrowed(bytes);
     vec![
-        Failure::BadRequest { what: BadRequestReason::ALL[n[0] as usize % BadRequestReason::ALL.len()] },
+        Failure::BadRequest { reason: BadRequestReason::ALL[n[0] as usize % BadRequestReason::ALL.len()] },
         Failure::UnsupportedVersion { min: n[0] as u8, max: n[1] as u8 },
         Failure::UnknownKind { kind: n[0] as u16 },
         Failure::Corrupt,
