@@ -21,8 +21,8 @@ use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::{MapEpoch, Timestamp};
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{
-    Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as AskedRange, RecordRead, RecordType,
-    RecordWrite, Remove, Trim, WriteChange as Asked,
+    Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as WireRange, RecordRead, RecordType,
+    RecordWrite, Remove, Trim, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Failure};
 
@@ -275,7 +275,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             Expiry::AfterMs(_) | Expiry::AtMs(_) => true,
         };
         if keeps_deadline {
-            return self.change(key, Asked::Insert(Insert { value, expiry }));
+            return self.change(key, WriteChange::Insert(Insert { value, expiry }));
         }
         self.check_own(key)?;
         let seen = self.staged.take_seen(key).unwrap_or_default();
@@ -307,7 +307,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// The record is a list, or becomes too long; failures of the disk or the log.
     pub fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
-        self.change(key, Asked::Extend(Extend { bytes }))
+        self.change(key, WriteChange::Extend(Extend { bytes }))
     }
 
     /// Appends values to a list; creates the list if there is none.
@@ -334,8 +334,8 @@ impl<'u, D: Disk> Unit<'u, D> {
             return self.remove(key).map(drop);
         }
         let place = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-        let keep = AskedRange { start: place(keep.start), stop: place(keep.end) };
-        self.change(key, Asked::Trim(Trim { keep }))
+        let keep = WireRange { start: place(keep.start), stop: place(keep.end) };
+        self.change(key, WriteChange::Trim(Trim { keep }))
     }
 
     /// Removes a record. Returns whether there was one.
@@ -346,7 +346,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.see(key)?;
         let is_there = self.seen_shape(key).is_some();
         if is_there {
-            self.change(key, Asked::Remove(Remove))?;
+            self.change(key, WriteChange::Remove(Remove))?;
         }
         Ok(is_there)
     }
@@ -360,7 +360,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         if self.seen_shape(key).is_none() {
             return Ok(());
         }
-        self.change(key, Asked::Expire(Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) }))
+        self.change(
+            key,
+            WriteChange::Expire(Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) }),
+        )
     }
 
     /// Passes the committed keys of one page of the index to `each`, from a cursor on (0 is the start), and returns the next
@@ -459,7 +462,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
     }
 
-    fn change(&mut self, key: &[u8], change: Asked<'_>) -> Result<(), Failure<'static>> {
+    fn change(&mut self, key: &[u8], change: WriteChange<'_>) -> Result<(), Failure<'static>> {
         let write = RecordWrite { key, condition: Condition::Always, change };
         self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
     }

@@ -24,7 +24,8 @@ use zerohop_shard::{
 };
 use zerohop_transaction::codec::encode_parts;
 use zerohop_transaction::{
-    Access, Durability as Asked, ItemBody, Items, RoutingKey as Point, TransactionItem, TransactionPart,
+    Access, Durability as PartDurability, ItemBody, Items, RoutingKey as Point, TransactionItem,
+    TransactionPart,
 };
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp,
@@ -228,7 +229,7 @@ fn prepare(
             Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
             _ => parts.push(TransactionPart {
                 routing_key: place,
-                durability: Asked::Interval,
+                durability: PartDurability::Interval,
                 items: Items::Inline(vec![item]),
             }),
         }

@@ -15,7 +15,7 @@ use zerohop_client::{
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply as Says, AdminRequest, KeyspaceDrop, KeyspaceStatus,
+    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply, AdminRequest, KeyspaceDrop, KeyspaceStatus,
     REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::*;
@@ -389,7 +389,7 @@ fn blocking_client_needs_no_runtime_and_refuses_to_block_one() {
 
 fn under_way(reason: &str) -> Option<AdminAnswer> {
     let (code, reason) = (REFUSED_CLOSING.to_owned(), reason.to_owned());
-    Some(AdminAnswer::of(Says::Refused(AdminRefusal { code, reason, keyspace: 9 })))
+    Some(AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: 9 })))
 }
 
 fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
@@ -408,7 +408,7 @@ async fn drop_waits_until_done_and_ignores_later_keyspace_of_same_name() {
     let says = |answers: Vec<Option<AdminAnswer>>| server.store.lock().unwrap().admin = answers;
     let papers = KeyspaceStatus { id: 9, name: "papers".into(), ..KeyspaceStatus::default() };
     let refused = |code| Some(AdminAnswer::refused(code, "why"));
-    let done = || Some(AdminAnswer::of(Says::Keyspace(papers.clone())));
+    let done = || Some(AdminAnswer::of(AdminReply::Keyspace(papers.clone())));
 
     says(vec![refused(REFUSED_FAILED), under_way("a"), under_way("a"), None, under_way("b"), done()]);
     let mut told = Vec::new();

@@ -8,7 +8,7 @@ use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_record::operations::{Remove, WriteOperation};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as Brought, RecordType, Transform};
+use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as WireOutcome, RecordType, Transform};
 
 use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
@@ -152,7 +152,7 @@ pub(super) fn answer<'o, D: Disk>(
     let (begin, asked_end) = (u64::from(offset), u64::from(offset) + u64::from(length));
     let end = asked_end.min(chunk.end).max(begin);
     view.chunk(key, shape, begin..end, out).or_fail()?;
-    Ok(Brought::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
+    Ok(WireOutcome::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
 }
 
 /// Whether a write is admissible, and the chunk that it changes.

@@ -8,7 +8,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType, Scan, ScannedKey};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScannedKey};
 use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
 use super::EngineResultExt;
@@ -119,7 +119,7 @@ pub(crate) fn keys<'o>(
             }
         }
     }
-    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
+    Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
 /// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of its result. `look`
@@ -135,7 +135,7 @@ pub(crate) fn names<'o, 'n>(
     for name in names {
         let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
         if is_full && count > 0 {
-            return Ok(Brought::Page { next, keys: Elements::packed(count, out)? });
+            return Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? });
         }
         next.clear();
         next.extend_from_slice(name);
@@ -147,7 +147,7 @@ pub(crate) fn names<'o, 'n>(
         }
     }
     next.clear();
-    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
+    Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
 fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {

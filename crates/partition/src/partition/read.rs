@@ -6,7 +6,7 @@ use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
-use zerohop_wire::messages::{Outcome as Brought, Query, RecordRead, Scan, WaitUntil};
+use zerohop_wire::messages::{Outcome as WireOutcome, Query, RecordRead, Scan, WaitUntil};
 use zerohop_wire::{Failure, Message};
 
 use super::read_locks::ReadLockRequest;
@@ -42,7 +42,7 @@ impl Partition {
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
         {
             // A transaction is about to change the record, so it cannot be confirmed.
-            let answer = Ok(Brought::Done { version: Timestamp::ZERO, number: 0 });
+            let answer = Ok(WireOutcome::Done { version: Timestamp::ZERO, number: 0 });
             self.deliver(to, 0, &answer, effects);
             return;
         }
@@ -77,7 +77,7 @@ impl Partition {
                 }
                 _ => whole,
             };
-            let answer = Ok(Brought::Value { version, length, bytes });
+            let answer = Ok(WireOutcome::Value { version, length, bytes });
             deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
@@ -88,7 +88,7 @@ impl Partition {
                 let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
                 let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
                 let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
-                let answer = Ok(Brought::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
+                let answer = Ok(WireOutcome::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
                 deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
                 return;
             }

@@ -6,7 +6,7 @@ use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    OperationAnswer, Outcome as Brought, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
+    OperationAnswer, Outcome as WireOutcome, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
 };
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
@@ -46,7 +46,7 @@ impl Partition {
         let mut to = AnswerTarget::One(token);
         match opened {
             Ok((index, version)) => {
-                self.deliver(&mut to, index, &Ok(Brought::Done { version, number: 0 }), effects);
+                self.deliver(&mut to, index, &Ok(WireOutcome::Done { version, number: 0 }), effects);
             }
             Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
         }

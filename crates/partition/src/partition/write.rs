@@ -5,7 +5,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
 use zerohop_record::state::Contents;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange as Asked};
+use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{AnswerTarget, Partition};
@@ -96,7 +96,7 @@ impl Partition {
         if write.key.is_empty() {
             return Err(super::read::no_key());
         }
-        let is_new_blob = matches!(write.change, Asked::Blob(BlobChange::Create { .. }));
+        let is_new_blob = matches!(write.change, WriteChange::Blob(BlobChange::Create { .. }));
         if is_new_blob && self.state.names.bytes() >= NAMES_BYTES_MAX {
             return Err(Failure::MemoryFull);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, GroupRequest, LogWanted};
+use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, GroupRequest, LogWanted};
 use zerohop_control::command::{HeldLog, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
@@ -31,7 +31,7 @@ pub(super) enum DelayedEvent {
 
 impl SimulatedCluster {
     /// Hands an event to an agent and carries out the agent's effects.
-    pub(super) fn handle_agent_event(&mut self, at: usize, told: Told<'_>) {
+    pub(super) fn handle_agent_event(&mut self, at: usize, told: AgentEvent<'_>) {
         let now = self.now();
         let host = &mut self.hosts[at];
         let time = host.agent_time(now);
@@ -73,9 +73,9 @@ impl SimulatedCluster {
         self.deliver_agent_events();
         let host = &mut self.hosts[at];
         for bytes in std::mem::take(&mut host.agent_inbox) {
-            self.handle_agent_event(at, Told::Received { bytes: &bytes });
+            self.handle_agent_event(at, AgentEvent::Received { bytes: &bytes });
         }
-        self.handle_agent_event(at, Told::Tick);
+        self.handle_agent_event(at, AgentEvent::Tick);
     }
 
     pub(super) fn agent_hears(&mut self, at: usize, bytes: Vec<u8>) {
@@ -94,7 +94,7 @@ impl SimulatedCluster {
             bytes.len() as u64,
         );
         self.trace.bytes(&bytes);
-        self.handle_agent_event(at, Told::Received { bytes: &bytes });
+        self.handle_agent_event(at, AgentEvent::Received { bytes: &bytes });
     }
 
     pub(super) fn agent_persisted(&mut self, at: usize, life: u32, number: u64) {
@@ -107,7 +107,7 @@ impl SimulatedCluster {
             return self.agenda.at(until, ClusterEvent::Persisted { host: at, life, number });
         }
         host.control.sync(number);
-        self.handle_agent_event(at, Told::Persisted(number));
+        self.handle_agent_event(at, AgentEvent::Persisted(number));
         self.draw_end_of_voter(at);
     }
 
@@ -173,18 +173,18 @@ impl SimulatedCluster {
             }
             match what {
                 DelayedEvent::Opened { intact, closed } => {
-                    self.handle_agent_event(at, Told::Opened { intact, closed });
+                    self.handle_agent_event(at, AgentEvent::Opened { intact, closed });
                 }
-                DelayedEvent::FetchMap => self.handle_agent_event(at, Told::FetchMap),
-                DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, Told::LogEnds(logs)),
+                DelayedEvent::FetchMap => self.handle_agent_event(at, AgentEvent::FetchMap),
+                DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, AgentEvent::LogEnds(logs)),
                 DelayedEvent::Asks { instance, place, wish } => {
                     let AnswerOrigin { keyspace, partition, epoch, .. } = place;
                     self.handle_agent_event(
                         at,
-                        Told::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+                        AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
                     );
                 }
-                DelayedEvent::Drained(drained) => self.handle_agent_event(at, Told::Drained(drained)),
+                DelayedEvent::Drained(drained) => self.handle_agent_event(at, AgentEvent::Drained(drained)),
                 DelayedEvent::End(how) => self.end_process(at, how),
             }
         }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_partition::transaction_entry;
 use zerohop_transaction::{
-    Message as Told, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
+    Message as ProtocolMessage, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
 };
 use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
@@ -61,7 +61,7 @@ pub(super) enum FrameContent {
 }
 
 impl FrameContent {
-    fn by(told: &Told) -> FrameContent {
+    fn by(told: &ProtocolMessage) -> FrameContent {
         match told.what {
             TransactionMessage::Prepare { .. } => FrameContent::Prepare,
             TransactionMessage::Commit { .. } => FrameContent::Commit,
@@ -92,7 +92,7 @@ impl SimulatedCluster {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
                 Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(bytes), .. })) => {
-                    if let Ok(told) = Told::decode(bytes) {
+                    if let Ok(told) = ProtocolMessage::decode(bytes) {
                         self.watch_commit(host, &told);
                         said = said.max((FrameContent::by(&told), &rest[..used]));
                     }
@@ -108,8 +108,8 @@ impl SimulatedCluster {
         said
     }
 
-    fn watch_commit(&mut self, host: usize, told: &Told) {
-        let Told { to, from, id, ref what } = *told;
+    fn watch_commit(&mut self, host: usize, told: &ProtocolMessage) {
+        let ProtocolMessage { to, from, id, ref what } = *told;
         let commits = &mut self.commits;
         let mut count = |what| self.coverage.commit(what);
         match what {
@@ -182,7 +182,7 @@ impl SimulatedCluster {
 
     /// Whether this message tells a participant that asked that a transaction is over whose
     /// coordinator had died while it ran.
-    pub(super) fn buries_orphan(&self, told: &Told) -> bool {
+    pub(super) fn buries_orphan(&self, told: &ProtocolMessage) -> bool {
         let Commits { questions, orphans, .. } = &self.commits;
         matches!(told.what, TransactionMessage::Drop { .. })
             && orphans.contains(&told.id)

@@ -1,7 +1,7 @@
 //! The faults of nodes, clients and the network, and their end.
 
 use zerohop_base::time::Time;
-use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
+use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::kinds::FaultKind;
@@ -409,13 +409,13 @@ impl SimulatedCluster {
                 let which =
                     *self.streams.node.pick(&[Disk::Append, Disk::Sync, Disk::SyncBegin, Disk::ReadAt]);
                 let out_of = *self.streams.node.pick(&[2, 20, 200]);
-                disk.set_faults(DiskTrouble::default().failing(which, 1, out_of));
+                disk.set_faults(SimulatedFaults::default().failing(which, 1, out_of));
                 self.hosts[host].has_failed = true;
                 self.trace
                     .record(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
             }
             FaultKind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
-            _ => disk.set_faults(DiskTrouble::default().stalling(1, 20, 30_000)),
+            _ => disk.set_faults(SimulatedFaults::default().stalling(1, 20, 30_000)),
         }
         self.watch.record_disk_fault(host, now);
         self.trace.record(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{Agent, AgentEvent as Told, GroupRequest};
+use zerohop_control::agent::{Agent, AgentEvent, GroupRequest};
 use zerohop_control::command::KeyspaceDrained;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::MapHistory;
@@ -272,7 +272,7 @@ impl SimulatedCluster {
         }
         let places = host.instance_range.clone();
         self.network.node_is_back(now, |place| places.contains(&place));
-        self.handle_agent_event(at, Told::Tick);
+        self.handle_agent_event(at, AgentEvent::Tick);
     }
 
     /// The jump of a clock in milliseconds: mostly less than the clock skew that nodes may have.

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_base::time::Time;
-use zerohop_transaction::{Message as Told, RoutingKey, TransactionId, TransactionMessage};
+use zerohop_transaction::{Message as ProtocolMessage, RoutingKey, TransactionId, TransactionMessage};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
@@ -94,7 +94,7 @@ pub(super) struct TargetedFaults {
 
 /// A frame with a transaction message.
 struct TransactionFrame<'f> {
-    message: Told,
+    message: ProtocolMessage,
     frame: &'f [u8],
 }
 
@@ -111,7 +111,7 @@ struct DeafKeyspace {
 }
 
 impl DeafKeyspace {
-    fn concerns(&self, told: &Told) -> bool {
+    fn concerns(&self, told: &ProtocolMessage) -> bool {
         told.to.keyspace == self.keyspace
             && self.coordinators.is_none_or(|one| one == told.id.coordinator.keyspace)
     }
@@ -128,7 +128,7 @@ fn transaction_frames(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<Tran
         let mut scratch = Vec::new();
         let told = match frame.message(&mut scratch) {
             Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(told), .. })) => {
-                Told::decode(told).ok()
+                ProtocolMessage::decode(told).ok()
             }
             _ => None,
         };
@@ -221,7 +221,7 @@ impl SimulatedCluster {
     }
 
     /// Whether a message is a decision that is withheld at this time.
-    fn is_withheld(&mut self, now: Time, told: &Told) -> bool {
+    fn is_withheld(&mut self, now: Time, told: &ProtocolMessage) -> bool {
         if !matches!(told.what, TransactionMessage::Commit { .. }) {
             return false;
         }

@@ -130,7 +130,10 @@ fn coalesced_frames_need_negotiation() {
         let without = Decoder::with_version(1, Features::LZ4);
         assert!(matches!(
             without.decode(&bytes),
-            DecodeResult::Refused { failure: Failure::BadRequest { reason: BadRequestReason::Unexpected }, .. }
+            DecodeResult::Refused {
+                failure: Failure::BadRequest { reason: BadRequestReason::Unexpected },
+                ..
+            }
         ));
         assert!(matches!(DECODER.decode(&bytes), DecodeResult::Frame { .. }));
     }

@@ -15,8 +15,8 @@ use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, Stag
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{Sequence, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Condition, OperationAnswer, Outcome as Brought, Query, RecordOperation, RecordWrite, Remove,
-    WriteChange,
+    BlobChange, Condition, OperationAnswer, Outcome as WireOutcome, Query, RecordOperation, RecordWrite,
+    Remove, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
@@ -148,14 +148,14 @@ fn run<D: Disk>(
                 let is_beside_others = matches!(item.access, Access::Transform(_));
                 match outcome.answer() {
                     // The value that they find, and therefore their result, is not known yet.
-                    Ok(Brought::Done { .. }) if is_beside_others => {
-                        let answer = Ok(Brought::Done { version: at, number: 0 });
+                    Ok(WireOutcome::Done { .. }) if is_beside_others => {
+                        let answer = Ok(WireOutcome::Done { version: at, number: 0 });
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
-                    Ok(Brought::Done { .. })
+                    Ok(WireOutcome::Done { .. })
                         if matches!(write.change, WriteChange::Blob(BlobChange::Create { .. })) =>
                     {
-                        let answer = Ok(Brought::Done { version: at, number: BlobStamp::OWN });
+                        let answer = Ok(WireOutcome::Done { version: at, number: BlobStamp::OWN });
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
                     answer => push_answer(&answer, at, &mut result, refuse)?,
@@ -233,13 +233,13 @@ fn push_answer(
         _ => {}
     }
     if let Ok(
-        Brought::Done { version, .. }
-        | Brought::Counter { version, .. }
-        | Brought::Value { version, .. }
-        | Brought::List { version, .. }
-        | Brought::Chunk { version, .. }
-        | Brought::ChunkMultiBuffer { version, .. }
-        | Brought::Info { version, .. },
+        WireOutcome::Done { version, .. }
+        | WireOutcome::Counter { version, .. }
+        | WireOutcome::Value { version, .. }
+        | WireOutcome::List { version, .. }
+        | WireOutcome::Chunk { version, .. }
+        | WireOutcome::ChunkMultiBuffer { version, .. }
+        | WireOutcome::Info { version, .. },
     ) = &mut answer
         && *version == at
     {

@@ -149,7 +149,7 @@ fn decision_after_split_is_sent_by_the_owning_child() {
 #[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_of_splits_are_seen() {
-    use zerohop_partition::planted::{Bug as Here, plant as plant_here};
+    use zerohop_partition::planted::{Bug as PartitionBug, plant as plant_here};
     use zerohop_transaction::planted::{Bug, plant};
     let is_seen =
         || std::panic::catch_unwind(transaction_prepared_before_split_applies_in_both_children).is_err();
@@ -157,7 +157,7 @@ fn planted_bugs_of_splits_are_seen() {
     let seen = is_seen();
     plant(None);
     assert!(seen, "SiblingsNotNotified is not seen");
-    plant_here(Some(Here::PreparedAppliedInBothChildren));
+    plant_here(Some(PartitionBug::PreparedAppliedInBothChildren));
     let seen = is_seen();
     plant_here(None);
     assert!(seen, "PreparedAppliedInBothChildren is not seen");
