@@ -38,13 +38,13 @@ mod wakers;
 struct Guide;
 
 pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, StagedContents,
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PutOptions, StagedContents,
     TransactionBlob,
 };
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, ClientOptions};
 pub use drop_keyspace::DropOptions;
-pub use error::{BlobTrouble, Error};
+pub use error::{BlobError, Error};
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
 pub use scan::Scan;

@@ -54,7 +54,7 @@ pub struct RecordInfo {
 
 /// The result of checking a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum ExpiryCheck {
     /// There may be a record.
     Living,
     /// The record has expired.
@@ -198,7 +198,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<RecordType>, Failure<'static>> {
-        if self.prepare_read(key)? == Look::Expired {
+        if self.prepare_read(key)? == ExpiryCheck::Expired {
             return Ok(None);
         }
         let deadlines = self.deadlines;
@@ -408,7 +408,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Prepares a read of a record. Its staged changes go into the log, where they can be read. If its deadline has come, its
     /// removal is staged.
     #[inline]
-    fn prepare_read(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+    fn prepare_read(&mut self, key: &[u8]) -> Result<ExpiryCheck, Failure<'static>> {
         self.check_own(key)?;
         if self.intents.is_some_and(|intents| intents.has_intent(key)) {
             return Err(self.blocked());
@@ -425,10 +425,10 @@ impl<'u, D: Disk> Unit<'u, D> {
             None => self.deadlines.get(key),
         };
         if deadline.is_none_or(|deadline| deadline > self.now_ms) {
-            return Ok(Look::Living);
+            return Ok(ExpiryCheck::Living);
         }
         self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])?;
-        Ok(Look::Expired)
+        Ok(ExpiryCheck::Expired)
     }
 
     /// Reads a record, unless it was the last record read.
@@ -438,8 +438,8 @@ impl<'u, D: Disk> Unit<'u, D> {
             return Ok(());
         }
         let seen = match self.prepare_read(key)? {
-            Look::Living => self.view().find(key).or_fail()?,
-            Look::Expired => RecordGlimpse::default(),
+            ExpiryCheck::Living => self.view().find(key).or_fail()?,
+            ExpiryCheck::Expired => RecordGlimpse::default(),
         };
         self.staged.see(key, seen);
         Ok(())

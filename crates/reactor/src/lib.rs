@@ -52,7 +52,7 @@ pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
 pub use self::proofs::Proofs;
 pub use self::replies::Replies;
-pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Upkeep};
+pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, RequestToken, Service, Upkeep};
 pub use self::tls::TlsOptions;
 pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 

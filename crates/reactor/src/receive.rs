@@ -13,7 +13,7 @@ use super::limits::{
     LARGE_BUFFER_STEP_BYTES, MEMORY_FULL_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
 };
 use super::service::{
-    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
+    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, ForeignResult, RequestToken, Service,
 };
 use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
@@ -390,12 +390,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.connections.buffers.give(out);
         let is_stranger = self.connections.get(id).is_some_and(Connection::is_unproven);
         match result {
-            Foreign::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
+            ForeignResult::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
                 self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
                 self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                 bytes.len()
             }
-            Foreign::Used { used, need, pauses: holds, waits } => {
+            ForeignResult::Used { used, need, pauses: holds, waits } => {
                 self.batch.bytes += used;
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.need = need;
@@ -404,7 +404,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 }
                 used
             }
-            Foreign::Close => {
+            ForeignResult::Close => {
                 let why = if is_stranger { CloseReason::NotProved } else { CloseReason::Foreign };
                 self.connections.close_gently(id, why, self.now.elapsed_ms);
                 bytes.len()

@@ -44,5 +44,5 @@ pub use operations::{
 pub use read::{Query, RecordRead, WaitUntil};
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
-pub use transform::{Brings, Number, NumberType, Operator, Transform};
+pub use transform::{Number, NumberType, Operator, ReturnedNumber, Transform};
 pub use write::RecordWrite;

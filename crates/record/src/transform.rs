@@ -74,7 +74,7 @@ numbered!(
 
 numbered!(
     /// The number that a transform returns.
-    Brings: u8 {
+    ReturnedNumber: u8 {
         /// Zero: several transforms of one kind need not wait for each other.
         Nothing = 0, "nothing";
         /// The old bits.
@@ -96,7 +96,7 @@ pub struct Transform {
     /// Offset of the number in the record, in bytes: the number ends within the maximum length of a value.
     pub offset: u64,
     /// The number in the answer.
-    pub returns: Brings,
+    pub returns: ReturnedNumber,
 }
 
 /// Fields of a transform: offset (8), operand (8), type (1), number in the answer (1), zero (6).
@@ -119,15 +119,15 @@ impl Transform {
     /// Its fields on the wire, without the operator.
     #[must_use]
     pub fn fields(&self) -> [u8; FIELDS_BYTES] {
-        let (number, brings) = (self.number.number(), self.returns.number());
-        layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(brings).zeros(6))
+        let (number, returned) = (self.number.number(), self.returns.number());
+        layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(returned).zeros(6))
     }
 
     /// Decodes the transform whose operator is in the detail byte, and returns the bytes after its fields.
     pub fn split(detail: u8, rest: &[u8]) -> Result<(Self, &[u8]), Failure<'static>> {
         let (mut fields, rest) = FieldReader::<FIELDS_BYTES>::split(rest)?;
         let (offset, operand) = (fields.u64(), fields.u64());
-        let (number, brings) = (fields.u8(), fields.u8());
+        let (number, returned) = (fields.u8(), fields.u8());
         fields.zeros(6);
         fields.done()?;
         let transform = Self {
@@ -135,7 +135,7 @@ impl Transform {
             number: NumberType::from_number(number).ok_or(BadRequestReason::Transform)?,
             operand,
             offset,
-            returns: Brings::from_number(brings).ok_or(BadRequestReason::Transform)?,
+            returns: ReturnedNumber::from_number(returned).ok_or(BadRequestReason::Transform)?,
         };
         transform.check()?;
         Ok((transform, rest))
@@ -254,7 +254,7 @@ mod tests {
             number: NumberType::I8,
             operand: 0xFF,
             offset: VALUE_BYTES_MAX as u64 - 1,
-            returns: Brings::New,
+            returns: ReturnedNumber::New,
         };
         assert_eq!(good.check(), Ok(()));
         let what = |transform: Transform| transform.check();
@@ -281,7 +281,7 @@ mod tests {
             number: NumberType::F64,
             operand: Number::bits(-2.5_f64),
             offset: 3,
-            returns: Brings::Old,
+            returns: ReturnedNumber::Old,
         };
         let fields = good.fields();
         assert_eq!(Transform::split(Operator::Max.number(), &fields), Ok((good, &[][..])));

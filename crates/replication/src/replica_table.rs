@@ -57,7 +57,7 @@ pub struct Replicas {
     schedule: Schedule,
     /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
-    unflushed: Unflushed,
+    unflushed: UnflushedReplicas,
     leases: WantedLeases,
     newest: Timestamp,
     steps: Steps,
@@ -99,7 +99,7 @@ struct Schedule {
 
 /// The replicas that need a flush.
 #[derive(Debug, Default)]
-struct Unflushed {
+struct UnflushedReplicas {
     shared: Vec<SlotId>,
     lone: Vec<SlotId>,
 }
@@ -122,7 +122,7 @@ struct ScrubTurn {
     key: Option<PartitionKey>,
 }
 
-impl Unflushed {
+impl UnflushedReplicas {
     fn add(&mut self, at: SlotId, is_lone: bool) {
         if is_lone { self.lone.push(at) } else { self.shared.push(at) }
     }
@@ -137,7 +137,7 @@ impl Default for Replicas {
             shared: 0,
             schedule: Schedule::default(),
             is_used: false,
-            unflushed: Unflushed::default(),
+            unflushed: UnflushedReplicas::default(),
             leases: WantedLeases::default(),
             newest: Timestamp::ZERO,
             steps: Steps::default(),

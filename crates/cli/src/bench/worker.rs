@@ -27,12 +27,12 @@ pub(super) struct WorkerPlan {
 
 /// The worker threads.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct WorkerThreads {
     orders: Vec<Sender<KvPhase>>,
     answers: Receiver<Result<Histogram, PhaseFailure>>,
 }
 
-impl Crew {
+impl WorkerThreads {
     pub(super) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         plan: &'scope WorkerPlan,
@@ -50,7 +50,7 @@ impl Crew {
                 order
             })
             .collect();
-        Crew { orders, answers }
+        WorkerThreads { orders, answers }
     }
 
     /// Waits until all clients are connected.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::{BlobTrouble, Error};
+use zerohop_client::{BlobError, Error};
 
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
@@ -185,7 +185,7 @@ async fn stream(
                     }
                     return Ok(CommandEnding::Done);
                 }
-                Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. })
+                Err(Error::Blob { why: BlobError::ChangedMeanwhile, .. })
                     if again < AGAIN_MAX && file.is_some() =>
                 {
                     again += 1;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::BlobSeen;
+use zerohop_client::BlobReadVersion;
 
 use super::bytes::{ByteSource, GivenBytes};
 use super::progress::BlobProgress;
@@ -94,9 +94,9 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
 }
 
 /// The versions that a read has written to a file.
-fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
+fn seen_of(path: &Path) -> Result<BlobReadVersion, CommandError> {
     let text = ByteSource::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
-    let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);
+    let seen = std::str::from_utf8(&text).ok().and_then(BlobReadVersion::parse);
     seen.ok_or_else(|| {
         CommandError::Usage(format!("{} is not what `blob read --seen` writes", names::path(path)))
     })

@@ -25,7 +25,7 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features,
 
 #[derive(Default)]
 struct FakeStore {
-    records: BTreeMap<Vec<u8>, Record2>,
+    records: BTreeMap<Vec<u8>, FakeRecord>,
     outcomes: BTreeMap<(SessionId, PartitionId, u64), FakeOutcome>,
     applied: u64,
     /// Writes after which the connection is dropped without an answer.
@@ -38,7 +38,7 @@ struct FakeStore {
 }
 
 #[derive(Clone)]
-enum Record2 {
+enum FakeRecord {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
@@ -171,16 +171,16 @@ impl FakeStore {
         let version = Timestamp(self.applied + 1);
         match (self.records.get(read.key), read.query) {
             (None, _) => tell(Err(Failure::NotFound)),
-            (Some(Record2::Bytes(bytes)), Query::Inspect) => tell(Ok(Outcome::Info {
+            (Some(FakeRecord::Bytes(bytes)), Query::Inspect) => tell(Ok(Outcome::Info {
                 version,
                 record: RecordType::Bytes,
                 length: bytes.len() as u64,
                 expires_at_ms: None,
             })),
-            (Some(Record2::Bytes(bytes)), _) => {
+            (Some(FakeRecord::Bytes(bytes)), _) => {
                 tell(Ok(Outcome::Value { version, length: bytes.len() as u64, bytes }));
             }
-            (Some(Record2::List(values)), _) => {
+            (Some(FakeRecord::List(values)), _) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
                 let (length, values) = (values.len() as u64, Elements::from_slice(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }));
@@ -216,19 +216,19 @@ impl FakeStore {
             return FakeOutcome::Failed(failure);
         }
         let (record, number) = match write.change {
-            WriteChange::Insert(Insert { value, .. }) => (Record2::Bytes(value.to_vec()), 0),
+            WriteChange::Insert(Insert { value, .. }) => (FakeRecord::Bytes(value.to_vec()), 0),
             WriteChange::Remove(Remove) => {
                 return FakeOutcome::Done(version, u64::from(self.records.remove(write.key).is_some()));
             }
             WriteChange::Append(Append { values }) => {
                 let mut list = match found {
-                    Some(Record2::List(list)) => list,
+                    Some(FakeRecord::List(list)) => list,
                     None => Vec::new(),
                     Some(_) => return FakeOutcome::Failed(Failure::WrongType { found: RecordType::Bytes }),
                 };
                 list.extend(values.iter().map(<[u8]>::to_vec));
                 let number = list.len() as u64;
-                (Record2::List(list), number)
+                (FakeRecord::List(list), number)
             }
             WriteChange::Expire(_) if found.is_none() => return FakeOutcome::Failed(Failure::NotFound),
             WriteChange::Expire(_) => return FakeOutcome::Done(version, 0),

@@ -12,7 +12,7 @@ use crate::command::{CommandRefusal, GroupStep, Regroup, RegroupOrigin};
 use crate::planted::{self, Bug};
 
 /// The next group, and the next state of its recovery.
-pub(super) struct Next {
+pub(super) struct NextGroup {
     pub(super) group: ReplicaGroup,
     /// Stored if the group is recovering.
     pub(super) recovery: Recovery,
@@ -199,7 +199,7 @@ impl ControlState {
         &mut self,
         keyspace: KeyspaceId,
         partition: PartitionId,
-        next: Next,
+        next: NextGroup,
         draft: &mut MapDraft,
     ) {
         if next.group.state == GroupState::Recovering {
@@ -219,7 +219,7 @@ impl GroupContext<'_> {
         partition: PartitionId,
         group: Group<'_>,
         recovery: Option<&Recovery>,
-    ) -> Option<Next> {
+    ) -> Option<NextGroup> {
         if group.state == GroupState::Recovering {
             let recovery = recovery.cloned().unwrap_or_default();
             return self.try_to_end(&group.to_group(), recovery);
@@ -239,7 +239,7 @@ impl GroupContext<'_> {
         next.followers.extend(down);
         let changed = next.as_group() != group;
         next.epoch = next.epoch.next();
-        changed.then(|| Next { group: next, recovery: Recovery::default() })
+        changed.then(|| NextGroup { group: next, recovery: Recovery::default() })
     }
 
     /// The group after the processes of some members have been replaced. An in-sync replica that may have
@@ -250,7 +250,7 @@ impl GroupContext<'_> {
         recovery: Option<&Recovery>,
         restarted: &dyn Fn(InstanceId) -> bool,
         kept: RestartedDisk,
-    ) -> Next {
+    ) -> NextGroup {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
         let keeps_all =
@@ -268,22 +268,22 @@ impl GroupContext<'_> {
             }
             return self
                 .try_to_end(&group.to_group(), recovery.clone())
-                .unwrap_or(Next { group: next, recovery });
+                .unwrap_or(NextGroup { group: next, recovery });
         }
         let trusted = |instance: &InstanceId| !lost(*instance) && !self.is_down(*instance);
         if let Some(heir) = in_sync.iter().copied().find(trusted) {
             next.primary = heir;
             next.in_sync = in_sync.iter().copied().filter(|one| *one != heir && trusted(one)).collect();
             next.followers.extend(in_sync.iter().copied().filter(|one| !trusted(one)));
-            return Next { group: next, recovery: Recovery::default() };
+            return NextGroup { group: next, recovery: Recovery::default() };
         }
         // If only followers have restarted and the primary is down, the group has lost nothing new.
         let restarted: Vec<InstanceId> = in_sync.into_iter().filter(|instance| lost(*instance)).collect();
         if restarted.is_empty() {
-            return Next { group: next, recovery: Recovery::default() };
+            return NextGroup { group: next, recovery: Recovery::default() };
         }
         next.state = GroupState::Recovering;
-        Next {
+        NextGroup {
             group: next,
             recovery: Recovery { restarted: restarted.into_iter().collect(), ..Recovery::default() },
         }

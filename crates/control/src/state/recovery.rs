@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_placement::{Durability, GroupState, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::groups::{GroupContext, Next};
+use super::groups::{GroupContext, NextGroup};
 use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, HeldLogs, KeptCopy, LogEnd};
 use crate::plan;
@@ -114,7 +114,7 @@ impl ControlState {
         next.state = GroupState::Recovering;
         let next = view.try_to_end(&next, recovery.clone()).unwrap_or_else(|| {
             next.epoch = next.epoch.next();
-            Next { group: next, recovery }
+            NextGroup { group: next, recovery }
         });
         let epoch = next.group.epoch;
         self.decide(keyspace, partition, next, draft);
@@ -137,7 +137,7 @@ impl ControlState {
 
 impl GroupContext<'_> {
     /// The group to continue with, if it can be determined yet.
-    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
+    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<NextGroup> {
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
         let up = |instance: &&InstanceId| !self.is_down(**instance);
@@ -183,6 +183,6 @@ impl GroupContext<'_> {
             followers: others,
             state: GroupState::Stable,
         };
-        Some(Next { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
+        Some(NextGroup { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
     }
 }

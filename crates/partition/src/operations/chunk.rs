@@ -8,7 +8,9 @@ use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_record::operations::{Remove, WriteOperation};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as WireOutcome, RecordType, Transform};
+use zerohop_wire::messages::{
+    OperationAnswer, Outcome as WireOutcome, RecordType, ReturnedNumber, Transform,
+};
 
 use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
@@ -82,9 +84,9 @@ pub(super) fn transform<'a, D: Disk>(
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
     let new = if is_planted(Bug::TransformAppliedTwice) { applied(applied(old)) } else { applied(old) };
     let told = match transform.returns {
-        Brings::Nothing => 0,
-        Brings::Old => old,
-        Brings::New => new,
+        ReturnedNumber::Nothing => 0,
+        ReturnedNumber::Old => old,
+        ReturnedNumber::New => new,
     };
     if new == old && matches!(found, ChunkLookup::Chunk(_)) {
         return Ok(WritePlan::leave(cell.unchanged(told)));

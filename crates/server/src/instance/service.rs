@@ -11,7 +11,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
-    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
+    CloseReason, ConnectionId, Flow, ForeignResult, Now, ReactorCounters, Replies, RequestToken, Service,
+    Upkeep,
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_system::clock::Stopwatch;
@@ -400,7 +401,7 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
-    ) -> Foreign {
+    ) -> ForeignResult {
         if self.batch == 0 {
             self.batch_since = Stopwatch::start();
         }

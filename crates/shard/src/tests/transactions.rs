@@ -21,8 +21,8 @@ use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
-    RecordRead, RecordWrite, StageBytes, Stamp, Transact, Transform, WriteChange,
+    Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
+    RecordRead, RecordWrite, ReturnedNumber, StageBytes, Stamp, Transact, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Features, Message, pack};
 
@@ -466,7 +466,7 @@ fn concurrent_transforms_are_all_applied() {
             number: NumberType::U64,
             operand: 1,
             offset: 0,
-            returns: Brings::Nothing,
+            returns: ReturnedNumber::Nothing,
         };
         (key.to_owned(), WriteChange::Transform(transform))
     };

@@ -13,10 +13,10 @@ use crate::history::{ClientCall, OperationEnd, RunHistory};
 use crate::workload::tokens::{display_bytes, is_known_form};
 
 /// When a token was first sent to each record.
-type FirstSent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
+type FirstSendTimes<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
-    let mut sent = FirstSent::new();
+    let mut sent = FirstSendTimes::new();
     for call in &history.calls {
         for token in tokens_written(call) {
             sent.entry((call.keyspace, &call.operation.key, token)).or_insert(call.invoked);

@@ -76,7 +76,7 @@ use operator::Operator;
 use peers::Peers;
 use scans::Scans;
 use scenario::ClusterScenario;
-pub use scenario::{Drawn, Limits, drawn};
+pub use scenario::{Limits, ScenarioDraws, scenario_draws};
 use snapshots::Snapshots;
 use stalls::Stalls;
 use targeted_faults::TargetedFaults;
@@ -189,7 +189,7 @@ pub(crate) struct SimulatedCluster {
     focus: Option<(KeyspaceId, Time)>,
     phase: ClusterPhase,
     /// The highest index that a member of each group had applied at the last look.
-    applied_before: group_check::AppliedBefore,
+    applied_before: group_check::AppliedIndexes,
 }
 
 /// The phases of a run.
@@ -267,7 +267,7 @@ impl SimulatedCluster {
             lost_disks: BTreeMap::new(),
             focus: None,
             phase: ClusterPhase::Faults,
-            applied_before: group_check::AppliedBefore::new(),
+            applied_before: group_check::AppliedIndexes::new(),
             scenario,
         };
         let text = format!("{:?}", world.scenario);

@@ -111,7 +111,7 @@ impl Default for Limits {
 
 /// The draws of a seed that some mutants require to become visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct ScenarioDraws {
     /// The kinds of fault that may occur.
     pub kinds: Kinds,
     /// Every other client names no epoch of the partitions that it requests.
@@ -120,9 +120,9 @@ pub struct Drawn {
 
 /// The draws of a seed, without a run.
 #[must_use]
-pub fn drawn(seed: u64) -> Drawn {
+pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
-    Drawn { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
+    ScenarioDraws { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
 }
 
 /// The random streams of a cluster, independent of those of a single node.
@@ -367,8 +367,10 @@ mod tests {
     fn reported_draws_of_seed_match_its_run() {
         let (mut with, mut without) = (0, 0);
         for seed in 0..40 {
-            let (drawn, cluster) =
-                (drawn(seed), SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()));
+            let (drawn, cluster) = (
+                scenario_draws(seed),
+                SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()),
+            );
             assert_eq!(drawn.kinds, cluster.scenario.kinds);
             assert_eq!(drawn.names_no_epoch, cluster.scenario.names_no_epoch);
             assert!(!drawn.names_no_epoch || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");

@@ -82,10 +82,10 @@ pub(super) struct TargetedFaults {
     /// No coordinator is struck before then.
     again: Time,
     /// Decisions that are withheld until then.
-    withheld_decisions: BTreeMap<UnheardDecision, Time>,
+    withheld_decisions: BTreeMap<WithheldDecision, Time>,
     /// Decisions that are drawn to be delivered.
-    delivered_decisions: BTreeMap<UnheardDecision, Time>,
-    deaf: Option<DeafKeyspace>,
+    delivered_decisions: BTreeMap<WithheldDecision, Time>,
+    deaf: Option<WithheldKeyspace>,
     /// The end of the clients' pause after the death of a coordinator.
     clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
@@ -99,18 +99,18 @@ struct TransactionFrame<'f> {
 }
 
 /// A withheld decision: for all receivers, or for one alone.
-type UnheardDecision = (TransactionId, Option<RoutingKey>);
+type WithheldDecision = (TransactionId, Option<RoutingKey>);
 
 /// A keyspace that does not receive some decisions; with `coordinators`, only those of that
 /// keyspace.
 #[derive(Clone, Copy, Debug)]
-struct DeafKeyspace {
+struct WithheldKeyspace {
     keyspace: KeyspaceId,
     coordinators: Option<KeyspaceId>,
     until: Time,
 }
 
-impl DeafKeyspace {
+impl WithheldKeyspace {
     fn concerns(&self, told: &ProtocolMessage) -> bool {
         told.to.keyspace == self.keyspace
             && self.coordinators.is_none_or(|one| one == told.id.coordinator.keyspace)
@@ -316,7 +316,7 @@ impl SimulatedCluster {
         length_us: u64,
     ) -> Time {
         let until = self.now().after_us(length_us);
-        self.targeted_faults.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
+        self.targeted_faults.deaf = Some(WithheldKeyspace { keyspace, coordinators, until });
         until
     }
 }

@@ -12,8 +12,8 @@ use zerohop_base::time::Time;
 use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    Append, Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation,
-    RecordRead, RecordWrite, Transform, WriteChange,
+    Append, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation, RecordRead,
+    RecordWrite, ReturnedNumber, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, Elements, Failure};
 
@@ -21,7 +21,7 @@ use super::answer_recorder::AnswerRecorder;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::check::cycles::{CheckedAction, TransactionFate};
 use crate::streams::Draw;
-use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::blobs::number_of;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, PlanDraws, TransactionStep};
@@ -306,7 +306,7 @@ impl SimulatedCluster {
         let (is_opening, is_rival) = (open.is_opening, open.is_rival);
         if is_opening {
             let is_there = entry.transaction.fate == TransactionFate::Committed
-                || matches!(&entry.failure, Some(TransactionTrouble::Conflict(_)));
+                || matches!(&entry.failure, Some(TransactionFailure::Conflict(_)));
             self.transacting.opened = if is_there { AccountsState::Yes } else { AccountsState::No };
         }
         self.transacting.open.remove(&number);
@@ -471,7 +471,7 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
     let text = error.to_string();
     entry.failure = Some(match error {
         SessionError::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
-            TransactionTrouble::Conflict(text)
+            TransactionFailure::Conflict(text)
         }
         SessionError::Answer {
             failure:
@@ -480,8 +480,8 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
                 | Failure::NeedHeader
                 | Failure::ConditionFailed { .. }
                 | Failure::SnapshotExpired,
-        } => TransactionTrouble::Conflict(text),
-        _ => TransactionTrouble::Other(text),
+        } => TransactionFailure::Conflict(text),
+        _ => TransactionFailure::Other(text),
     });
 }
 
@@ -541,7 +541,7 @@ fn with_operation<R>(
                 number: NumberType::I64,
                 operand: delta as u64,
                 offset: 0,
-                returns: Brings::Nothing,
+                returns: ReturnedNumber::Nothing,
             };
             then(&write(Condition::Always, WriteChange::Transform(transform)))
         }

@@ -14,7 +14,7 @@ use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
 use zerohop_sim::cluster::kinds::FaultKind;
-use zerohop_sim::cluster::{Limits, drawn};
+use zerohop_sim::cluster::{Limits, scenario_draws};
 use zerohop_sim::{LineRetention, run_cluster};
 use zerohop_transaction::planted as transaction;
 
@@ -92,9 +92,9 @@ impl BugPlace {
     fn can_show(self, seed: u64) -> bool {
         match self {
             BugPlace::Partition(partition::Bug::KeyspaceNotDrained) => {
-                drawn(seed).kinds.has(FaultKind::Drops)
+                scenario_draws(seed).kinds.has(FaultKind::Drops)
             }
-            BugPlace::Partition(partition::Bug::HashRangeNotChecked) => drawn(seed).names_no_epoch,
+            BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             _ => true,
         }
     }

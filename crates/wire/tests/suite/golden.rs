@@ -190,7 +190,7 @@ fn writes(check: Check<'_>) {
         number: NumberType::F32,
         operand: Number::bits(1.5_f32),
         offset: 12,
-        returns: Brings::New,
+        returns: ReturnedNumber::New,
     };
     write(
         "transform",
@@ -235,7 +235,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
         number: NumberType::U64,
         operand: 9,
         offset: 16,
-        returns: Brings::Old,
+        returns: ReturnedNumber::Old,
     };
     let max = BlobChange::TransformChunk { stamp, transform, makes: true };
     write("transform_chunk", "the u64 at byte 16 is at least 9", max);

@@ -6,8 +6,8 @@ use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, Brings, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query,
-    RecordType, Remove, Stamp, Transform, WriteChange,
+    BlobChange, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query, RecordType,
+    Remove, ReturnedNumber, Stamp, Transform, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Failure};
 
@@ -476,7 +476,7 @@ fn random_chunk_histories_match_the_model() {
                         number: u32::TYPE,
                         operand: random.below(1 << 32),
                         offset: u64::from(offset),
-                        returns: Brings::New,
+                        returns: ReturnedNumber::New,
                     };
                     let change = BlobChange::TransformChunk { stamp, transform: add, makes: true };
                     rig.write(write_to, Stamp::default(), &key, blob(change));

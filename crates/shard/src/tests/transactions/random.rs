@@ -102,7 +102,7 @@ impl CounterPlay {
         let bytes: &'static str = format!("{},", self.sequence).leak();
         let change = WriteChange::Extend(Extend { bytes: bytes.as_bytes() });
         let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
-        let parts = self.world.parts(Asked::Sync, &changes);
+        let parts = self.world.parts(PartDurability::Sync, &changes);
         let asked = self.world.transact(self.sequence, &parts);
         self.clients.push(CounterClient {
             sequence: self.sequence,

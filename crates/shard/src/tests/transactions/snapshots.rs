@@ -46,7 +46,7 @@ impl TransferPlay {
         let mut play =
             TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
-        let parts = play.world.parts(Asked::Sync, &changes);
+        let parts = play.world.parts(PartDurability::Sync, &changes);
         let asked = play.world.transact(1, &parts);
         play.transfers.push(Transfer { sequence: 1, parts, requested: asked, requested_ms: 0 });
         while !play.transfers.is_empty() {
@@ -62,7 +62,7 @@ impl TransferPlay {
             let to = (from + 1 + self.random.below(ACCOUNTS as u64 - 1) as usize) % ACCOUNTS;
             let much = 1 + self.random.below(50) as i64;
             let changes = [add(&self.accounts[from], -much), add(&self.accounts[to], much)];
-            let parts = self.world.parts(Asked::Sync, &changes);
+            let parts = self.world.parts(PartDurability::Sync, &changes);
             let asked = self.world.transact(self.sequence, &parts);
             self.transfers.push(Transfer {
                 sequence: self.sequence,

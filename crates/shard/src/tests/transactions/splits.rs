@@ -55,7 +55,7 @@ fn transaction_prepared_before_split_applies_in_both_children() {
         let [lower, upper, other] = torn(&world);
         let (participant, coordinator) = (world.holder(&lower), world.holder(&other));
         assert_ne!(participant, coordinator);
-        let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
+        let parts = world.parts(PartDurability::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
         // The decision is answered, but does not reach the participant.
         let mut lost = 0;
         world.loses = Box::new(move |from, to| {
@@ -92,7 +92,7 @@ fn transaction_undecided_before_split_is_aborted() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let [lower, upper, other] = torn(&world);
     let participant = world.holder(&lower);
-    let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
+    let parts = world.parts(PartDurability::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
     world.loses = Box::new(move |from, _| from == participant);
     let asked = world.transact(1, &parts);
     world.run_batches(100);
@@ -122,7 +122,7 @@ fn decision_after_split_is_sent_by_the_owning_child() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&keys[0]));
-    let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+    let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     let mut lost = 0;
     world.loses = Box::new(move |from, to| {
         lost += usize::from((from, to) == (coordinator, participant));

@@ -4,8 +4,8 @@ use zerohop_session::{CompositeItem, Reply, SessionRequest};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,
-    Remove, Transform, WriteChange,
+    BlobChange, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite, Remove,
+    ReturnedNumber, Transform, WriteChange,
 };
 
 use super::ChunkRead;
@@ -335,7 +335,11 @@ pub(super) fn change(
                 number: NumberType::U32,
                 operand: 1 << mark,
                 offset: u64::from(MARKS),
-                returns: if deed.value.is_multiple_of(2) { Brings::Old } else { Brings::Nothing },
+                returns: if deed.value.is_multiple_of(2) {
+                    ReturnedNumber::Old
+                } else {
+                    ReturnedNumber::Nothing
+                },
             };
             if let Some(chunk) = chunk {
                 let change = BlobChange::TransformChunk { stamp: old, transform, makes: false };
@@ -371,7 +375,7 @@ fn added(amount: i32, is_float: bool) -> Transform {
         false => (NumberType::I64, i64::from(amount) as u64),
     };
     let offset = u64::from(SHARES[usize::from(is_float)]);
-    Transform { operator: Operator::Add, number, operand, offset, returns: Brings::Nothing }
+    Transform { operator: Operator::Add, number, operand, offset, returns: ReturnedNumber::Nothing }
 }
 
 /// The items of one transaction.

@@ -368,7 +368,7 @@ fn transform(n: &[u64; 5]) -> Transform {
         number,
         operand: n[0] >> (64 - 8 * number.bytes()),
         offset: n[1] % (1 << 23),
-        returns: Brings::ALL[n[4] as usize % Brings::ALL.len()],
+        returns: ReturnedNumber::ALL[n[4] as usize % ReturnedNumber::ALL.len()],
     }
 }
 
