@@ -212,7 +212,7 @@ mod tests {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let refused = bench.scan_answer(b"abc", b"", 1);
-        assert_eq!(refused.number(), Err(Failure::BadRequest { what: BadRequestReason::Lengths }));
+        assert_eq!(refused.number(), Err(Failure::BadRequest { reason: BadRequestReason::Lengths }));
         assert_eq!(bench.scan(&[0xFF; 40], b"", 1).1, b"");
     }
 }

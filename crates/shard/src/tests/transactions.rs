@@ -96,11 +96,7 @@ impl InstanceNetwork {
         route.instance.get() as usize - 1
     }
 
-    fn parts(
-        &self,
-        durability: PartDurability,
-        changes: &[(String, WriteChange<'_>)],
-    ) -> Vec<TransactionPart> {
+    fn parts(&self, level: PartDurability, changes: &[(String, WriteChange<'_>)]) -> Vec<TransactionPart> {
         let mut parts: Vec<TransactionPart> = Vec::new();
         for (key, change) in changes {
             let operation = RecordOperation::Write(RecordWrite {
@@ -108,7 +104,7 @@ impl InstanceNetwork {
                 condition: Condition::Always,
                 change: *change,
             });
-            self.add_item(&mut parts, durability, key, &operation, None);
+            self.add_item(&mut parts, level, key, &operation, None);
         }
         parts.sort_by_key(TransactionPart::order);
         parts

@@ -130,7 +130,7 @@ fn chunk_operations_refuse_wrong_keys_and_types() {
     let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
-    let wrong_key = Err(Failure::BadRequest { what: BadRequestReason::Chunk });
+    let wrong_key = Err(Failure::BadRequest { reason: BadRequestReason::Chunk });
     assert_eq!(bench.write(&header, write(stamp, 0, b"x", true)).number(), wrong_key);
     assert_eq!(bench.write(b"plain", write(stamp, 0, b"x", true)).number(), wrong_key);
     assert_eq!(bench.write(&chunk, blob(BlobChange::Grow { stamp, size: 1 })).number(), wrong_key);
@@ -151,7 +151,7 @@ fn blob_keys_accept_only_blob_operations() {
     let stamp = create(&mut bench, NAME);
     bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
     let before = (header_of(&mut bench, NAME), bench.bytes(&header));
-    let reserved = Err(Failure::BadRequest { what: BadRequestReason::ReservedKey });
+    let reserved = Err(Failure::BadRequest { reason: BadRequestReason::ReservedKey });
     for key in [&header, &chunk] {
         for change in [
             insert(b"v"),

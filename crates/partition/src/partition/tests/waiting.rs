@@ -210,7 +210,7 @@ fn other_epoch_and_invalid_operation_are_refused() {
     assert!(rig.answer(token(1)).is_some() && rig.answer(token(3)).is_some());
     assert_eq!(rig.out.wrong_owner, [token(2)]);
     rig.send(token(4), 0, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
-    let refused = Err(Failure::BadRequest { what: BadRequestReason::Unexpected });
+    let refused = Err(Failure::BadRequest { reason: BadRequestReason::Unexpected });
     assert_eq!(rig.answer(token(4)).map(|a| a.number()), Some(refused));
     write(&mut rig, 5, b"", insert(b"v"));
     let refused = Err(Failure::KeyTooLong { length: 0, limit: 65_536 });
