@@ -21,13 +21,13 @@ pub(crate) struct WriteArguments {
     pub(super) name: NameArgument,
     #[command(flatten)]
     bytes: GivenBytes,
-    /// Where, in bytes.
+    /// The offset of the first byte, in bytes from the beginning of the blob.
     #[arg(long, value_name = "OFFSET", value_parser = quantity::parse_whole)]
     at: u64,
-    /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
+    /// Writes any number of bytes, in pieces of 4 MiB. Readers may find some pieces without the others.
     #[arg(long)]
     pieces: bool,
-    /// Writes only if nothing has changed of what a `blob read --seen` has read.
+    /// Writes only if the part that `blob read --seen` has read has not changed since.
     #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
     if_seen: Option<PathBuf>,
     #[command(flatten)]
