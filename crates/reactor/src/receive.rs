@@ -388,9 +388,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.connections.queue_all(id, &mut out, self.now.elapsed_ms);
         }
         self.connections.buffers.give(out);
-        let is_stranger = self.connections.get(id).is_some_and(Connection::is_unproven);
+        let is_unproven = self.connections.get(id).is_some_and(Connection::is_unproven);
         match result {
-            ForeignResult::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
+            ForeignResult::Used { used, .. } if is_unproven && self.is_too_much(id, used, bytes.len()) => {
                 self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
                 self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                 bytes.len()
@@ -405,7 +405,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 used
             }
             ForeignResult::Close => {
-                let why = if is_stranger { CloseReason::NotProved } else { CloseReason::Foreign };
+                let why = if is_unproven { CloseReason::NotProved } else { CloseReason::Foreign };
                 self.connections.close_gently(id, why, self.now.elapsed_ms);
                 bytes.len()
             }
@@ -425,7 +425,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.put_back(id, received);
     }
 
-    /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
+    /// Whether an unproven connection has sent more bytes than it may: this many were accepted, and the others wait.
     fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
         let most = self.connections.limits.unproven_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return false };

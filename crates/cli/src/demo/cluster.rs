@@ -68,7 +68,7 @@ pub(super) struct ClusterReport {
     /// Files that are intact at the end, including those acknowledged before the kill.
     pub(super) whole: u64,
     pub(super) verified: u64,
-    pub(super) strangers: u64,
+    pub(super) foreign_keys: u64,
     #[serde(skip)]
     pub(super) faults: Vec<Fault>,
 }
@@ -76,7 +76,7 @@ pub(super) struct ClusterReport {
 impl ClusterReport {
     /// Whether all results are as they must be.
     pub(super) fn is_well(&self) -> bool {
-        self.whole == self.files && self.verified == self.acknowledged && self.strangers == 0
+        self.whole == self.files && self.verified == self.acknowledged && self.foreign_keys == 0
     }
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for ClusterReport {
             "  verify   {:>8} files  of {} are whole after all that; {}",
             self.whole,
             self.files,
-            counted(self.strangers, "strange key")
+            counted(self.foreign_keys, "strange key")
         )
     }
 }
@@ -205,9 +205,9 @@ pub(super) async fn run(
         let checked = check::check(&keyspace, &files, &progress).await?;
         Ok::<_, DemoError>((checked, check::count_foreign(&keyspace, &files).await?))
     };
-    let (checked, strangers) = progress.watch("verifying the cluster", files.len(), checking).await?;
+    let (checked, foreign_keys) = progress.watch("verifying the cluster", files.len(), checking).await?;
     (report.whole, report.verified) = (checked.intact, checked.intact_before_kill);
-    (report.strangers, report.faults) = (strangers, checked.faults);
+    (report.foreign_keys, report.faults) = (foreign_keys, checked.faults);
     nodes.iter().for_each(LocalNode::request_end);
     for node in nodes {
         node.stop().await?;

@@ -90,14 +90,14 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         // A staged append is truncated with the rest, so its writer must not publish it.
         BlobChange::Cut { size, .. } if size < found.size || is_filling => {
-            let uncut = found.pending_truncation_end.max(found.size);
+            let truncation_end = found.pending_truncation_end.max(found.size);
             let filling =
                 if found.is_staged_append == FillState::Not { FillState::Not } else { FillState::CutOff };
             (
                 BlobHeader {
                     size,
                     stamp: next,
-                    pending_truncation_end: uncut,
+                    pending_truncation_end: truncation_end,
                     is_staged_append: filling,
                     ..found
                 },
@@ -120,11 +120,11 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         BlobChange::Fill { until, .. } => {
             let stamp = if is_filling { found.stamp } else { next };
-            let uncut = found.pending_truncation_end.max(until).max(found.size).max(1);
+            let truncation_end = found.pending_truncation_end.max(until).max(found.size).max(1);
             (
                 BlobHeader {
                     stamp,
-                    pending_truncation_end: uncut,
+                    pending_truncation_end: truncation_end,
                     is_staged_append: FillState::UnderWay,
                     ..found
                 },

@@ -359,10 +359,10 @@ impl Partition {
     ) {
         let RecordRequest { token, envelope, message } = *request;
         let mut to = AnswerTarget::One(token);
-        let wish = self.read_lock_for(&envelope);
+        let read_lock = self.read_lock_for(&envelope);
         match message {
             Message::Read { read, .. } => {
-                self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
+                self.read(engine, (read, read_lock), envelope.time_out_ms, &mut to, effects)
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
             Message::Compare(compare) => self.compare(engine, compare, token, effects),
@@ -376,7 +376,9 @@ impl Partition {
             }
             Message::Stage(StageBytes { stamp, .. }) if self.is_answered(stamp) => effects.dropped(token),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
-            Message::Batch(batch) => self.batch(engine, (batch, wish), envelope.time_out_ms, token, effects),
+            Message::Batch(batch) => {
+                self.batch(engine, (batch, read_lock), envelope.time_out_ms, token, effects)
+            }
             _ => effects.answer(token, &Message::Answer(Err(BadRequestReason::Unexpected.into()))),
         }
     }
@@ -405,7 +407,7 @@ impl Partition {
     fn batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (batch, wish): (&OperationBatch<'_>, Option<ReadLockRequest>),
+        (batch, read_lock): (&OperationBatch<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
         token: Token,
         effects: &mut dyn PartitionEffects,
@@ -422,7 +424,7 @@ impl Partition {
             let mut to = AnswerTarget::Item(&mut collector, place);
             match operation {
                 RecordOperation::Read(read) => {
-                    self.read(engine, (&read, wish), time_out_ms, &mut to, effects)
+                    self.read(engine, (&read, read_lock), time_out_ms, &mut to, effects)
                 }
                 RecordOperation::Write(write) => {
                     self.write(engine, &batch.stamp, sequence.0, &write, &mut to, effects);

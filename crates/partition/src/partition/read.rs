@@ -29,7 +29,7 @@ impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (read, wish): (&RecordRead<'_>, Option<ReadLockRequest>),
+        (read, read_lock): (&RecordRead<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
@@ -59,9 +59,9 @@ impl Partition {
         let (commit, handle) = (state.applied, group.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
-            let wish = wish.filter(|_| !matches!(read.query, Query::Confirm { .. }));
-            wish.map_or(0, |wish| {
-                wish.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
+            let read_lock = read_lock.filter(|_| !matches!(read.query, Query::Confirm { .. }));
+            read_lock.map_or(0, |read_lock| {
+                read_lock.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
             })
         };
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };

@@ -117,10 +117,10 @@ fn run_steps(
             RandomStep::ClientReads { client, bytes } => drop(world.peer_read(peers[client], bytes)),
             RandomStep::Window { client, bytes } => world.set_window(peers[client], bytes),
             RandomStep::UnprovenClient { bytes, leaves } => {
-                let stranger = world.connect();
-                world.send(stranger, &bytes);
+                let unproven = world.connect();
+                world.send(unproven, &bytes);
                 if leaves {
-                    world.send_end(stranger);
+                    world.send_end(unproven);
                 }
             }
             RandomStep::RunReactor => {

@@ -137,8 +137,8 @@ fn sessions_differ_and_maps_and_pulses_are_answered() {
 #[test]
 fn client_of_other_cluster_is_refused() {
     let mut bench = InstanceBench::new();
-    let stranger = hello(ClusterId([1; 16]), 0);
-    assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));
+    let other = hello(ClusterId([1; 16]), 0);
+    assert_eq!(bench.instance.hello(1, &other, bench.now), Err(Failure::OtherCluster));
     let anybody = hello(ClusterId::default(), 0);
     let ack = bench.instance.hello(1, &anybody, bench.now).expect("is accepted");
     assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));

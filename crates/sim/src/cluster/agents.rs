@@ -24,7 +24,7 @@ pub(super) enum DelayedEvent {
     Opened { intact: bool, closed: bool },
     FetchMap,
     LogEnds(Vec<HeldLog>),
-    Asks { instance: InstanceId, place: AnswerOrigin, wish: GroupRequest },
+    Asks { instance: InstanceId, place: AnswerOrigin, change: GroupRequest },
     Drained(KeyspaceDrained),
     End(NodeEnd),
 }
@@ -177,11 +177,11 @@ impl SimulatedCluster {
                 }
                 DelayedEvent::FetchMap => self.handle_agent_event(at, AgentEvent::FetchMap),
                 DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, AgentEvent::LogEnds(logs)),
-                DelayedEvent::Asks { instance, place, wish } => {
+                DelayedEvent::Asks { instance, place, change } => {
                     let AnswerOrigin { keyspace, partition, epoch, .. } = place;
                     self.handle_agent_event(
                         at,
-                        AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+                        AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change },
                     );
                 }
                 DelayedEvent::Drained(drained) => self.handle_agent_event(at, AgentEvent::Drained(drained)),
@@ -335,7 +335,7 @@ impl SimulatedCluster {
         })
     }
 
-    pub(super) fn is_stormy(&self, now: Time) -> bool {
-        self.phase == ClusterPhase::Faults && self.scenario.is_stormy(now)
+    pub(super) fn is_in_fault_window(&self, now: Time) -> bool {
+        self.phase == ClusterPhase::Faults && self.scenario.is_in_fault_window(now)
     }
 }

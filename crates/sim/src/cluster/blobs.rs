@@ -121,15 +121,15 @@ impl Blobs {
 
 impl SimulatedCluster {
     /// A client starts a blob operation.
-    pub(super) fn begin_blob(&mut self, client: usize, deed: BlobOperationPlan, limit_us: u64) {
+    pub(super) fn begin_blob(&mut self, client: usize, plan: BlobOperationPlan, limit_us: u64) {
         let Some((keyspace, _)) = self.watch.map.keyspace_named(KEYSPACES[0]) else { return };
         let blobs = &mut self.blobs;
         let number = blobs.next;
         blobs.next += 1;
-        let header = blobs.known.get(&(client, deed.blob)).filter(|_| deed.recalls).cloned();
+        let header = blobs.known.get(&(client, plan.blob)).filter(|_| plan.recalls).cloned();
         let open = OpenBlobOperation {
             client,
-            operation: deed,
+            operation: plan,
             keyspace,
             limit_us,
             stage: BlobStage::Header,
@@ -142,7 +142,7 @@ impl SimulatedCluster {
             may_have_late_copy: false,
         };
         blobs.open.insert(number, open);
-        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {deed:?}"));
+        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {plan:?}"));
         match header {
             Some(header) => self.continue_blob(number, header),
             None => self.send_blob_requests(number, BlobStage::Header, Vec::new()),
@@ -291,10 +291,10 @@ impl SimulatedCluster {
         let now = self.now();
         let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let (client, deed, at, stage) = (open.client, open.operation, open.at, open.stage);
+        let (client, plan, at, stage) = (open.client, open.operation, open.at, open.stage);
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[at];
-        let blob = deed.blob;
+        let blob = plan.blob;
         if open.waiting == 0 || result.is_err() {
             entry.transaction.end = Some(now.0);
         }
@@ -320,7 +320,7 @@ impl SimulatedCluster {
             (BlobStage::Header, Err(SessionError::Answer { failure: Failure::NotFound })) => {
                 entry.transaction.fate = TransactionFate::Committed;
                 entry.lives.push((blob, BlobLife::Absent));
-                then = match deed.kind {
+                then = match plan.kind {
                     BlobChangeKind::Read { .. } | BlobChangeKind::Delete => AnswerStep::End,
                     BlobChangeKind::Make | BlobChangeKind::Write | BlobChangeKind::Replace => {
                         AnswerStep::Create(HeaderChange::Making)
@@ -488,7 +488,7 @@ impl SimulatedCluster {
                 }
             }
             AnswerStep::Read(header)
-                if matches!(deed.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
+                if matches!(plan.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
             {
                 self.blobs.known.insert((client, blob), header.clone());
                 return self.change_whole_blob(number, header);
@@ -555,8 +555,8 @@ impl SimulatedCluster {
 
     /// Every blob is read once more.
     pub(super) fn read_all_blobs(&mut self) {
-        for deed in BlobOperationPlan::reads() {
-            self.begin_blob(0, deed, 8_000_000);
+        for plan in BlobOperationPlan::reads() {
+            self.begin_blob(0, plan, 8_000_000);
         }
     }
 }

@@ -185,10 +185,11 @@ impl SimulatedCluster {
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
         let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
         let mut at = now.after_us(rest_us);
-        if self.phase == ClusterPhase::Faults && !self.scenario.is_stormy(at) {
+        if self.phase == ClusterPhase::Faults && !self.scenario.is_in_fault_window(at) {
             let later = now.after_us(rest_us.saturating_mul(QUIET_PAUSE_FACTOR));
-            let storm = self.scenario.next_fault_window(now).map_or(later, |storm| storm.after_us(rest_us));
-            at = later.min(storm.max(at));
+            let window =
+                self.scenario.next_fault_window(now).map_or(later, |window| window.after_us(rest_us));
+            at = later.min(window.max(at));
         }
         self.agenda.at(at, ClusterEvent::Call { client, life });
     }

@@ -87,9 +87,9 @@ impl SimulatedCluster {
         let now = self.now();
         let wait_us = self.streams.node.wait(self.scenario.fault_every_us);
         let mut at = now.after_us(wait_us);
-        if !self.scenario.is_stormy(at) {
-            let Some(storm) = self.scenario.next_fault_window(now) else { return };
-            at = storm.after_us(wait_us).max(at);
+        if !self.scenario.is_in_fault_window(at) {
+            let Some(window) = self.scenario.next_fault_window(now) else { return };
+            at = window.after_us(wait_us).max(at);
         }
         self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
     }
@@ -102,7 +102,7 @@ impl SimulatedCluster {
         match fault {
             ClusterFault::Any => {
                 self.schedule_next();
-                if self.is_stormy(now) {
+                if self.is_in_fault_window(now) {
                     // Drawn whether it may strike or not, so that removing one fault shifts no
                     // other.
                     let drawn = self.scenario.drawn;

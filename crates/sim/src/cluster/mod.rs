@@ -236,7 +236,7 @@ impl SimulatedCluster {
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
-        let deeds = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
+        let plan_draws = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
         let mut world = Self {
             trace: Trace::new(keep),
             history: RunHistory::default(),
@@ -253,7 +253,7 @@ impl SimulatedCluster {
             bootstrap_members: founders,
             clients: Vec::new(),
             draws: OperationDraws::new(streams.workload.clone(), taste),
-            transacting: ClientTransactions::new(deeds),
+            transacting: ClientTransactions::new(plan_draws),
             commits: Commits::default(),
             blobs: Blobs::default(),
             snapshots: Snapshots::new(streams.workload.fork(2)),
@@ -325,7 +325,7 @@ impl SimulatedCluster {
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
             ClusterEvent::ContinueOperation { client, number } => self.continue_operation(client, number),
-            ClusterEvent::Rival { client, operation: deed } => self.rival(client, deed),
+            ClusterEvent::Rival { client, operation: plan } => self.rival(client, plan),
             ClusterEvent::Snapshot(number) => self.snapshot(number),
             ClusterEvent::ScanPage(number) => self.scan_page(number),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),

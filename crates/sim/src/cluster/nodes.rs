@@ -199,7 +199,7 @@ impl SimulatedCluster {
         change: GroupChange,
     ) {
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
-        let wish = match change {
+        let change = match change {
             GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
             GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
             GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
@@ -207,9 +207,9 @@ impl SimulatedCluster {
         let AnswerOrigin { keyspace, partition, epoch, .. } = place;
         self.trace.record(
             self.now(),
-            format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),
+            format_args!("n{host}/{slot} asks {change:?} of {keyspace}/{partition} at {epoch}"),
         );
-        self.queue_agent_event(host, DelayedEvent::Asks { instance, place, wish });
+        self.queue_agent_event(host, DelayedEvent::Asks { instance, place, change });
     }
 
     /// A process starts.

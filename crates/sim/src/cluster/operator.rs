@@ -108,7 +108,7 @@ impl SimulatedCluster {
                 });
             }
         }
-        if self.is_stormy(now) {
+        if self.is_in_fault_window(now) {
             self.disturb(&map);
         }
     }

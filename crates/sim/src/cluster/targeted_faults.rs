@@ -164,7 +164,7 @@ impl SimulatedCluster {
         let may_die = is_coordinator
             && now >= self.targeted_faults.again
             && self.scenario.has(FaultKind::Kills)
-            && self.is_stormy(now);
+            && self.is_in_fault_window(now);
         if may_die && from != to && self.streams.node.chance(1, COORDINATORS_OF) {
             self.targeted_faults.again = now.after_us(FAULT_PAUSE_US);
             let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);

@@ -135,7 +135,7 @@ impl SimulatedCluster {
         {
             return false;
         }
-        let (deed, is_opening) = match self.transacting.opened {
+        let (plan, is_opening) = match self.transacting.opened {
             AccountsState::Requested => return false,
             AccountsState::No => (Some(self.transacting.draws.opening()), true),
             // Blobs and snapshots have draws of their own.
@@ -158,31 +158,31 @@ impl SimulatedCluster {
         if is_opening {
             self.transacting.opened = AccountsState::Requested;
         }
-        let Some(deed) = deed else {
-            let deed = self.transacting.draws.blob();
-            self.begin_blob(client, deed, limit_us);
+        let Some(plan) = plan else {
+            let plan = self.transacting.draws.blob();
+            self.begin_blob(client, plan, limit_us);
             return true;
         };
         if !is_opening {
-            self.draw_rivals(client, &deed);
+            self.draw_rivals(client, &plan);
         }
-        self.begin_operation(client, deed, limit_us, (is_opening, false));
+        self.begin_operation(client, plan, limit_us, (is_opening, false));
         true
     }
 
     pub(super) fn begin_operation(
         &mut self,
         client: usize,
-        deed: ClientOperationPlan,
+        plan: ClientOperationPlan,
         limit_us: u64,
         (is_opening, is_rival): (bool, bool),
     ) {
         let number = OPERATION_TOKENS_FROM + self.transacting.next;
         self.transacting.next += 1;
-        self.trace.record(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));
+        self.trace.record(self.now(), format_args!("c{client} begins operation #{number}: {plan:?}"));
         let open = RunningTransaction {
             client,
-            operation: deed,
+            operation: plan,
             at: 0,
             limit_us,
             got: Vec::new(),
@@ -263,7 +263,7 @@ impl SimulatedCluster {
         self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
         let Some(request) = request else {
             self.transacting.open.remove(&number);
-            return self.record_violation("world", format!("deed #{number} cannot be sent"));
+            return self.record_violation("world", format!("operation #{number} cannot be sent"));
         };
         self.clients[client].session.submit(now, request, number);
         let soon = self.streams.schedule.below(20);
@@ -297,7 +297,7 @@ impl SimulatedCluster {
             }
         };
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
-        let text = format_args!("deed #{number} ends as {entry}");
+        let text = format_args!("operation #{number} ends as {entry}");
         self.trace.record(now, text);
         if goes_on {
             let rest_us = self.transacting.draws.random().below(30 * MS);

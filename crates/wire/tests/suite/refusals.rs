@@ -125,8 +125,8 @@ fn oversized_length_is_refused_by_header_alone() {
 fn unproven_peers_may_send_only_short_frames() {
     let body = [0; HELLO_BODY_BYTES_MAX + 1];
     let frame = bytes(header(FrameKind::Hello.number(), &body), &body);
-    let stranger = Decoder::before_hello().decode(&frame);
-    assert!(matches!(stranger, DecodeResult::Broken(BrokenStream::TooLong { .. })), "{stranger:?}");
+    let decoded = Decoder::before_hello().decode(&frame);
+    assert!(matches!(decoded, DecodeResult::Broken(BrokenStream::TooLong { .. })), "{decoded:?}");
 }
 
 #[test]

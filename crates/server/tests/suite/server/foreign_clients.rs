@@ -41,7 +41,7 @@ fn hello() -> Vec<u8> {
             map_epoch: Default::default(),
             proof_method: 0,
             nonce: [0; 32],
-            name: "stranger",
+            name: "foreign",
         }),
     )
 }
