@@ -8,7 +8,7 @@ use std::task::Poll;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, mpsc};
-use zerohop_client::{Blob, BlobTrouble, Error, Keyspace, StagedContents};
+use zerohop_client::{Blob, BlobError, Error, Keyspace, StagedContents};
 
 use crate::answer::PythonAnswer;
 use crate::core::Core;
@@ -137,7 +137,7 @@ async fn read_into(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, E
     let mut attempts = 1;
     loop {
         match read_pieces(blob, offset, into).await {
-            Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }) if attempts < READS_MAX => {
+            Err(Error::Blob { why: BlobError::ChangedMeanwhile, .. }) if attempts < READS_MAX => {
                 attempts += 1;
             }
             result => return result,

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason, SecretFileError};
+use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason, SecretFileError};
 use zerohop_wire::error::ErrorCode;
 
 /// The reason for a failure.
@@ -89,12 +89,12 @@ impl Problem {
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
                 let told = match why {
-                    BlobTrouble::Absent => ExceptionParts::of_failure(&Failure::NotFound),
-                    BlobTrouble::Unfinished => plain("Unfinished"),
-                    BlobTrouble::TooLong { .. }
-                    | BlobTrouble::Beyond { .. }
-                    | BlobTrouble::Attributes { .. } => plain("Unfit"),
-                    BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => plain("Conflict"),
+                    BlobError::Absent => ExceptionParts::of_failure(&Failure::NotFound),
+                    BlobError::Unfinished => plain("Unfinished"),
+                    BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
+                        plain("Unfit")
+                    }
+                    BlobError::Contended | BlobError::ChangedMeanwhile => plain("Conflict"),
                 };
                 ExceptionParts { key: Some(name), ..told }
             }

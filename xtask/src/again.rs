@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::runner::job::{EndedJob, Job, SUITES_LINGER, WAITING};
 use crate::runner::{pool, programs};
-use crate::workshop::{Failure, Workshop, cannot_start};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// The table of repeated tests and their results.
 const TABLE: &str = "docs/testing-load.md";
@@ -31,7 +31,7 @@ pub struct RepeatTask {
 }
 
 /// Repeats the tests; fails if any run failed, and shows each failed run.
-pub fn run(shop: &Workshop, task: &RepeatTask) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
     let is_meant = |label: &str| task.names.iter().any(|name| label.contains(name.as_str()));
     let mut tests = Vec::new();
     let suites: Vec<&str> = ["redis", "slurm", "python"]

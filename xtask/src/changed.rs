@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::workshop::{Failure, Workshop, cannot_start};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// Files outside all packages that affect every build.
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
@@ -59,7 +59,7 @@ impl ChangedPackages {
     }
 
     /// The differences between the commit `base` and the work tree, including new files.
-    pub fn since(shop: &Workshop, base: &str) -> Result<Self, Failure> {
+    pub fn since(shop: &Workspace, base: &str) -> Result<Self, Failure> {
         let mut files = git(shop, &["diff", "--name-only", base])?;
         files.extend(git(shop, &["ls-files", "--others", "--exclude-standard"])?);
         let mut cargo = shop.cargo();
@@ -150,7 +150,7 @@ fn with_dependants<'a>(mut touched: BTreeSet<&'a str>, packages: &'a [Package]) 
     touched
 }
 
-fn git(shop: &Workshop, words: &[&str]) -> Result<Vec<String>, Failure> {
+fn git(shop: &Workspace, words: &[&str]) -> Result<Vec<String>, Failure> {
     let text = output(Command::new("git").args(words).current_dir(&shop.root))?;
     Ok(text.lines().map(str::to_owned).collect())
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::environment::{self, Environment, Set};
 use crate::python::{self, Profile};
-use crate::workshop::{Failure, Workshop, cannot_start, run as run_command};
+use crate::workspace::{Failure, Workspace, cannot_start, run as run_command};
 
 /// How a client is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ struct ClientRow {
 }
 
 /// Runs the named clients, or all, and prints a row for each.
-pub fn run(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, names: &[&str]) -> Result<(), Failure> {
     if let Some(unknown) = names.iter().find(|name| CLIENTS.iter().all(|one| one.name != **name)) {
         let known: Vec<&str> = CLIENTS.iter().map(|one| one.name).collect();
         return Err(Failure::new(format!("there is no client `{unknown}`; there are {}", known.join(", "))));
@@ -100,7 +100,7 @@ fn table(rows: &[ClientRow]) -> String {
 
 /// Runs a script against an in-memory node of three instances; returns its last output if it
 /// failed.
-fn run_script(shop: &Workshop, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
+fn run_script(shop: &Workspace, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
     let node = Node::start(shop)?;
     let path = shop.root.join("suites").join(script);
     let mut command = match path.extension().and_then(|end| end.to_str()) {
@@ -112,7 +112,7 @@ fn run_script(shop: &Workshop, kept: &Environment, script: &str) -> Result<Optio
     first_failure(&mut command)
 }
 
-fn pytest(shop: &Workshop, python: Option<&Path>, word: &str) -> Result<Option<String>, Failure> {
+fn pytest(shop: &Workspace, python: Option<&Path>, word: &str) -> Result<Option<String>, Failure> {
     let Some(python) = python else { return Ok(Some("there is no wheel".to_owned())) };
     let mut command = Command::new(python);
     command
@@ -167,7 +167,7 @@ struct Node {
 }
 
 impl Node {
-    fn start(shop: &Workshop) -> Result<Self, Failure> {
+    fn start(shop: &Workspace) -> Result<Self, Failure> {
         let program: PathBuf = shop.target.join("debug").join("zerohop");
         let mut command = Command::new(program);
         command
@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn unknown_client_is_answered_with_known_ones() {
-        let said = run(&Workshop::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
+        let said = run(&Workspace::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
         assert!(said.contains("`redis-pie`") && said.contains("redis-py"), "{said}");
     }
 
     #[test]
     fn each_client_script_exists() {
-        let shop = Workshop::find().unwrap();
+        let shop = Workspace::find().unwrap();
         for client in CLIENTS {
             if let ClientRun::Script(script) = client.run {
                 assert!(shop.root.join("suites").join(script).is_file(), "{script}");

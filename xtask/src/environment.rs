@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::finished_step::{FinishedStep, line};
-use crate::workshop::{Failure, Workshop, cannot_start};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// The lists of packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
 pub struct RunningInstallation(JoinHandle<(Duration, Result<String, Failure>)>);
 
 /// Starts to install the set `test` and the system's programs, in parallel with other work.
-pub fn begin(shop: &Workshop) -> RunningInstallation {
+pub fn begin(shop: &Workspace) -> RunningInstallation {
     let shop = shop.clone();
     RunningInstallation(std::thread::spawn(move || {
         let begin = Instant::now();
@@ -94,7 +94,7 @@ impl RunningInstallation {
 }
 
 /// Installs missing programs from the system's packages.
-pub fn system(shop: &Workshop) -> Result<(), Failure> {
+pub fn system(shop: &Workspace) -> Result<(), Failure> {
     for suite in ["redis", "slurm"] {
         let mut install = Command::new(shop.root.join("suites").join(suite).join("install"));
         quietly(&mut install, &format!("what the suite `{suite}` needs of the system could not be had"))?;
@@ -103,7 +103,7 @@ pub fn system(shop: &Workshop) -> Result<(), Failure> {
 }
 
 /// Installs a set, unless it is installed.
-pub fn install(shop: &Workshop, set: Set) -> Result<Environment, Failure> {
+pub fn install(shop: &Workspace, set: Set) -> Result<Environment, Failure> {
     let list = shop.root.join("suites").join("environment.toml");
     let text = fs::read_to_string(&list)
         .map_err(|error| Failure::new(format!("{} cannot be read: {error}", list.display())))?;

@@ -11,7 +11,7 @@
 //!        ├── redis slurm python        suites, one command each
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
-//!        workshop                      where the tree and the target folder are; how a command is run
+//!        workspace                      where the tree and the target folder are; how a command is run
 //! ```
 //!
 //! A step that fails says what to do. Every rule that a developer could forget is a step here, so
@@ -37,4 +37,4 @@ pub mod slurm;
 pub mod soak;
 pub mod test;
 pub mod tidy;
-pub mod workshop;
+pub mod workspace;

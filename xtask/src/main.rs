@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use xtask::changed::ChangedPackages;
-use xtask::workshop::{Failure, Workshop};
+use xtask::workspace::{Failure, Workspace};
 use xtask::{again, bench, clients, fuzz, python, redis, slurm, soak, test, tidy};
 
 const HELP: &str = "\
@@ -51,21 +51,21 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test", rest @ ..] => {
-            Workshop::find().and_then(|shop| test::run(&shop, &test_arguments(&shop, rest)?))
+            Workspace::find().and_then(|shop| test::run(&shop, &test_arguments(&shop, rest)?))
         }
-        ["again", rest @ ..] => again_arguments(rest).and_then(|task| again::run(&Workshop::find()?, &task)),
-        ["soak", rest @ ..] => soak_arguments(rest).and_then(|task| soak::run(&Workshop::find()?, &task)),
-        ["clients", names @ ..] => Workshop::find().and_then(|shop| clients::run(&shop, names)),
-        ["tidy"] => Workshop::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
+        ["again", rest @ ..] => again_arguments(rest).and_then(|task| again::run(&Workspace::find()?, &task)),
+        ["soak", rest @ ..] => soak_arguments(rest).and_then(|task| soak::run(&Workspace::find()?, &task)),
+        ["clients", names @ ..] => Workspace::find().and_then(|shop| clients::run(&shop, names)),
+        ["tidy"] => Workspace::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
-            .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),
-        ["redis"] => Workshop::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
-        ["slurm"] => Workshop::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
-        ["python"] => Workshop::find().and_then(|shop| python::run(&shop)).map(|said| println!("{said}")),
-        ["wheel"] => Workshop::find()
+            .and_then(|(target, task)| fuzz::run(&Workspace::find()?, target.as_deref(), &task)),
+        ["redis"] => Workspace::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
+        ["slurm"] => Workspace::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
+        ["python"] => Workspace::find().and_then(|shop| python::run(&shop)).map(|said| println!("{said}")),
+        ["wheel"] => Workspace::find()
             .and_then(|shop| python::wheel(&shop))
             .map(|wheel| println!("{}", wheel.display())),
-        ["bench", rest @ ..] => Workshop::find().and_then(|shop| bench::run(&shop, rest)),
+        ["bench", rest @ ..] => Workspace::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");
             Ok(())
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
 }
 
 /// Parses the arguments of `test`.
-fn test_arguments(shop: &Workshop, words: &[&str]) -> Result<test::TestSelection, Failure> {
+fn test_arguments(shop: &Workspace, words: &[&str]) -> Result<test::TestSelection, Failure> {
     match words {
         [] => Ok(test::TestSelection::default()),
         ["--only", steps @ ..] if !steps.is_empty() => Ok(test::TestSelection {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn test_refuses_invalid_arguments() {
-        let shop = Workshop::find().unwrap();
+        let shop = Workspace::find().unwrap();
         for words in [&["--fast"][..], &["--only"], &["--changed", "--only"]] {
             assert!(test_arguments(&shop, words).is_err(), "{words:?}");
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::environment::{self, Environment, Set, quietly};
-use crate::workshop::{Failure, Workshop, forget_outer_package, run as run_command};
+use crate::workspace::{Failure, Workspace, forget_outer_package, run as run_command};
 
 /// The build profile of a wheel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Profile {
 
 /// Builds the wheel, installs it, and runs its tests, the examples in its documents, and the type
 /// checker.
-pub fn run(shop: &Workshop) -> Result<String, Failure> {
+pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let kept = environment::install(shop, Set::Test)?;
     let python = install(shop, Profile::Dev, &kept)?;
     let folder = shop.root.join("python");
@@ -38,7 +38,7 @@ pub fn run(shop: &Workshop) -> Result<String, Failure> {
 }
 
 /// Runs the tests of the package that have these marks, with the Python that [`install`] returned.
-pub fn pytest(shop: &Workshop, python: &Path, marks: &str) -> Result<(), Failure> {
+pub fn pytest(shop: &Workspace, python: &Path, marks: &str) -> Result<(), Failure> {
     let mut pytest = Command::new(python);
     pytest
         .args(["-m", "pytest", "-m", marks])
@@ -52,13 +52,13 @@ pub fn pytest(shop: &Workshop, python: &Path, marks: &str) -> Result<(), Failure
 }
 
 /// Builds the wheel for users, and returns its path.
-pub fn wheel(shop: &Workshop) -> Result<PathBuf, Failure> {
+pub fn wheel(shop: &Workspace) -> Result<PathBuf, Failure> {
     build(shop, Profile::Release, &environment::install(shop, Set::Test)?)
 }
 
 /// Builds the wheel, installs it in an environment of this checkout on top of the shared one, and
 /// returns its Python.
-pub fn install(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
+pub fn install(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
     let wheel = build(shop, profile, kept)?;
     let venv = home(shop).join("venv");
     let python = venv.join("bin").join("python");
@@ -87,12 +87,12 @@ pub fn install(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<
 }
 
 /// The folder of all output for the package.
-pub fn home(shop: &Workshop) -> PathBuf {
+pub fn home(shop: &Workspace) -> PathBuf {
     shop.target.join("python")
 }
 
 /// Builds the program and the wheel that contains it, and returns the wheel's path.
-fn build(shop: &Workshop, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
+fn build(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
     let (word, folder) = match profile {
         Profile::Dev => ("dev", "debug"),
         Profile::Release => ("release", "release"),

@@ -7,10 +7,10 @@
 use std::process::Command;
 
 use crate::environment::{self, Set, quietly};
-use crate::workshop::{Failure, Workshop, run as run_command};
+use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Installs the clients if they are missing, and runs them.
-pub fn run(shop: &Workshop) -> Result<String, Failure> {
+pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let suite = shop.root.join("suites").join("redis");
     quietly(&mut Command::new(suite.join("install")), "the step `redis` needs redis-server and redis-cli")?;
     let kept = environment::install(shop, Set::Test)?;

@@ -6,10 +6,10 @@
 
 use std::process::Command;
 
-use crate::workshop::{Failure, Workshop, run as run_command};
+use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Installs Slurm if it is missing, and runs the jobs.
-pub fn run(shop: &Workshop) -> Result<String, Failure> {
+pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let suite = shop.root.join("suites").join("slurm");
     run_command(
         &mut Command::new(suite.join("install")),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::workshop::{Failure, Workshop, cannot_start};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// What to search.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,7 +30,7 @@ impl Default for SoakTask {
 #[derive(Clone, Copy)]
 struct SoakStep {
     name: &'static str,
-    command: fn(&Workshop, &Path, u64) -> Command,
+    command: fn(&Workspace, &Path, u64) -> Command,
 }
 
 const STEPS: [SoakStep; 8] = [
@@ -50,31 +50,31 @@ const STEPS: [SoakStep; 8] = [
 /// Seeds of a round.
 const SEEDS: u64 = 200;
 
-fn split_words(shop: &Workshop, program: &Path, words: &[&str]) -> Command {
+fn split_words(shop: &Workspace, program: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(words).current_dir(&shop.root);
     command
 }
 
-fn simulator(shop: &Workshop) -> Command {
+fn simulator(shop: &Workspace) -> Command {
     let mut cargo = shop.cargo();
     cargo.args(["run", "--quiet", "--locked", "--package", "zerohop-sim", "--"]);
     cargo
 }
 
-fn cluster_seeds(shop: &Workshop, _: &Path, fresh: u64) -> Command {
+fn cluster_seeds(shop: &Workspace, _: &Path, fresh: u64) -> Command {
     let mut command = simulator(shop);
     command.args(["cluster", "--seed", &fresh.to_string(), "--seeds", &SEEDS.to_string()]);
     command
 }
 
-fn node_seeds(shop: &Workshop, _: &Path, fresh: u64) -> Command {
+fn node_seeds(shop: &Workspace, _: &Path, fresh: u64) -> Command {
     let mut command = simulator(shop);
     command.args(["--seeds", &format!("{fresh}..{}", fresh + SEEDS)]);
     command
 }
 
-fn plants(shop: &Workshop, _: &Path, _: u64) -> Command {
+fn plants(shop: &Workspace, _: &Path, _: u64) -> Command {
     let mut cargo = shop.cargo();
     cargo.args([
         "test",
@@ -88,7 +88,7 @@ fn plants(shop: &Workshop, _: &Path, _: u64) -> Command {
     cargo
 }
 
-fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
+fn processes(shop: &Workspace, xtask: &Path, _: u64) -> Command {
     split_words(
         shop,
         xtask,
@@ -105,14 +105,14 @@ fn processes(shop: &Workshop, xtask: &Path, _: u64) -> Command {
     )
 }
 
-fn redis(shop: &Workshop, xtask: &Path, fresh: u64) -> Command {
+fn redis(shop: &Workspace, xtask: &Path, fresh: u64) -> Command {
     let mut command = split_words(shop, xtask, &["redis"]);
     command.env("ZEROHOP_SEED", fresh.to_string());
     command
 }
 
 /// Searches until the time is over; fails if anything was found.
-pub fn run(shop: &Workshop, task: &SoakTask) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, task: &SoakTask) -> Result<(), Failure> {
     let steps: Vec<SoakStep> =
         STEPS.into_iter().filter(|one| task.step.as_deref().is_none_or(|name| name == one.name)).collect();
     if steps.is_empty() {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn unknown_step_is_answered_with_known_ones() {
         let task = SoakTask { hours: 0.0, step: Some("seed".to_owned()) };
-        let said = run(&Workshop::find().unwrap(), &task).unwrap_err().to_string();
+        let said = run(&Workspace::find().unwrap(), &task).unwrap_err().to_string();
         assert!(said.contains("seeds, node-seeds, plants"), "{said}");
     }
 }

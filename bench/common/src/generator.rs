@@ -48,7 +48,7 @@ struct Connection<P> {
     stream: TcpStream,
     protocol: P,
     /// The records of this turn, by slot; answered ones are marked.
-    outstanding: Vec<Outstanding>,
+    outstanding: Vec<OutstandingRequest>,
     /// How many of them are not answered.
     waiting: usize,
     /// When the turn was sent.
@@ -61,7 +61,7 @@ struct Connection<P> {
 }
 
 #[derive(Clone, Copy)]
-struct Outstanding {
+struct OutstandingRequest {
     index: u32,
     is_answered: bool,
 }
@@ -219,7 +219,7 @@ impl<P: Protocol> Connection<P> {
             let (key, value) = (step.table.records.key(index), step.table.records.value(index, *version));
             let request = Request { op: step.op, index, key, value, slot };
             self.protocol.request(&request, &mut self.out)?;
-            self.outstanding.push(Outstanding { index, is_answered: false });
+            self.outstanding.push(OutstandingRequest { index, is_answered: false });
         }
         self.since = now();
         self.send(readiness, name)?;
@@ -259,7 +259,7 @@ impl<P: Protocol> Connection<P> {
         while at < self.filled {
             let answer = self.protocol.answer(step.op, &self.received[at..self.filled])?;
             let Answer::Whole { used, slot, said } = answer else { break };
-            let Some(Outstanding { index, is_answered: is_answered @ false }) =
+            let Some(OutstandingRequest { index, is_answered: is_answered @ false }) =
                 self.outstanding.get_mut(slot)
             else {
                 return Err(Failure::Protocol("an answer that nobody waits for".into()));

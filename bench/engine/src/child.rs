@@ -24,7 +24,7 @@ pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize])
     let mut printed = ServerOutput::of(command).map_err(keeping)?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = {
-        let _pinned = Pinned::to(cores)?;
+        let _pinned = PinnedThread::to(cores)?;
         command.spawn().map_err(|source| Failure::Io { doing: format!("starting {name}"), source })?
     };
     let waiting = |source| Failure::Io { doing: format!("waiting for {name}"), source };
@@ -59,12 +59,12 @@ pub(crate) fn die_with_parent() -> Result<(), Failure> {
 }
 
 /// While it lives, this thread runs on the given cores only.
-struct Pinned {
+struct PinnedThread {
     before: CpuSet,
 }
 
-impl Pinned {
-    fn to(cores: &[usize]) -> Result<Option<Pinned>, Failure> {
+impl PinnedThread {
+    fn to(cores: &[usize]) -> Result<Option<PinnedThread>, Failure> {
         if cores.is_empty() {
             return Ok(None);
         }
@@ -74,11 +74,11 @@ impl Pinned {
             set.set(*core);
         }
         sched_setaffinity(None, &set).map_err(affinity)?;
-        Ok(Some(Pinned { before }))
+        Ok(Some(PinnedThread { before }))
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedThread {
     fn drop(&mut self) {
         // If this fails, the driver stays on the child's core, where it sleeps nearly all the time.
         let _ = sched_setaffinity(None, &self.before);

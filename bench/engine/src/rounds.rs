@@ -19,7 +19,7 @@ use crate::scenarios::{self, Scenario};
 pub(crate) struct Contender {
     /// With the number of partitions, if it has one.
     pub(crate) label: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContenderRole,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     /// It waits for the disk at every write, so it has a longer time limit.
@@ -29,7 +29,7 @@ pub(crate) struct Contender {
 /// The role of a contender's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ContenderRole {
     /// The engine under test.
     Ours,
     /// A library to compare with.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
 impl Contender {
     /// A subject written in Rust, in this program.
     pub(crate) fn subject(name: &str, partitions: Option<usize>, program: &Path) -> Contender {
-        let kind = if name.starts_with("zerohop") { Kind::Ours } else { Kind::Mark };
+        let kind = if name.starts_with("zerohop") { ContenderRole::Ours } else { ContenderRole::Mark };
         let mut arguments = vec!["--run-one".into(), name.into()];
         let label = match partitions {
             Some(partitions) => {
@@ -65,7 +65,7 @@ impl Contender {
         arguments.extend(["--variant".into(), variant.into()]);
         Contender {
             label: scenarios::label(partitions, variant),
-            kind: Kind::Ours,
+            kind: ContenderRole::Ours,
             program: program.into(),
             arguments,
             flushes: scenario.flushes,
@@ -78,7 +78,13 @@ impl Contender {
             "" => Vec::new(),
             variant => vec!["--variant".into(), variant.into()],
         };
-        Contender { label: peer.name.into(), kind: Kind::Peer, program, arguments, flushes: peer.flushes }
+        Contender {
+            label: peer.name.into(),
+            kind: ContenderRole::Peer,
+            program,
+            arguments,
+            flushes: peer.flushes,
+        }
     }
 }
 
@@ -95,7 +101,7 @@ pub(crate) struct Plan {
 /// One contender in one round, and the output of its child.
 pub(crate) struct Outcome<R = Run> {
     pub(crate) label: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContenderRole,
     pub(crate) round: usize,
     pub(crate) result: Result<R, Failure>,
 }
@@ -185,7 +191,7 @@ mod tests {
     fn contender(label: &str, script: &str) -> Contender {
         Contender {
             label: label.into(),
-            kind: Kind::Mark,
+            kind: ContenderRole::Mark,
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
             flushes: false,

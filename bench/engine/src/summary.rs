@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::reading::{Phase, Run};
-use crate::rounds::{Kind, Outcome};
+use crate::rounds::{ContenderRole, Outcome};
 use crate::subjects::CrashSafe;
 use bench_common::Spread;
 
@@ -91,7 +91,7 @@ pub(crate) struct FailureLine {
 pub(crate) struct RawRun {
     pub(crate) label: String,
     pub(crate) round: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ContenderRole,
     pub(crate) run: Run,
 }
 
@@ -165,8 +165,9 @@ impl Row {
 }
 
 fn ratios(phase: &str, labels: &[String], runs: &[RawRun]) -> Vec<Ratio> {
-    let ours =
-        labels.iter().filter(|label| runs.iter().any(|raw| raw.label == **label && raw.kind == Kind::Ours));
+    let ours = labels
+        .iter()
+        .filter(|label| runs.iter().any(|raw| raw.label == **label && raw.kind == ContenderRole::Ours));
     let both = |label: &String| {
         let label = label.clone();
         [PeerChoice::BestPeer, PeerChoice::BestCrashSafePeer]
@@ -179,7 +180,7 @@ fn ratios(phase: &str, labels: &[String], runs: &[RawRun]) -> Vec<Ratio> {
 impl Ratio {
     fn of(ours: &str, against: PeerChoice, phase: &str, labels: &[String], runs: &[RawRun]) -> Option<Ratio> {
         let counts = |raw: &RawRun| {
-            raw.kind == Kind::Peer
+            raw.kind == ContenderRole::Peer
                 && (against == PeerChoice::BestPeer || raw.run.crash_safe != CrashSafe::None)
         };
         let peers: Vec<&RawRun> = runs.iter().filter(|raw| counts(raw)).collect();
@@ -231,7 +232,7 @@ pub(crate) mod tests {
     /// A run of one phase of 1000 operations; settling takes as long as the operations.
     pub(crate) fn outcome(
         label: &str,
-        kind: Kind,
+        kind: ContenderRole,
         crash_safe: CrashSafe,
         round: usize,
         rate: f64,
@@ -274,10 +275,10 @@ pub(crate) mod tests {
             .enumerate()
             .flat_map(|(round, (ours, quick, safe))| {
                 [
-                    outcome("zerohop/1", Kind::Ours, CrashSafe::Power, round, ours * 1e3),
-                    outcome("quick", Kind::Peer, CrashSafe::None, round, quick * 1e3),
-                    outcome("safe", Kind::Peer, CrashSafe::Process, round, safe * 1e3),
-                    outcome("mark", Kind::Mark, CrashSafe::Power, round, 9e6),
+                    outcome("zerohop/1", ContenderRole::Ours, CrashSafe::Power, round, ours * 1e3),
+                    outcome("quick", ContenderRole::Peer, CrashSafe::None, round, quick * 1e3),
+                    outcome("safe", ContenderRole::Peer, CrashSafe::Process, round, safe * 1e3),
+                    outcome("mark", ContenderRole::Mark, CrashSafe::Power, round, 9e6),
                 ]
             })
             .collect()

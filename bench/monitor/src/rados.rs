@@ -59,7 +59,7 @@ pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Measurement, Failure
 }
 
 /// Results of the threads that wait for the C library.
-type HandedResults = Mutex<Vec<Result<ClientFigures, Failure>>>;
+type SharedResults = Mutex<Vec<Result<ClientFigures, Failure>>>;
 
 /// One thread per client, because the library blocks its caller.
 fn phase(
@@ -74,7 +74,7 @@ fn phase(
         clients.push(Locks::connect(redis.address)?);
     }
     let window = Window::from_now(orders);
-    let handed = HandedResults::default();
+    let handed = SharedResults::default();
     std::thread::scope(|scope_of_threads| {
         for (client, locks) in clients.into_iter().enumerate() {
             let (window, handed) = (&window, &handed);

@@ -83,9 +83,9 @@ mod tests {
     const LATE: Duration = Duration::from_millis(1);
 
     fn after(waits: impl IntoIterator<Item = (Duration, bool)>) -> BusyPoll {
-        let mut looking = BusyPoll::default();
-        waits.into_iter().for_each(|(lasted, slept)| looking.waited(lasted, slept));
-        looking
+        let mut busy_poll = BusyPoll::default();
+        waits.into_iter().for_each(|(lasted, slept)| busy_poll.waited(lasted, slept));
+        busy_poll
     }
 
     #[test]
@@ -103,34 +103,34 @@ mod tests {
 
     #[test]
     fn busy_poll_stops_after_busy_period_and_with_mixed_arrivals() {
-        let mut looking = after([(SOON, false); 1000]);
-        looking.waited(LATE, true);
-        assert_eq!(looking.window(None), WINDOW, "one long wait is no end");
-        looking.waited(LATE, true);
-        assert_eq!(looking.window(None), Duration::ZERO);
+        let mut busy_poll = after([(SOON, false); 1000]);
+        busy_poll.waited(LATE, true);
+        assert_eq!(busy_poll.window(None), WINDOW, "one long wait is no end");
+        busy_poll.waited(LATE, true);
+        assert_eq!(busy_poll.window(None), Duration::ZERO);
         let mixed = (0..1000).map(|wait| (if wait % 2 == 0 { SOON } else { LATE }, true));
         assert_eq!(after(mixed).window(None), Duration::ZERO);
     }
 
     #[test]
     fn busy_poll_pauses_after_concurrent_requests_or_core_contention() {
-        let mut looking = after([(SOON, false); 20]);
-        looking.record_arrivals(1);
-        looking.record_polled(WINDOW);
-        assert_eq!(looking.window(None), WINDOW);
-        let pauses = |mut looking: BusyPoll| {
+        let mut busy_poll = after([(SOON, false); 20]);
+        busy_poll.record_arrivals(1);
+        busy_poll.record_polled(WINDOW);
+        assert_eq!(busy_poll.window(None), WINDOW);
+        let pauses = |mut busy_poll: BusyPoll| {
             (0..1000)
                 .take_while(|_| {
-                    looking.waited(SOON, true);
-                    looking.window(None) == Duration::ZERO
+                    busy_poll.waited(SOON, true);
+                    busy_poll.window(None) == Duration::ZERO
                 })
                 .count() as u32
                 + 1
         };
-        looking.record_arrivals(2);
-        assert_eq!(pauses(looking), CROWDED_WAITS);
-        looking.record_polled(LATE);
-        looking.record_arrivals(2);
-        assert_eq!(pauses(looking), DISTURBED_WAITS);
+        busy_poll.record_arrivals(2);
+        assert_eq!(pauses(busy_poll), CROWDED_WAITS);
+        busy_poll.record_polled(LATE);
+        busy_poll.record_arrivals(2);
+        assert_eq!(pauses(busy_poll), DISTURBED_WAITS);
     }
 }

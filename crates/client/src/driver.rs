@@ -60,7 +60,7 @@ pub(crate) struct Driver {
     timer: Pin<Box<Sleep>>,
     start: Instant,
     tls: Option<ClientTls>,
-    looking: BusyPoll,
+    busy_poll: BusyPoll,
     /// The time since which the driver has only been waiting for replies, and whether it sleeps instead of busy-polling.
     waiting: Option<(Instant, bool)>,
 }
@@ -84,7 +84,7 @@ impl Driver {
             timer: Box::pin(sleep_until(start)),
             start,
             tls,
-            looking: BusyPoll::default(),
+            busy_poll: BusyPoll::default(),
             waiting: None,
         }
     }
@@ -123,7 +123,7 @@ impl Driver {
                 }
                 Poll::Pending => return false,
             }
-            self.looking.record_arrivals(if is_alone { 1 } else { 2 });
+            self.busy_poll.record_arrivals(if is_alone { 1 } else { 2 });
         }
         true
     }
@@ -171,7 +171,7 @@ impl Driver {
     /// Ends the wait for a socket and records how long it took.
     fn end_waiting(&mut self) {
         if let Some((since, sleeps)) = self.waiting.take() {
-            self.looking.waited(since.elapsed(), sleeps);
+            self.busy_poll.waited(since.elapsed(), sleeps);
         }
     }
 
@@ -186,9 +186,9 @@ impl Driver {
             return;
         }
         let looked = since.elapsed();
-        *sleeps = looked >= self.looking.window(None);
+        *sleeps = looked >= self.busy_poll.window(None);
         if *sleeps {
-            self.looking.record_polled(looked);
+            self.busy_poll.record_polled(looked);
         } else {
             // `yield_now` wakes this task after the runtime has polled the sockets; a direct wake would run the task before that.
             let _ = pin!(yield_now()).poll(cx);

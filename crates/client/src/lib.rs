@@ -33,7 +33,7 @@ pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };
 pub use zerohop_session::procedures::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, BlobTrouble, ClusterHandle,
+    Blob, BlobError, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
     Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
     SnapshotOptions, SnapshotScan, StagedContents, Transaction, TransactionBlob, Transform, Ttl,

@@ -5,47 +5,47 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A vote is not written to disk, and is sent at once: a restarted manager votes again in the same term.
-    VotesTwice,
+    VoteNotSynced,
     /// The control group makes a follower primary.
-    PromotesFollower,
+    FollowerPromoted,
     /// A group change that was decided on an older epoch is accepted.
     OlderEpochAccepted,
     /// A command is answered as soon as the leader has it in its own log's memory.
     AcknowledgesBeforeCommit,
     /// A retried command is applied again.
-    RetriesApplied,
+    RetryAppliedTwice,
     /// A restarted in-sync replica stays in sync although its log was not synced.
-    RestartedStaysInSync,
+    RestartedReplicaStaysInSync,
     /// A leader hands out the map of a command that it has only proposed.
-    HandsOutUndecided,
+    UndecidedMapSent,
     /// A node repeats its join under another request id each time.
-    JoinsUnderNewNames,
+    JoinRetriedWithNewId,
     /// A node's instances are opened with any available map.
-    OpensWithAnyMap,
+    InstancesOpenedWithAnyMap,
     /// No manager considers a node dead that gossip has never heard of.
-    NobodyIsSilent,
+    UnseenNodeNotDeclaredDead,
     /// A bootstrap member without a log bootstraps the group without contacting the others.
-    FoundsUnasked,
+    BootstrapWithoutPeers,
 }
 
 impl Bug {
-    /// Bugs that managers alone show, except [`Bug::VotesTwice`], which requires two candidates and a crash
+    /// Bugs that managers alone show, except [`Bug::VoteNotSynced`], which requires two candidates and a crash
     /// at the same moment.
     pub const OF_MANAGERS: [Bug; 5] = [
-        Bug::PromotesFollower,
+        Bug::FollowerPromoted,
         Bug::OlderEpochAccepted,
         Bug::AcknowledgesBeforeCommit,
-        Bug::RetriesApplied,
-        Bug::RestartedStaysInSync,
+        Bug::RetryAppliedTwice,
+        Bug::RestartedReplicaStaysInSync,
     ];
 
     /// Bugs that complete nodes show.
     pub const OF_AGENTS: [Bug; 5] = [
-        Bug::HandsOutUndecided,
-        Bug::JoinsUnderNewNames,
-        Bug::OpensWithAnyMap,
-        Bug::NobodyIsSilent,
-        Bug::FoundsUnasked,
+        Bug::UndecidedMapSent,
+        Bug::JoinRetriedWithNewId,
+        Bug::InstancesOpenedWithAnyMap,
+        Bug::UnseenNodeNotDeclaredDead,
+        Bug::BootstrapWithoutPeers,
     ];
 }
 

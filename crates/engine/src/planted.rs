@@ -5,51 +5,51 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// The journal reports a batch as durable without having synced it.
-    MissingFlush,
+    JournalNotSynced,
     /// A payload from disk is returned without a check of its checksum.
-    SkippedChecksum,
+    ChecksumNotChecked,
     /// Recovery truncates one valid entry with a torn tail.
-    TailCutTooFar,
+    ValidEntryTruncated,
     /// Compaction gives its copy the name before the entries that it left out are known to be permanently dead.
-    NameTooEarly,
+    CompactedSegmentRenamedEarly,
     /// Compaction drops entries that an upper layer would read after a crash.
-    StateForgotten,
+    NeededEntriesCompacted,
     /// A removal is dropped though an older segment still holds the entries that it removed.
-    RemovalDropped,
+    TombstoneDropped,
     /// A recovery considers data durable that may be only in the system's cache.
-    CacheBelieved,
+    CachedDataCountedDurable,
     /// A recovery leaves the beginning of an atomic batch whose end is lost.
-    UnitNotCut,
+    PartialBatchKept,
     /// A split removes the parent before the children are durable.
-    ChildNotSynced,
+    ParentRemovedBeforeChildSync,
     /// A split gives uncommitted entries to one child only.
-    TailOfOneChild,
+    UncommittedTailInOneChild,
     /// A partition with an incomplete snapshot install is not marked as incomplete.
-    HalfTakenKept,
+    PartialInstallNotMarked,
     /// The journal's record of the seed of a partition's key hash is ignored.
-    SeedUnheard,
+    KeyHashSeedIgnored,
 }
 
 impl Bug {
     /// Bugs that random histories of one engine find.
     pub const ALL: [Bug; 10] = [
-        Bug::MissingFlush,
-        Bug::SkippedChecksum,
-        Bug::TailCutTooFar,
-        Bug::NameTooEarly,
-        Bug::StateForgotten,
-        Bug::RemovalDropped,
-        Bug::CacheBelieved,
-        Bug::UnitNotCut,
-        Bug::ChildNotSynced,
-        Bug::TailOfOneChild,
+        Bug::JournalNotSynced,
+        Bug::ChecksumNotChecked,
+        Bug::ValidEntryTruncated,
+        Bug::CompactedSegmentRenamedEarly,
+        Bug::NeededEntriesCompacted,
+        Bug::TombstoneDropped,
+        Bug::CachedDataCountedDurable,
+        Bug::PartialBatchKept,
+        Bug::ParentRemovedBeforeChildSync,
+        Bug::UncommittedTailInOneChild,
     ];
 
     /// Bugs of snapshot installs from one engine to another.
-    pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::HalfTakenKept];
+    pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::PartialInstallNotMarked];
 
     /// Bugs that only a scan shows that continues in another engine.
-    pub const OF_WALKS: [Bug; 1] = [Bug::SeedUnheard];
+    pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];
 }
 
 zerohop_base::mutant_switch!(Bug);

@@ -21,10 +21,10 @@ use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::{MapEpoch, Timestamp};
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{
-    Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as AskedRange, RecordRead, RecordType,
-    RecordWrite, Remove, Trim, WriteChange as Asked,
+    Condition, Expire, Expiry, Extend, Insert, OperationAnswer, Range as WireRange, RecordRead, RecordType,
+    RecordWrite, Remove, Trim, WriteChange,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::clock::Clock;
 use crate::failure::failure_of;
@@ -56,7 +56,7 @@ pub struct RecordInfo {
 
 /// The result of checking a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum ExpiryCheck {
     /// There may be a record.
     Living,
     /// The record has expired.
@@ -200,7 +200,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<RecordType>, Failure<'static>> {
-        if self.prepare_read(key)? == Look::Expired {
+        if self.prepare_read(key)? == ExpiryCheck::Expired {
             return Ok(None);
         }
         let deadlines = self.deadlines;
@@ -266,7 +266,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
         check_key(key)?;
         if is_of_blob(key) {
-            return Err(What::ReservedKey.into());
+            return Err(BadRequestReason::ReservedKey.into());
         }
         let keeps_deadline = match expiry {
             Expiry::Never => false,
@@ -277,7 +277,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             Expiry::AfterMs(_) | Expiry::AtMs(_) => true,
         };
         if keeps_deadline {
-            return self.change(key, Asked::Insert(Insert { value, expiry }));
+            return self.change(key, WriteChange::Insert(Insert { value, expiry }));
         }
         self.check_own(key)?;
         let seen = self.staged.take_seen(key).unwrap_or_default();
@@ -309,7 +309,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// The record is a list, or becomes too long; failures of the disk or the log.
     pub fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
-        self.change(key, Asked::Extend(Extend { bytes }))
+        self.change(key, WriteChange::Extend(Extend { bytes }))
     }
 
     /// Appends values to a list; creates the list if there is none.
@@ -336,8 +336,8 @@ impl<'u, D: Disk> Unit<'u, D> {
             return self.remove(key).map(drop);
         }
         let place = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-        let keep = AskedRange { start: place(keep.start), stop: place(keep.end) };
-        self.change(key, Asked::Trim(Trim { keep }))
+        let keep = WireRange { start: place(keep.start), stop: place(keep.end) };
+        self.change(key, WriteChange::Trim(Trim { keep }))
     }
 
     /// Removes a record. Returns whether there was one.
@@ -348,7 +348,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.see(key)?;
         let is_there = self.seen_shape(key).is_some();
         if is_there {
-            self.change(key, Asked::Remove(Remove))?;
+            self.change(key, WriteChange::Remove(Remove))?;
         }
         Ok(is_there)
     }
@@ -362,7 +362,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         if self.seen_shape(key).is_none() {
             return Ok(());
         }
-        self.change(key, Asked::Expire(Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) }))
+        self.change(
+            key,
+            WriteChange::Expire(Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) }),
+        )
     }
 
     /// Passes the committed keys of one page of the index to `each`, from a cursor on (0 is the start), and returns the next
@@ -407,7 +410,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Prepares a read of a record. Its staged changes go into the log, where they can be read. If its deadline has come, its
     /// removal is staged.
     #[inline]
-    fn prepare_read(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+    fn prepare_read(&mut self, key: &[u8]) -> Result<ExpiryCheck, Failure<'static>> {
         self.check_own(key)?;
         if self.intents.is_some_and(|intents| intents.has_intent(key)) {
             return Err(self.blocked());
@@ -424,10 +427,10 @@ impl<'u, D: Disk> Unit<'u, D> {
             None => self.deadlines.get(key),
         };
         if deadline.is_none_or(|deadline| deadline > self.now_ms) {
-            return Ok(Look::Living);
+            return Ok(ExpiryCheck::Living);
         }
         self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])?;
-        Ok(Look::Expired)
+        Ok(ExpiryCheck::Expired)
     }
 
     /// Reads a record, unless it was the last record read.
@@ -437,8 +440,8 @@ impl<'u, D: Disk> Unit<'u, D> {
             return Ok(());
         }
         let seen = match self.prepare_read(key)? {
-            Look::Living => self.view().find(key).or_fail()?,
-            Look::Expired => RecordGlimpse::default(),
+            ExpiryCheck::Living => self.view().find(key).or_fail()?,
+            ExpiryCheck::Expired => RecordGlimpse::default(),
         };
         self.staged.see(key, seen);
         Ok(())
@@ -461,7 +464,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
     }
 
-    fn change(&mut self, key: &[u8], change: Asked<'_>) -> Result<(), Failure<'static>> {
+    fn change(&mut self, key: &[u8], change: WriteChange<'_>) -> Result<(), Failure<'static>> {
         let write = RecordWrite { key, condition: Condition::Always, change };
         self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
     }

@@ -54,9 +54,9 @@ impl Clock {
     }
 
     /// Starts above a bound that others may have come close to.
-    pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
-        self.witness(ceiling);
-        self.begun_ms = self.begun_ms.max(ceiling.millis());
+    pub(crate) fn begin_above(&mut self, timestamp_bound: Timestamp) {
+        self.witness(timestamp_bound);
+        self.begun_ms = self.begun_ms.max(timestamp_bound.millis());
     }
 
     /// The time relative to which a timestamp counts as too far ahead, in milliseconds since 1970.
@@ -65,8 +65,8 @@ impl Clock {
     }
 
     /// Whether the timestamps of one more request, which has seen `seen`, stay below a bound.
-    pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
-        self.last.max(seen).millis().max(self.now_ms) + BELOW_BOUND_MS < ceiling.millis()
+    pub(crate) fn is_below(&self, seen: Timestamp, timestamp_bound: Timestamp) -> bool {
+        self.last.max(seen).millis().max(self.now_ms) + BELOW_BOUND_MS < timestamp_bound.millis()
     }
 
     /// The newest timestamp assigned or seen.

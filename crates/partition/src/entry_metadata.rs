@@ -25,7 +25,7 @@
 //! | | outcome, see [`crate::outcome`] |
 
 use zerohop_engine::{EntryKind, Meta};
-use zerohop_transaction::{TransactionEntry, TransactionOutcome as Ended};
+use zerohop_transaction::{TransactionEntry, TransactionOutcome};
 use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::LogEntry;
 
@@ -164,10 +164,10 @@ impl SessionNote {
     pub(crate) fn of_transaction(entry: &TransactionEntry, lowest: u64) -> Option<SessionNote> {
         let (id, outcome) = match entry {
             TransactionEntry::Commit { id, timestamp, results, .. } => {
-                (id, Ended::Committed { timestamp: *timestamp, results: results.clone() })
+                (id, TransactionOutcome::Committed { timestamp: *timestamp, results: results.clone() })
             }
             TransactionEntry::Abort { id, by, refusal } => {
-                (id, Ended::Aborted { by: *by, refusal: *refusal })
+                (id, TransactionOutcome::Aborted { by: *by, refusal: *refusal })
             }
             TransactionEntry::Stage { id, .. } | TransactionEntry::StagePiece { id, .. } => {
                 let (session, sequence) = (id.session, id.sequence.0);
@@ -176,7 +176,7 @@ impl SessionNote {
             }
             _ => return None,
         };
-        let (sequence, outcome) = (id.sequence.0, WriteOutcome::Ended(Box::new(outcome)));
+        let (sequence, outcome) = (id.sequence.0, WriteOutcome::Transaction(Box::new(outcome)));
         Some(SessionNote { session: id.session, sequence, lowest: lowest.min(sequence), outcome })
     }
 }

@@ -28,12 +28,12 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use zerohop_record::state::ApplyOutcome;
 use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
-use zerohop_transaction::{Reason, Refusal, RoutingKey, TransactionOutcome as Ended};
+use zerohop_transaction::{Reason, Refusal, RoutingKey, TransactionOutcome};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::limits::TAKE_BYTES_MAX;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType};
-use zerohop_wire::{Elements, Failure, What};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, RecordType};
+use zerohop_wire::{BadRequestReason, Elements, Failure};
 
 use crate::limits::SEEN_VALUE_BYTES_MAX;
 use zerohop_base::bytes::Reader;
@@ -76,7 +76,7 @@ pub(crate) enum WriteOutcome {
         limit: u32,
     },
     /// The outcome of a transaction over several partitions.
-    Ended(Box<Ended>),
+    Transaction(Box<TransactionOutcome>),
     StaleBlob(BlobStamp),
     NeedHeader,
 }
@@ -106,20 +106,20 @@ impl WriteOutcome {
     pub(crate) fn answer(&self) -> OperationAnswer<'_> {
         Err(match self {
             WriteOutcome::Done { version, number } => {
-                return Ok(Brought::Done { version: *version, number: *number });
+                return Ok(WireOutcome::Done { version: *version, number: *number });
             }
             WriteOutcome::Counter { version, value } => {
-                return Ok(Brought::Counter { version: *version, value: *value });
+                return Ok(WireOutcome::Counter { version: *version, value: *value });
             }
             WriteOutcome::Taken { version, record: RecordType::List, contents } => {
                 return list_of(contents).map(|values| {
                     let length = values.len() as u64;
-                    Brought::List { version: *version, length, first: 0, values }
+                    WireOutcome::List { version: *version, length, first: 0, values }
                 });
             }
             WriteOutcome::Taken { version, contents, .. } => {
                 let length = contents.len() as u64;
-                return Ok(Brought::Value { version: *version, length, bytes: contents });
+                return Ok(WireOutcome::Value { version: *version, length, bytes: contents });
             }
             WriteOutcome::NotFound => Failure::NotFound,
             WriteOutcome::WrongType(found) => Failure::WrongType { found: *found },
@@ -138,7 +138,7 @@ impl WriteOutcome {
             }
             WriteOutcome::TooMany { count, limit } => Failure::TooMany { count: *count, limit: *limit },
             // The number named a transaction before and another request now. No client does that.
-            WriteOutcome::Ended(_) => What::Window.into(),
+            WriteOutcome::Transaction(_) => BadRequestReason::Window.into(),
         })
     }
 
@@ -159,11 +159,12 @@ impl WriteOutcome {
         match self {
             WriteOutcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
             WriteOutcome::Taken { contents, .. } => contents.len(),
-            WriteOutcome::Ended(ended) => match &**ended {
-                Ended::Committed { results, .. } => {
-                    size_of::<Ended>() + results.iter().map(|one| size_of_val(one) + one.len()).sum::<usize>()
+            WriteOutcome::Transaction(ended) => match &**ended {
+                TransactionOutcome::Committed { results, .. } => {
+                    size_of::<TransactionOutcome>()
+                        + results.iter().map(|one| size_of_val(one) + one.len()).sum::<usize>()
                 }
-                Ended::Aborted { .. } => size_of::<Ended>(),
+                TransactionOutcome::Aborted { .. } => size_of::<TransactionOutcome>(),
             },
             _ => 0,
         }
@@ -214,7 +215,7 @@ impl WriteOutcome {
                 put(26, &[*count]);
                 out.extend_from_slice(&limit.to_le_bytes());
             }
-            WriteOutcome::Ended(ended) => encode_ended(ended, out),
+            WriteOutcome::Transaction(ended) => encode_ended(ended, out),
         }
     }
 
@@ -285,7 +286,7 @@ impl WriteOutcome {
             23 => WriteOutcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
             26 => WriteOutcome::TooMany { count: from.u64()?, limit: from.u32()? },
             tag @ (ENDED_COMMITTED | ENDED_ABORTED) => {
-                WriteOutcome::Ended(Box::new(decode_ended(tag, from)?))
+                WriteOutcome::Transaction(Box::new(decode_ended(tag, from)?))
             }
             _ => return None,
         })
@@ -294,7 +295,7 @@ impl WriteOutcome {
 
 /// The values of a list's contents: their number, then each with its length.
 fn list_of(contents: &[u8]) -> Result<Elements<'_, &[u8]>, Failure<'static>> {
-    let (count, packed) = contents.split_first_chunk::<4>().ok_or(What::Lengths)?;
+    let (count, packed) = contents.split_first_chunk::<4>().ok_or(BadRequestReason::Lengths)?;
     Elements::packed(u32::from_le_bytes(*count), packed)
 }
 
@@ -303,9 +304,9 @@ const TAKEN: u8 = 7;
 const ENDED_COMMITTED: u8 = 32;
 const ENDED_ABORTED: u8 = 33;
 
-fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
+fn encode_ended(ended: &TransactionOutcome, out: &mut Vec<u8>) {
     match ended {
-        Ended::Committed { timestamp, results } => {
+        TransactionOutcome::Committed { timestamp, results } => {
             out.push(ENDED_COMMITTED);
             out.extend_from_slice(&timestamp.0.to_le_bytes());
             out.extend_from_slice(&(results.len() as u32).to_le_bytes());
@@ -314,7 +315,7 @@ fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
                 out.extend_from_slice(result);
             }
         }
-        Ended::Aborted { by, refusal } => {
+        TransactionOutcome::Aborted { by, refusal } => {
             out.push(ENDED_ABORTED);
             out.extend_from_slice(&by.keyspace.0.to_le_bytes());
             out.extend_from_slice(&by.point.to_le_bytes());
@@ -324,11 +325,11 @@ fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<Ended> {
+fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<TransactionOutcome> {
     if tag == ENDED_ABORTED {
         let by = RoutingKey { keyspace: KeyspaceId(from.u32()?), point: from.u64()? };
         let refusal = Refusal { reason: Reason::from_number(from.u8()?)?, item: from.u32()? };
-        return Some(Ended::Aborted { by, refusal });
+        return Some(TransactionOutcome::Aborted { by, refusal });
     }
     let timestamp = Timestamp(from.u64()?);
     let count = from.count(4, PARTICIPANTS_MAX)?;
@@ -338,7 +339,7 @@ fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<Ended> {
         left = left.checked_sub(length)?;
         results.push(Bytes::copy_from_slice(from.bytes(length)?));
     }
-    Some(Ended::Committed { timestamp, results })
+    Some(TransactionOutcome::Committed { timestamp, results })
 }
 
 #[cfg(test)]
@@ -372,11 +373,11 @@ mod tests {
             WriteOutcome::Overflow,
             WriteOutcome::ValueTooLong { length: 1 << 40, limit: 7 },
             WriteOutcome::TooMany { count: 1 << 40, limit: 7 },
-            WriteOutcome::Ended(Box::new(Ended::Committed {
+            WriteOutcome::Transaction(Box::new(TransactionOutcome::Committed {
                 timestamp: other,
                 results: vec![Bytes::from_static(b"one"), Bytes::new()],
             })),
-            WriteOutcome::Ended(Box::new(Ended::Aborted {
+            WriteOutcome::Transaction(Box::new(TransactionOutcome::Aborted {
                 by: RoutingKey { keyspace: KeyspaceId(3), point: 9 },
                 refusal: Reason::ReadChanged.into(),
             })),

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::atomic_batch::Unit;
 use crate::snapshots::view::PastView;
@@ -49,7 +49,7 @@ pub trait Program {
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
         let _ = (past, reply);
-        Err(What::Unexpected.into())
+        Err(BadRequestReason::Unexpected.into())
     }
 }
 

@@ -376,8 +376,8 @@ mod tests {
     #[test]
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
-        let stranger = |connection| Connection { unproven_slot: Some(unproven_slot()), ..connection };
-        assert_eq!(deadline(stranger(Connection::new(1000, false))), Some((1005, CloseReason::HelloTimeOut)));
+        let unproven = |connection| Connection { unproven_slot: Some(unproven_slot()), ..connection };
+        assert_eq!(deadline(unproven(Connection::new(1000, false))), Some((1005, CloseReason::HelloTimeOut)));
         let calling = Connection { out: vec![0], ..Connection::calling(1000) };
         assert_eq!(deadline(calling), Some((1003, CloseReason::NoAnswer)));
         assert_eq!(deadline(talking()), Some((1013, CloseReason::Idle)));

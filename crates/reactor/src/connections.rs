@@ -98,8 +98,8 @@ impl Connections {
 
     /// Adds a connection that a client has opened.
     pub(super) fn open_unproven(&mut self, id: ConnectionId, origin: Origin, connection: Connection) {
-        let stranger = Some(self.unproven.enter(id, origin));
-        self.open(id, Connection { unproven_slot: stranger, ..connection });
+        let unproven = Some(self.unproven.enter(id, origin));
+        self.open(id, Connection { unproven_slot: unproven, ..connection });
     }
 
     /// Number of authenticated connections.

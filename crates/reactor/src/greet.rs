@@ -3,7 +3,9 @@
 use zerohop_wire::auth::{Access, Caller, Challenge, Guard};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Hello, HelloAck, Prove};
-use zerohop_wire::{AuthFault, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
+use zerohop_wire::{
+    AuthFault, BadRequestReason, Decoder, Encoder, Envelope, Failure, Features, Message, choose_version,
+};
 
 use super::connection::{AnsweredGreeting, ConnectionStage};
 use super::counters::CloseReason;
@@ -24,7 +26,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
             (Message::Proved, Some(ack)) => Ok((&**ack, None)),
             (Message::Answer(Err(failure)), _) => Err(failure.clone()),
-            _ => Err(What::Unexpected.into()),
+            _ => Err(BadRequestReason::Unexpected.into()),
         };
         if let Ok((ack, prove)) = &answer {
             connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
@@ -119,7 +121,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Some(AnsweredGreeting { challenge, features, is_peer }) => {
                 challenge.accept(prove).map(|access| (features, is_peer, access))
             }
-            None => Err(What::Unexpected.into()),
+            None => Err(BadRequestReason::Unexpected.into()),
         };
         let (features, is_peer, access) = match accepted {
             Ok(accepted) => accepted,

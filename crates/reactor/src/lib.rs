@@ -54,7 +54,7 @@ pub use self::mio_driver::MioDriver;
 pub use self::proofs::Proofs;
 pub use self::replies::Replies;
 pub use self::request_token::RequestToken;
-pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, Service, Upkeep};
+pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Service, Upkeep};
 pub use self::tls::TlsOptions;
 pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
@@ -248,10 +248,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     // Only authenticated connections exclude others: of the unauthenticated ones the oldest is closed.
                     let refused = self.connections.known() >= connections_max;
                     let beyond_words = refused && open >= connections_max + refusals_max;
-                    let strangers = &self.connections.unproven;
-                    let displaced = strangers.connection_to_close(origin).or_else(|| {
+                    let unproven = &self.connections.unproven;
+                    let displaced = unproven.connection_to_close(origin).or_else(|| {
                         let is_full = !refused && open >= connections_max;
-                        strangers.oldest().filter(|_| is_full)
+                        unproven.oldest().filter(|_| is_full)
                     });
                     let connection = Connection::new(self.now.elapsed_ms, refused);
                     self.connections.open_unproven(id, origin, connection);

@@ -41,7 +41,7 @@ pub struct MioDriver {
     sockets: Vec<Option<Socket>>,
     waker: Arc<PollWaker>,
     started: Instant,
-    looking: BusyPoll,
+    busy_poll: BusyPoll,
     /// The TLS settings, if TLS is in use.
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
@@ -71,7 +71,7 @@ impl MioDriver {
             sockets: Vec::new(),
             waker,
             started: Instant::now(),
-            looking: BusyPoll::default(),
+            busy_poll: BusyPoll::default(),
             tls: None,
             descriptors: Descriptors::here(),
             refused_logged: None,
@@ -123,20 +123,20 @@ impl MioDriver {
             return self.poll.poll(&mut self.events, time_out);
         }
         let begin = Instant::now();
-        let window = self.looking.window(time_out);
+        let window = self.busy_poll.window(time_out);
         let mut looked = Duration::ZERO;
         while looked < window {
             self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
             looked = begin.elapsed();
             if !self.events.is_empty() {
-                self.looking.record_polled(looked);
-                self.looking.waited(looked, false);
+                self.busy_poll.record_polled(looked);
+                self.busy_poll.waited(looked, false);
                 return Ok(());
             }
         }
-        self.looking.record_polled(looked);
+        self.busy_poll.record_polled(looked);
         self.poll.poll(&mut self.events, time_out.map(|time_out| time_out.saturating_sub(looked)))?;
-        self.looking.waited(begin.elapsed(), true);
+        self.busy_poll.waited(begin.elapsed(), true);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl Driver for MioDriver {
     }
 
     fn count_requests(&mut self, frames: usize) {
-        self.looking.record_arrivals(frames);
+        self.busy_poll.record_arrivals(frames);
     }
 
     fn now(&mut self) -> Now {
@@ -316,7 +316,7 @@ mod tests {
         let waker = driver.waker();
         let mut looks_after = |act: &dyn Fn(&mut MioDriver)| {
             act(&mut driver);
-            driver.looking.window(None) > Duration::ZERO
+            driver.busy_poll.window(None) > Duration::ZERO
         };
         let millisecond = Some(Duration::from_millis(1));
         assert!(!looks_after(&|_| ()));

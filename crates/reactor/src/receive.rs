@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use zerohop_tls::fault_of;
 use zerohop_wire::auth::Access;
-use zerohop_wire::{BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message, What};
+use zerohop_wire::{BadRequestReason, BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message};
 
 use super::connection::{Connection, ConnectionStage, ReceiveBuffer};
 use super::counters::CloseReason;
@@ -13,7 +13,9 @@ use super::limits::{
     LARGE_BUFFER_STEP_BYTES, MEMORY_FULL_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
 };
 use super::request_token::RequestToken;
-use super::service::{FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, Service};
+use super::service::{
+    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, ForeignResult, Service,
+};
 use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
 
@@ -313,23 +315,23 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 self.handle_hello(id, &envelope, &hello)
             }
             Ok(_) if stage == ConnectionStage::Greeting => {
-                self.refuse(id, &envelope, What::HelloExpected.into())
+                self.refuse(id, &envelope, BadRequestReason::HelloExpected.into())
             }
             Ok(Message::Prove(prove)) if stage == ConnectionStage::Proving => {
                 self.handle_proof(id, &envelope, &prove)
             }
             Ok(_) if stage == ConnectionStage::Proving => {
-                self.refuse(id, &envelope, What::ProofExpected.into())
+                self.refuse(id, &envelope, BadRequestReason::ProofExpected.into())
             }
-            Ok(Message::Prove(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
-            Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
+            Ok(Message::Prove(_)) => self.refuse(id, &envelope, BadRequestReason::Unexpected.into()),
+            Ok(Message::Hello(_)) => self.refuse(id, &envelope, BadRequestReason::Unexpected.into()),
             Ok(message) if message.kind().is_answer() => {
-                self.refuse(id, &envelope, What::Unexpected.into());
+                self.refuse(id, &envelope, BadRequestReason::Unexpected.into());
             }
             Ok(message) if message.kind().is_between_instances() => {
                 if !is_peer {
                     self.expanded = expanded;
-                    return self.refuse(id, &envelope, What::Unexpected.into());
+                    return self.refuse(id, &envelope, BadRequestReason::Unexpected.into());
                 }
                 self.handle_instance_message(id, &envelope, message);
             }
@@ -387,14 +389,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             self.connections.queue_all(id, &mut out, self.now.elapsed_ms);
         }
         self.connections.buffers.give(out);
-        let is_stranger = self.connections.get(id).is_some_and(Connection::is_unproven);
+        let is_unproven = self.connections.get(id).is_some_and(Connection::is_unproven);
         match result {
-            Foreign::Used { used, .. } if is_stranger && self.is_too_much(id, used, bytes.len()) => {
+            ForeignResult::Used { used, .. } if is_unproven && self.is_too_much(id, used, bytes.len()) => {
                 self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
                 self.connections.close_gently(id, CloseReason::NotProved, self.now.elapsed_ms);
                 bytes.len()
             }
-            Foreign::Used { used, need, pauses: holds, waits } => {
+            ForeignResult::Used { used, need, pauses: holds, waits } => {
                 self.batch.bytes += used;
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.need = need;
@@ -403,8 +405,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 }
                 used
             }
-            Foreign::Close => {
-                let why = if is_stranger { CloseReason::NotProved } else { CloseReason::Foreign };
+            ForeignResult::Close => {
+                let why = if is_unproven { CloseReason::NotProved } else { CloseReason::Foreign };
                 self.connections.close_gently(id, why, self.now.elapsed_ms);
                 bytes.len()
             }
@@ -424,7 +426,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.put_back(id, received);
     }
 
-    /// Whether a stranger has sent more than strangers may: so many bytes of these were taken, and the others wait.
+    /// Whether an unproven connection has sent more bytes than it may: this many were accepted, and the others wait.
     fn is_too_much(&mut self, id: ConnectionId, used: usize, bytes: usize) -> bool {
         let most = self.connections.limits.unproven_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return false };

@@ -29,7 +29,7 @@ pub enum Upkeep {
 
 /// The result of processing bytes of another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum ForeignResult {
     /// The service has processed some bytes; it will receive the rest again with the bytes that follow.
     Used {
         /// Number of processed bytes.
@@ -158,9 +158,9 @@ pub trait Service {
         now: Now,
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
-    ) -> Foreign {
+    ) -> ForeignResult {
         let _ = (connection, bytes, now, replies);
         out.extend_from_slice(FOREIGN_ANSWER);
-        Foreign::Close
+        ForeignResult::Close
     }
 }

@@ -142,48 +142,48 @@ mod tests {
 
     #[test]
     fn oldest_connection_of_same_address_is_closed_before_others() {
-        let mut strangers = UnprovenConnections::new(BOUNDS);
+        let mut unproven = UnprovenConnections::new(BOUNDS);
         let mut places = Vec::new();
         for (key, from) in [(1, "10.0.0.1"), (2, "10.0.0.1")] {
-            assert_eq!(strangers.connection_to_close(at(from)), None);
-            places.push(strangers.enter(key, at(from)));
+            assert_eq!(unproven.connection_to_close(at(from)), None);
+            places.push(unproven.enter(key, at(from)));
         }
-        assert_eq!(strangers.connection_to_close(at("10.0.0.1")), Some(1), "one address has two places");
+        assert_eq!(unproven.connection_to_close(at("10.0.0.1")), Some(1), "one address has two places");
         assert_eq!(
-            strangers.connection_to_close(at("10.0.0.2")),
+            unproven.connection_to_close(at("10.0.0.2")),
             None,
             "another address has places of its own"
         );
         for (key, from) in [(3, "10.0.0.2"), (4, "10.0.0.3")] {
-            places.push(strangers.enter(key, at(from)));
+            places.push(unproven.enter(key, at(from)));
         }
-        assert_eq!(strangers.connection_to_close(at("10.0.0.4")), Some(1), "all four places are in use");
-        assert_eq!(strangers.connection_to_close(at("10.0.0.2")), Some(1));
-        strangers.leave(places[0]);
-        strangers.leave(places[0]);
-        assert_eq!((strangers.count(), strangers.connection_to_close(at("10.0.0.1"))), (3, None));
-        assert_eq!(strangers.oldest(), Some(2));
-        places.into_iter().for_each(|place| strangers.leave(place));
-        assert_eq!((strangers.count(), strangers.oldest(), strangers.by_origin.len()), (0, None, 0));
+        assert_eq!(unproven.connection_to_close(at("10.0.0.4")), Some(1), "all four places are in use");
+        assert_eq!(unproven.connection_to_close(at("10.0.0.2")), Some(1));
+        unproven.leave(places[0]);
+        unproven.leave(places[0]);
+        assert_eq!((unproven.count(), unproven.connection_to_close(at("10.0.0.1"))), (3, None));
+        assert_eq!(unproven.oldest(), Some(2));
+        places.into_iter().for_each(|place| unproven.leave(place));
+        assert_eq!((unproven.count(), unproven.oldest(), unproven.by_origin.len()), (0, None, 0));
     }
 
     #[test]
     fn connections_from_nodes_do_not_compete_with_others() {
-        let mut strangers = UnprovenConnections::new(BOUNDS);
+        let mut unproven = UnprovenConnections::new(BOUNDS);
         let node = Origin::of(Some("10.0.0.9".parse().unwrap()), true);
         for key in 0..4 {
-            strangers.enter(key, at(&format!("10.0.1.{key}")));
+            unproven.enter(key, at(&format!("10.0.1.{key}")));
         }
-        assert_eq!(strangers.connection_to_close(node), None, "a link of a node finds a place");
-        strangers.enter(9, node);
-        strangers.enter(10, node);
-        assert_eq!(strangers.connection_to_close(node), Some(9));
+        assert_eq!(unproven.connection_to_close(node), None, "a link of a node finds a place");
+        unproven.enter(9, node);
+        unproven.enter(10, node);
+        assert_eq!(unproven.connection_to_close(node), Some(9));
         assert_eq!(
-            strangers.connection_to_close(at("10.0.2.1")),
+            unproven.connection_to_close(at("10.0.2.1")),
             Some(0),
-            "strangers never displace a node's link"
+            "unproven connections never displace a node's link"
         );
-        assert_eq!(strangers.oldest(), Some(0));
+        assert_eq!(unproven.oldest(), Some(0));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 use crate::blob::BlobStamp;
 use crate::compare::SliceComparison;
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, Parts, What};
+use crate::error::{BadRequestReason, Failure, Parts};
 use crate::fields::{FieldReader, layout, nothing_left, split, take_length_prefixed};
 use crate::ids::Timestamp;
 use crate::limits::BATCH_ITEMS_MAX;
@@ -264,7 +264,7 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
 
 fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
     let Parts { shape, record, detail, version, number, mut payload, .. } = parts;
-    let shape = Shape::from_number(shape).ok_or(What::Outcome)?;
+    let shape = Shape::from_number(shape).ok_or(BadRequestReason::Outcome)?;
     let outcome = match shape {
         Shape::Done => Outcome::Done { version, number },
         Shape::Counter => Outcome::Counter { version, value: number as i64 },
@@ -278,7 +278,7 @@ fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             return Ok(Outcome::List { version, length: number, first, values });
         }
         Shape::Info => {
-            let record = RecordType::from_number(record).ok_or(What::Outcome)?;
+            let record = RecordType::from_number(record).ok_or(BadRequestReason::Outcome)?;
             let expires_at_ms = Some(take_u64(&mut payload)?).filter(|ms| *ms != 0);
             Outcome::Info { version, record, length: number, expires_at_ms }
         }
@@ -315,7 +315,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
 }
 
 fn take_u64(bytes: &mut &[u8]) -> Result<u64, Failure<'static>> {
-    let (number, rest) = bytes.split_first_chunk::<8>().ok_or(What::Lengths)?;
+    let (number, rest) = bytes.split_first_chunk::<8>().ok_or(BadRequestReason::Lengths)?;
     *bytes = rest;
     Ok(u64::from_le_bytes(*number))
 }

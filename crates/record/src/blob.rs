@@ -85,11 +85,11 @@ impl<'a> BlobHeader<'a> {
         else {
             return None;
         };
-        let (mut stamp, mut size, mut uncut) = ([0; 16], [0; 8], [0; 8]);
+        let (mut stamp, mut size, mut truncation_end) = ([0; 16], [0; 8], [0; 8]);
         stamp.copy_from_slice(&fixed[8..24]);
         size.copy_from_slice(&fixed[24..32]);
-        uncut.copy_from_slice(&fixed[32..]);
-        let (size, uncut) = (u64::from_le_bytes(size), u64::from_le_bytes(uncut));
+        truncation_end.copy_from_slice(&fixed[32..]);
+        let (size, truncation_end) = (u64::from_le_bytes(size), u64::from_le_bytes(truncation_end));
         let filling = match filling {
             0 => FillState::Not,
             1 => FillState::UnderWay,
@@ -100,7 +100,7 @@ impl<'a> BlobHeader<'a> {
             chunk_bits,
             stamp: BlobStamp::decode(&stamp),
             size,
-            pending_truncation_end: uncut,
+            pending_truncation_end: truncation_end,
             is_staged_append: filling,
             attributes,
         })

@@ -4,9 +4,9 @@
 //! payload. `docs/protocols/wire.md` says what number and payload are.
 
 use crate::blob::BlobStamp;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{layout, nothing_left};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNK_BYTES_MAX};
 use crate::record::check_value;
 use crate::transform::Transform;
@@ -113,19 +113,19 @@ const OWN: u8 = 0x40;
 impl<'a> BlobChange<'a> {
     /// The kind of its frames.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         match self {
-            Self::Create { .. } => Kind::CreateBlob,
-            Self::Grow { .. } => Kind::GrowBlob,
-            Self::Cut { .. } => Kind::CutBlob,
-            Self::Settle { .. } => Kind::SettleBlob,
-            Self::Describe { .. } => Kind::DescribeBlob,
-            Self::WriteChunk { .. } => Kind::WriteChunk,
-            Self::CutChunk { .. } => Kind::CutChunk,
-            Self::TransformChunk { .. } => Kind::TransformChunk,
-            Self::DropChunk { .. } => Kind::DropChunk,
-            Self::Fill { .. } => Kind::FillBlob,
-            Self::Publish { .. } => Kind::PublishBlob,
+            Self::Create { .. } => FrameKind::CreateBlob,
+            Self::Grow { .. } => FrameKind::GrowBlob,
+            Self::Cut { .. } => FrameKind::CutBlob,
+            Self::Settle { .. } => FrameKind::SettleBlob,
+            Self::Describe { .. } => FrameKind::DescribeBlob,
+            Self::WriteChunk { .. } => FrameKind::WriteChunk,
+            Self::CutChunk { .. } => FrameKind::CutChunk,
+            Self::TransformChunk { .. } => FrameKind::TransformChunk,
+            Self::DropChunk { .. } => FrameKind::DropChunk,
+            Self::Fill { .. } => FrameKind::FillBlob,
+            Self::Publish { .. } => FrameKind::PublishBlob,
         }
     }
 
@@ -230,23 +230,23 @@ impl<'a> BlobChange<'a> {
     ///
     /// # Errors
     /// The bytes are not such a change, or the kind is none of a blob.
-    pub fn decode(kind: Kind, mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    pub fn decode(kind: FrameKind, mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let is_of_blob = matches!(
             kind,
-            Kind::CreateBlob
-                | Kind::GrowBlob
-                | Kind::CutBlob
-                | Kind::DescribeBlob
-                | Kind::WriteChunk
-                | Kind::CutChunk
-                | Kind::TransformChunk
-                | Kind::SettleBlob
-                | Kind::DropChunk
-                | Kind::FillBlob
-                | Kind::PublishBlob
+            FrameKind::CreateBlob
+                | FrameKind::GrowBlob
+                | FrameKind::CutBlob
+                | FrameKind::DescribeBlob
+                | FrameKind::WriteChunk
+                | FrameKind::CutChunk
+                | FrameKind::TransformChunk
+                | FrameKind::SettleBlob
+                | FrameKind::DropChunk
+                | FrameKind::FillBlob
+                | FrameKind::PublishBlob
         );
         if !is_of_blob {
-            return Err(What::ItemKind.into());
+            return Err(BadRequestReason::ItemKind.into());
         }
         let mut fields = body.fields::<24>()?;
         let mut stamp = BlobStamp { id: fields.u64(), generation: fields.u64() };
@@ -256,15 +256,16 @@ impl<'a> BlobChange<'a> {
         let (makes, is_own) = (detail & MAKES != 0, detail & OWN != 0);
         let detail = detail & !OWN;
         match (is_own, stamp.id) {
-            (true, 0) if kind != Kind::CreateBlob => stamp.id = BlobStamp::OWN,
-            (true, _) => return Err(What::Detail.into()),
-            (false, BlobStamp::OWN) => return Err(What::Chunk.into()),
+            (true, 0) if kind != FrameKind::CreateBlob => stamp.id = BlobStamp::OWN,
+            (true, _) => return Err(BadRequestReason::Detail.into()),
+            (false, BlobStamp::OWN) => return Err(BadRequestReason::Chunk.into()),
             (false, _) => {}
         }
-        let may_have_detail = matches!(kind, Kind::WriteChunk | Kind::CutChunk | Kind::TransformChunk);
-        let wants_operator = kind == Kind::TransformChunk;
+        let may_have_detail =
+            matches!(kind, FrameKind::WriteChunk | FrameKind::CutChunk | FrameKind::TransformChunk);
+        let wants_operator = kind == FrameKind::TransformChunk;
         if detail != 0 && !may_have_detail || detail & !MAKES != 0 && !wants_operator {
-            return Err(What::Detail.into());
+            return Err(BadRequestReason::Detail.into());
         }
         let mut transform = None;
         if wants_operator {
@@ -272,42 +273,44 @@ impl<'a> BlobChange<'a> {
             (transform, body.rest) = (Some(read), behind);
         }
         let (key, payload) = body.key_and_payload()?;
-        let small = |number: u64| u32::try_from(number).map_err(|_| Failure::from(What::Chunk));
+        let small = |number: u64| u32::try_from(number).map_err(|_| Failure::from(BadRequestReason::Chunk));
         let change = match kind {
-            Kind::CreateBlob => {
-                let chunk_bits = u8::try_from(number).map_err(|_| What::Chunk)?;
+            FrameKind::CreateBlob => {
+                let chunk_bits = u8::try_from(number).map_err(|_| BadRequestReason::Chunk)?;
                 if stamp != BlobStamp::default() {
-                    return Err(What::Chunk.into());
+                    return Err(BadRequestReason::Chunk.into());
                 }
                 Self::Create { chunk_bits, attributes: payload }
             }
-            Kind::DescribeBlob if number == 0 => Self::Describe { stamp, attributes: payload },
-            Kind::WriteChunk => {
+            FrameKind::DescribeBlob if number == 0 => Self::Describe { stamp, attributes: payload },
+            FrameKind::WriteChunk => {
                 let (offset, length) = (number as u32, (number >> 32) as u32);
                 Self::WriteChunk { stamp, offset, length, bytes: payload, makes }
             }
-            Kind::GrowBlob
-            | Kind::CutBlob
-            | Kind::FillBlob
-            | Kind::PublishBlob
-            | Kind::CutChunk
-            | Kind::DropChunk
-            | Kind::SettleBlob => {
+            FrameKind::GrowBlob
+            | FrameKind::CutBlob
+            | FrameKind::FillBlob
+            | FrameKind::PublishBlob
+            | FrameKind::CutChunk
+            | FrameKind::DropChunk
+            | FrameKind::SettleBlob => {
                 nothing_left(payload)?;
                 match kind {
-                    Kind::GrowBlob => Self::Grow { stamp, size: number },
-                    Kind::CutBlob => Self::Cut { stamp, size: number },
-                    Kind::FillBlob => Self::Fill { stamp, until: number },
-                    Kind::PublishBlob => Self::Publish { stamp, size: number },
-                    Kind::CutChunk => Self::CutChunk { stamp, keep: small(number)?, creates_absent: makes },
-                    _ if number != 0 => return Err(What::Chunk.into()),
-                    Kind::SettleBlob => Self::Settle { stamp },
+                    FrameKind::GrowBlob => Self::Grow { stamp, size: number },
+                    FrameKind::CutBlob => Self::Cut { stamp, size: number },
+                    FrameKind::FillBlob => Self::Fill { stamp, until: number },
+                    FrameKind::PublishBlob => Self::Publish { stamp, size: number },
+                    FrameKind::CutChunk => {
+                        Self::CutChunk { stamp, keep: small(number)?, creates_absent: makes }
+                    }
+                    _ if number != 0 => return Err(BadRequestReason::Chunk.into()),
+                    FrameKind::SettleBlob => Self::Settle { stamp },
                     _ => Self::DropChunk { stamp },
                 }
             }
             _ => {
                 nothing_left(payload)?;
-                let transform = transform.filter(|_| number == 0).ok_or(What::Chunk)?;
+                let transform = transform.filter(|_| number == 0).ok_or(BadRequestReason::Chunk)?;
                 Self::TransformChunk { stamp, transform, makes }
             }
         };
@@ -319,7 +322,7 @@ impl<'a> BlobChange<'a> {
     fn check(&self) -> Result<(), Failure<'static>> {
         match *self {
             Self::Create { chunk_bits, .. } if !(CHUNK_BITS_MIN..=CHUNK_BITS_MAX).contains(&chunk_bits) => {
-                Err(What::Chunk.into())
+                Err(BadRequestReason::Chunk.into())
             }
             Self::Create { attributes, .. } | Self::Describe { attributes, .. } => {
                 if attributes.len() > BLOB_ATTRIBUTES_BYTES_MAX {
@@ -331,12 +334,16 @@ impl<'a> BlobChange<'a> {
             Self::WriteChunk { offset, length, bytes, .. } => {
                 check_value(bytes)?;
                 let is_whole = bytes.is_empty() || bytes.len() == length as usize;
-                if length == 0 || !is_whole { Err(What::Chunk.into()) } else { check_chunk(offset, length) }
+                if length == 0 || !is_whole {
+                    Err(BadRequestReason::Chunk.into())
+                } else {
+                    check_chunk(offset, length)
+                }
             }
             Self::CutChunk { keep, .. } => check_chunk(keep, 0),
             Self::TransformChunk { transform, .. } => {
                 transform.check()?;
-                let offset = u32::try_from(transform.offset).map_err(|_| What::Chunk)?;
+                let offset = u32::try_from(transform.offset).map_err(|_| BadRequestReason::Chunk)?;
                 check_chunk(offset, transform.number.bytes() as u32)
             }
             Self::Grow { .. }
@@ -352,5 +359,5 @@ impl<'a> BlobChange<'a> {
 /// Errors: the range does not end within the largest chunk.
 pub fn check_chunk(offset: u32, length: u32) -> Result<(), Failure<'static>> {
     let end = u64::from(offset) + u64::from(length);
-    if end > CHUNK_BYTES_MAX as u64 { Err(What::Chunk.into()) } else { Ok(()) }
+    if end > CHUNK_BYTES_MAX as u64 { Err(BadRequestReason::Chunk.into()) } else { Ok(()) }
 }

@@ -4,7 +4,7 @@
 //! records. After these fields: next (4), members that differ (4), bytes (8); then these members, 4 bytes each.
 
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::InstanceId;
 
@@ -64,7 +64,7 @@ impl<'a> SliceComparison<'a> {
         let (next, differing, bytes) = (fields.u32(), fields.u32(), fields.u64());
         fields.done()?;
         if differing > copies {
-            return Err(What::Lengths.into());
+            return Err(BadRequestReason::Lengths.into());
         }
         let differing = Elements::packed(differing, rest)?;
         Ok(Self { next, records, bytes, copies, differing })
@@ -81,7 +81,7 @@ impl<'a> Element<'a> for InstanceId {
     }
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
-        let (id, rest) = bytes.split_first_chunk::<4>().ok_or(What::Lengths)?;
+        let (id, rest) = bytes.split_first_chunk::<4>().ok_or(BadRequestReason::Lengths)?;
         *bytes = rest;
         Ok(Self(u32::from_le_bytes(*id)))
     }

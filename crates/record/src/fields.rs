@@ -3,7 +3,7 @@
 //! Writer and reader know their length at compile time. Positions therefore become constants, and one length check covers all the fields of a
 //! message.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 
 /// Returns `N` bytes of fields that `fill` writes one after the other. Panics if they do not add up to `N`; the first test of each message would
 /// show that.
@@ -80,7 +80,7 @@ impl<'a, const N: usize> FieldReader<'a, N> {
     pub fn split(body: &'a [u8]) -> Result<(Self, &'a [u8]), Failure<'static>> {
         match body.split_first_chunk::<N>() {
             Some((bytes, rest)) => Ok((Self { bytes, at: 0, zero: 0 }, rest)),
-            None => Err(What::FieldsCut.into()),
+            None => Err(BadRequestReason::FieldsCut.into()),
         }
     }
 
@@ -136,20 +136,20 @@ impl<'a, const N: usize> FieldReader<'a, N> {
     #[inline(always)]
     pub fn done(self) -> Result<(), Failure<'static>> {
         assert!(self.at == N, "the fields of this message add up to another length than its table says");
-        if self.zero == 0 { Ok(()) } else { Err(What::Reserved.into()) }
+        if self.zero == 0 { Ok(()) } else { Err(BadRequestReason::Reserved.into()) }
     }
 }
 
 /// Splits `length` bytes off the front of a payload. Errors: `Lengths` if the payload is shorter.
 #[inline(always)]
 pub fn split(payload: &[u8], length: usize) -> Result<(&[u8], &[u8]), Failure<'static>> {
-    payload.split_at_checked(length).ok_or_else(|| What::Lengths.into())
+    payload.split_at_checked(length).ok_or_else(|| BadRequestReason::Lengths.into())
 }
 
 /// Removes a `u32` length and the bytes that follow it from the front of `bytes`.
 #[inline(always)]
 pub fn take_length_prefixed<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Failure<'static>> {
-    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(What::Lengths)?;
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or(BadRequestReason::Lengths)?;
     let (value, rest) = split(rest, u32::from_le_bytes(*length) as usize)?;
     *bytes = rest;
     Ok(value)
@@ -158,5 +158,5 @@ pub fn take_length_prefixed<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], Failur
 /// A payload that must be empty. Errors: `Lengths` if it is not.
 #[inline(always)]
 pub fn nothing_left(payload: &[u8]) -> Result<(), Failure<'static>> {
-    if payload.is_empty() { Ok(()) } else { Err(What::Lengths.into()) }
+    if payload.is_empty() { Ok(()) } else { Err(BadRequestReason::Lengths.into()) }
 }

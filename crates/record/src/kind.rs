@@ -5,7 +5,7 @@ use crate::numbered;
 numbered!(
     /// The kind of a frame. 00xx concerns the connection and the cluster, 01xx are reads, 02xx writes, 03xx messages between instances; the highest
     /// bit marks answers.
-    Kind: u16 {
+    FrameKind: u16 {
         /// First frame of a connection: versions and features of the client.
         Hello = 0x0001, "hello";
         /// Checks whether the peer is alive, and how new its map is.
@@ -159,7 +159,7 @@ numbered!(
     }
 );
 
-impl Kind {
+impl FrameKind {
     /// Whether frames of this kind answer a request.
     #[must_use]
     pub const fn is_answer(self) -> bool {
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn numbers_are_distinct_and_name_their_class() {
-        for pair in Kind::ALL.windows(2) {
+        for pair in FrameKind::ALL.windows(2) {
             assert!(pair[0].number() < pair[1].number());
         }
-        assert!(Kind::BatchAnswer.is_answer() && !Kind::Batch.is_answer());
-        assert!(Kind::Scan.is_for_partition() && !Kind::MapGet.is_for_partition());
-        assert!(!Kind::Gather.is_for_partition(), "frames are not gathered into frames again");
+        assert!(FrameKind::BatchAnswer.is_answer() && !FrameKind::Batch.is_answer());
+        assert!(FrameKind::Scan.is_for_partition() && !FrameKind::MapGet.is_for_partition());
+        assert!(!FrameKind::Gather.is_for_partition(), "frames are not gathered into frames again");
     }
 }

@@ -39,13 +39,13 @@ pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;
 pub use compare::{Compare, SliceComparison};
 pub use elements::{Element, Elements, pack};
-pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
-pub use kind::Kind;
+pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
+pub use kind::FrameKind;
 pub use operations::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteChange,
 };
 pub use read::{Query, RecordRead, WaitUntil};
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
-pub use transform::{Brings, Number, NumberType, Operator, Transform};
+pub use transform::{Number, NumberType, Operator, ReturnedNumber, Transform};
 pub use write::RecordWrite;

@@ -3,10 +3,10 @@
 //! Every read begins with the same 8 bytes: key length (4), detail (1), zero (3). The fields of the kind, the key, and the payload follow.
 
 use crate::blob_change::check_chunk;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::operations::check_bit;
 use crate::record::{Range, check_key, check_value};
 
@@ -96,7 +96,7 @@ impl<'a> WaitUntil<'a> {
             (2, 0, []) => Ok(Self::Absent),
             (3, 0, []) => Ok(Self::Present),
             (4, version, []) => Ok(Self::Changed(Timestamp(version))),
-            _ => Err(What::Until.into()),
+            _ => Err(BadRequestReason::Until.into()),
         }
     }
 }
@@ -104,16 +104,16 @@ impl<'a> WaitUntil<'a> {
 impl<'a> RecordRead<'a> {
     /// The kind of its frames.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         match self.query {
-            Query::Lookup => Kind::Lookup,
-            Query::LookupRange { .. } => Kind::LookupRange,
-            Query::Inspect => Kind::Inspect,
-            Query::GetBit { .. } => Kind::GetBit,
-            Query::CountBits { .. } => Kind::CountBits,
-            Query::Confirm { .. } => Kind::Confirm,
-            Query::ReadChunk { .. } => Kind::ReadChunk,
-            Query::Wait { .. } => Kind::Wait,
+            Query::Lookup => FrameKind::Lookup,
+            Query::LookupRange { .. } => FrameKind::LookupRange,
+            Query::Inspect => FrameKind::Inspect,
+            Query::GetBit { .. } => FrameKind::GetBit,
+            Query::CountBits { .. } => FrameKind::CountBits,
+            Query::Confirm { .. } => FrameKind::Confirm,
+            Query::ReadChunk { .. } => FrameKind::ReadChunk,
+            Query::Wait { .. } => FrameKind::Wait,
         }
     }
 
@@ -154,43 +154,43 @@ impl<'a> RecordRead<'a> {
     }
 
     /// Decodes the read of this kind that fills `body`.
-    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
         let key_len = fields.u32() as usize;
         let detail = fields.u8();
         fields.zeros(3);
         fields.done()?;
-        if detail != 0 && kind != Kind::Wait {
-            return Err(What::Detail.into());
+        if detail != 0 && kind != FrameKind::Wait {
+            return Err(BadRequestReason::Detail.into());
         }
         let (query, rest) = match kind {
-            Kind::Lookup => (Query::Lookup, rest),
-            Kind::Inspect => (Query::Inspect, rest),
-            Kind::LookupRange | Kind::CountBits => {
+            FrameKind::Lookup => (Query::Lookup, rest),
+            FrameKind::Inspect => (Query::Inspect, rest),
+            FrameKind::LookupRange | FrameKind::CountBits => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
                 let range = Range { start: fields.i64(), stop: fields.i64() };
                 fields.done()?;
                 match kind {
-                    Kind::LookupRange => (Query::LookupRange { range }, rest),
+                    FrameKind::LookupRange => (Query::LookupRange { range }, rest),
                     _ => (Query::CountBits { range }, rest),
                 }
             }
-            Kind::GetBit => {
+            FrameKind::GetBit => {
                 let (offset, rest) = one_u64(rest)?;
                 check_bit(offset)?;
                 (Query::GetBit { offset }, rest)
             }
-            Kind::Confirm => {
+            FrameKind::Confirm => {
                 let (version, rest) = one_u64(rest)?;
                 (Query::Confirm { version: Timestamp(version) }, rest)
             }
-            Kind::ReadChunk => {
+            FrameKind::ReadChunk => {
                 let (both, rest) = one_u64(rest)?;
                 let (offset, length) = (both as u32, (both >> 32) as u32);
                 check_chunk(offset, length)?;
                 (Query::ReadChunk { offset, length }, rest)
             }
-            Kind::Wait => {
+            FrameKind::Wait => {
                 let (version, rest) = one_u64(rest)?;
                 let (key, value) = split(rest, key_len)?;
                 check_key(key)?;
@@ -198,7 +198,7 @@ impl<'a> RecordRead<'a> {
                 let until = WaitUntil::from_numbers(detail, version, value)?;
                 return Ok(Self { key, query: Query::Wait { until } });
             }
-            _ => return Err(What::ItemKind.into()),
+            _ => return Err(BadRequestReason::ItemKind.into()),
         };
         let key = only_key(split(rest, key_len)?)?;
         check_key(key)?;

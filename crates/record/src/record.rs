@@ -1,6 +1,6 @@
 //! Types of records, and common parts of operations on them.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::ids::Timestamp;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use crate::record_type::RecordType;
@@ -38,7 +38,7 @@ impl Condition {
             (1, 0) => Ok(Self::IfAbsent),
             (2, 0) => Ok(Self::IfPresent),
             (3, _) => Ok(Self::IfVersion(Timestamp(version))),
-            _ => Err(What::Condition.into()),
+            _ => Err(BadRequestReason::Condition.into()),
         }
     }
 }
@@ -72,12 +72,12 @@ impl Expiry {
     /// The expiry of such numbers. Errors: there is none.
     pub fn from_numbers(mode: u8, ms: u64) -> Result<Self, Failure<'static>> {
         match (mode, ms) {
-            (_, ms) if ms > Timestamp::MILLIS_MAX => Err(What::Expiry.into()),
+            (_, ms) if ms > Timestamp::MILLIS_MAX => Err(BadRequestReason::Expiry.into()),
             (0, 0) => Ok(Self::Never),
             (1, ms) => Ok(Self::AfterMs(ms)),
             (2, ms) => Ok(Self::AtMs(ms)),
             (3, 0) => Ok(Self::Unchanged),
-            _ => Err(What::Expiry.into()),
+            _ => Err(BadRequestReason::Expiry.into()),
         }
     }
 
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn invalid_operands_of_conditions_and_expiry_are_refused() {
-        assert_eq!(Condition::from_numbers(1, 7), Err(What::Condition.into()));
-        assert_eq!(Condition::from_numbers(4, 0), Err(What::Condition.into()));
-        assert_eq!(Expiry::from_numbers(0, 7), Err(What::Expiry.into()));
-        assert_eq!(Expiry::from_numbers(2, u64::MAX), Err(What::Expiry.into()));
+        assert_eq!(Condition::from_numbers(1, 7), Err(BadRequestReason::Condition.into()));
+        assert_eq!(Condition::from_numbers(4, 0), Err(BadRequestReason::Condition.into()));
+        assert_eq!(Expiry::from_numbers(0, 7), Err(BadRequestReason::Expiry.into()));
+        assert_eq!(Expiry::from_numbers(2, u64::MAX), Err(BadRequestReason::Expiry.into()));
     }
 }

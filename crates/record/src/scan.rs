@@ -3,7 +3,7 @@
 //! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), zero (4); then cursor, prefix.
 
 use crate::elements::Element;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
 use crate::limits::{CURSOR_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
@@ -80,7 +80,7 @@ pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
 
 fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {
     match keys_max {
-        0 => Err(What::EmptyPage.into()),
+        0 => Err(BadRequestReason::EmptyPage.into()),
         1..=SCAN_PAGE_KEYS_MAX => Ok(()),
         _ => Err(Failure::TooMany { count: keys_max.into(), limit: SCAN_PAGE_KEYS_MAX }),
     }
@@ -101,7 +101,7 @@ impl<'a> Element<'a> for ScannedKey<'a> {
         let (mut fields, rest) = FieldReader::<16>::split(bytes)?;
         let version = Timestamp(fields.u64());
         let key_len = fields.u32() as usize;
-        let record = RecordType::from_number(fields.u8()).ok_or(What::Outcome)?;
+        let record = RecordType::from_number(fields.u8()).ok_or(BadRequestReason::Outcome)?;
         fields.zeros(3);
         fields.done()?;
         let (key, rest) = split(rest, key_len)?;

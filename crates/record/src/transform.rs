@@ -2,7 +2,7 @@
 //!
 //! A number is given by its type and its bits: little-endian in the record, zero-extended to 64 bits in messages.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::numbered;
@@ -74,7 +74,7 @@ numbered!(
 
 numbered!(
     /// The number that a transform returns.
-    Brings: u8 {
+    ReturnedNumber: u8 {
         /// Zero: several transforms of one kind need not wait for each other.
         Nothing = 0, "nothing";
         /// The old bits.
@@ -96,7 +96,7 @@ pub struct Transform {
     /// Offset of the number in the record, in bytes: the number ends within the maximum length of a value.
     pub offset: u64,
     /// The number in the answer.
-    pub returns: Brings,
+    pub returns: ReturnedNumber,
 }
 
 /// Fields of a transform: offset (8), operand (8), type (1), number in the answer (1), zero (6).
@@ -108,10 +108,10 @@ impl Transform {
         let bits = 8 * self.number.bytes() as u32;
         let is_bitwise = matches!(self.operator, Operator::And | Operator::Or | Operator::Xor);
         if self.operand.checked_shr(bits).unwrap_or(0) != 0 || (is_bitwise && self.number.is_float()) {
-            return Err(What::Transform.into());
+            return Err(BadRequestReason::Transform.into());
         }
         if self.offset > (VALUE_BYTES_MAX - self.number.bytes()) as u64 {
-            return Err(What::NumberOffset.into());
+            return Err(BadRequestReason::NumberOffset.into());
         }
         Ok(())
     }
@@ -119,23 +119,23 @@ impl Transform {
     /// Its fields on the wire, without the operator.
     #[must_use]
     pub fn fields(&self) -> [u8; FIELDS_BYTES] {
-        let (number, brings) = (self.number.number(), self.returns.number());
-        layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(brings).zeros(6))
+        let (number, returned) = (self.number.number(), self.returns.number());
+        layout(|to| to.u64(self.offset).u64(self.operand).u8(number).u8(returned).zeros(6))
     }
 
     /// Decodes the transform whose operator is in the detail byte, and returns the bytes after its fields.
     pub fn split(detail: u8, rest: &[u8]) -> Result<(Self, &[u8]), Failure<'static>> {
         let (mut fields, rest) = FieldReader::<FIELDS_BYTES>::split(rest)?;
         let (offset, operand) = (fields.u64(), fields.u64());
-        let (number, brings) = (fields.u8(), fields.u8());
+        let (number, returned) = (fields.u8(), fields.u8());
         fields.zeros(6);
         fields.done()?;
         let transform = Self {
-            operator: Operator::from_number(detail).ok_or(What::Transform)?,
-            number: NumberType::from_number(number).ok_or(What::Transform)?,
+            operator: Operator::from_number(detail).ok_or(BadRequestReason::Transform)?,
+            number: NumberType::from_number(number).ok_or(BadRequestReason::Transform)?,
             operand,
             offset,
-            returns: Brings::from_number(brings).ok_or(What::Transform)?,
+            returns: ReturnedNumber::from_number(returned).ok_or(BadRequestReason::Transform)?,
         };
         transform.check()?;
         Ok((transform, rest))
@@ -254,16 +254,22 @@ mod tests {
             number: NumberType::I8,
             operand: 0xFF,
             offset: VALUE_BYTES_MAX as u64 - 1,
-            returns: Brings::New,
+            returns: ReturnedNumber::New,
         };
         assert_eq!(good.check(), Ok(()));
         let what = |transform: Transform| transform.check();
-        assert_eq!(what(Transform { operand: 0x100, ..good }), Err(What::Transform.into()));
-        assert_eq!(what(Transform { number: NumberType::U16, ..good }), Err(What::NumberOffset.into()));
-        assert_eq!(what(Transform { offset: u64::MAX, ..good }), Err(What::NumberOffset.into()));
+        assert_eq!(what(Transform { operand: 0x100, ..good }), Err(BadRequestReason::Transform.into()));
+        assert_eq!(
+            what(Transform { number: NumberType::U16, ..good }),
+            Err(BadRequestReason::NumberOffset.into())
+        );
+        assert_eq!(what(Transform { offset: u64::MAX, ..good }), Err(BadRequestReason::NumberOffset.into()));
         let float = Transform { number: NumberType::F32, offset: 0, ..good };
         assert_eq!(what(float), Ok(()));
-        assert_eq!(what(Transform { operator: Operator::Xor, ..float }), Err(What::Transform.into()));
+        assert_eq!(
+            what(Transform { operator: Operator::Xor, ..float }),
+            Err(BadRequestReason::Transform.into())
+        );
         let widest = Transform { number: NumberType::U64, operand: u64::MAX, offset: 0, ..good };
         assert_eq!(what(widest), Ok(()));
     }
@@ -275,19 +281,23 @@ mod tests {
             number: NumberType::F64,
             operand: Number::bits(-2.5_f64),
             offset: 3,
-            returns: Brings::Old,
+            returns: ReturnedNumber::Old,
         };
         let fields = good.fields();
         assert_eq!(Transform::split(Operator::Max.number(), &fields), Ok((good, &[][..])));
         for (at, value) in [(16, 0), (16, 11), (17, 3)] {
             let mut wrong = fields;
             wrong[at] = value;
-            assert_eq!(Transform::split(4, &wrong).map(|_| ()), Err(What::Transform.into()), "{at}");
+            assert_eq!(
+                Transform::split(4, &wrong).map(|_| ()),
+                Err(BadRequestReason::Transform.into()),
+                "{at}"
+            );
         }
-        assert_eq!(Transform::split(0, &fields).map(|_| ()), Err(What::Transform.into()));
-        assert_eq!(Transform::split(8, &fields).map(|_| ()), Err(What::Transform.into()));
+        assert_eq!(Transform::split(0, &fields).map(|_| ()), Err(BadRequestReason::Transform.into()));
+        assert_eq!(Transform::split(8, &fields).map(|_| ()), Err(BadRequestReason::Transform.into()));
         let mut reserved = fields;
         reserved[18] = 1;
-        assert_eq!(Transform::split(4, &reserved).map(|_| ()), Err(What::Reserved.into()));
+        assert_eq!(Transform::split(4, &reserved).map(|_| ()), Err(BadRequestReason::Reserved.into()));
     }
 }

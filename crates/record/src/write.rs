@@ -12,9 +12,9 @@
 //!
 //! The fields of the kind, the key, and the payload follow.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::FieldReader;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::operations::WriteChange;
 use crate::record::Condition;
 use crate::write_body::{WriteBody, WriteHead};
@@ -33,7 +33,7 @@ pub struct RecordWrite<'a> {
 impl<'a> RecordWrite<'a> {
     /// The kind of its frames.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         self.change.kind()
     }
 
@@ -49,7 +49,7 @@ impl<'a> RecordWrite<'a> {
     ///
     /// # Errors
     /// The bytes are not such a write.
-    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(body)?;
         let key_len = fields.u32() as usize;
         let condition = fields.u8();
@@ -58,7 +58,7 @@ impl<'a> RecordWrite<'a> {
         let condition = Condition::from_numbers(condition, fields.u64())?;
         fields.done()?;
         if kind.number() >> 8 != 0x02 {
-            return Err(What::ItemKind.into());
+            return Err(BadRequestReason::ItemKind.into());
         }
         let (key, change) = WriteChange::decode(kind, WriteBody { key_len, detail, rest })?;
         Ok(Self { key, condition, change })

@@ -1,6 +1,6 @@
 //! The bytes of a write in a frame: the fields that every write begins with, and the means to read those behind them.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::record::{Condition, check_key};
 
@@ -45,7 +45,7 @@ impl<'a> WriteBody<'a> {
     /// Errors: the operation has no detail, and the byte is not zero.
     #[inline(always)]
     pub fn no_detail(&self) -> Result<(), Failure<'static>> {
-        if self.detail == 0 { Ok(()) } else { Err(What::Detail.into()) }
+        if self.detail == 0 { Ok(()) } else { Err(BadRequestReason::Detail.into()) }
     }
 
     /// Reads `N` bytes of fields. Errors: there are fewer.

@@ -152,15 +152,15 @@ impl Replica {
     /// already have admitted.
     pub(super) fn needed(&self) -> impl Iterator<Item = Member> + '_ {
         let drops =
-            |member: &&Member| is_planted(Bug::UndecidedIgnored) && self.lead.removing.contains(member);
+            |member: &&Member| is_planted(Bug::UndecidedChangeIgnored) && self.lead.removing.contains(member);
         let kept = self.view.in_sync.iter().filter(move |member| !drops(member));
-        let admitting = self.lead.admitting.iter().filter(|_| !is_planted(Bug::UndecidedIgnored));
+        let admitting = self.lead.admitting.iter().filter(|_| !is_planted(Bug::UndecidedChangeIgnored));
         kept.chain(admitting.filter(|member| !self.view.in_sync.contains(member))).copied()
     }
 
     /// Whether every lease that this member granted before its promotion has ended.
     pub(super) fn has_waited(&self, now_us: u64) -> bool {
-        is_planted(Bug::GrantNotWaitedOut)
+        is_planted(Bug::PromotedBeforeLeaseExpiry)
             || now_us >= self.former.wait_us && self.former.waits.values().all(|until_us| now_us >= *until_us)
     }
 
@@ -177,7 +177,8 @@ impl Replica {
     }
 
     fn has_started(&self, now_us: u64) -> bool {
-        let is_marked = self.partition.applied() >= self.lead.epoch_marker || is_planted(Bug::MarkNotAwaited);
+        let is_marked =
+            self.partition.applied() >= self.lead.epoch_marker || is_planted(Bug::EpochMarkerNotAwaited);
         is_marked && self.has_waited(now_us)
     }
 
@@ -214,13 +215,13 @@ impl Replica {
                 break;
             }
             let has_copies = self.has_copies();
-            let ceiling = context.leases.timestamp_bound(self.needed());
+            let timestamp_bound = context.leases.timestamp_bound(self.needed());
             let partition = &self.partition;
             let is_repaired = self.health.repair.is_idle();
             let may = |one: &QueuedRequest| {
                 (has_copies || !one.is_write)
                     && (is_repaired || !one.repairs)
-                    && partition.is_below(one.seen, ceiling)
+                    && partition.is_below(one.seen, timestamp_bound)
             };
             let Some(one) = self.lead.wait_queue.take_first(may) else { break };
             let until_us = one.repairs.then_some(one.until_us);

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
-use zerohop_wire::messages::{Call, EntryName, Member, Slice};
+use zerohop_wire::messages::{EntryName, Member, PeerBody, Slice};
 
 use super::compare::ComparisonRequest;
 use super::follower_progress::Stream;
@@ -63,7 +63,7 @@ impl Audit {
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
         let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
         let stop = own.or(self.digest_requested).map_or(u64::MAX, |slice| slice.as_of.index.0);
-        if applied < stop && !is_planted(Bug::DigestOfAnyIndex) { through.min(stop) } else { through }
+        if applied < stop && !is_planted(Bug::DigestIndexNotChecked) { through.min(stop) } else { through }
     }
 }
 
@@ -108,7 +108,7 @@ impl Replica {
         let slice = Slice { as_of, from, through, contents };
         self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
         for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
-            effects.send(stream.member, self.view.epoch, &Call::DigestAsk(slice));
+            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(slice));
         }
         self.audit_own(context, effects)
     }
@@ -122,7 +122,7 @@ impl Replica {
         let applied = self.partition.applied();
         let Some(round) = &self.audit.round else { return Ok(()) };
         let slice = round.slice;
-        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestOfAnyIndex);
+        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestIndexNotChecked);
         if round.own.is_some() || !is_there {
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Replica {
         let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
         let is_whole =
             !self.needs_snapshot() && self.follow.snapshot_install.is_none() && self.health.repair.is_idle();
-        if applied < index.0 && is_whole && !is_planted(Bug::DigestOfAnyIndex) {
+        if applied < index.0 && is_whole && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
         self.audit.digest_requested = None;
@@ -166,7 +166,7 @@ impl Replica {
         // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
         let is_matched = self.follow.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
-        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
+        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
         let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };
@@ -177,8 +177,8 @@ impl Replica {
             None => return Ok(()),
         };
         self.audit.digest_sent = Some(slice);
-        let call = Call::DigestTold { slice, records, digest };
-        effects.send(self.view.primary, self.view.epoch, &call);
+        let body = PeerBody::DigestTold { slice, records, digest };
+        effects.send(self.view.primary, self.view.epoch, &body);
         Ok(())
     }
 
@@ -254,7 +254,7 @@ impl Replica {
         }
         for member in differing {
             effects.differs(member, slice);
-            effects.send(member, self.view.epoch, &Call::DigestDiffers(slice));
+            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(slice));
         }
     }
 

@@ -10,7 +10,7 @@
 
 use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::messages::{Call, FollowerReport};
+use zerohop_wire::messages::{FollowerReport, PeerBody};
 
 use super::limits::{PROPOSAL_REPEAT_US, REPORT_US};
 use super::{Context, GroupChange, Replica, ReplicaEffects, ReplicaEvent, Role, failed, unavailable};
@@ -86,7 +86,7 @@ impl Replica {
         if self.role == Role::Primary {
             effects.propose_change(self.view.epoch, GroupChange::Remove(self.this_member));
         } else {
-            let report = Call::ReplicateAck(FollowerReport::NeedsState);
+            let report = PeerBody::ReplicateAck(FollowerReport::NeedsState);
             effects.send(self.view.primary, self.view.epoch, &report);
         }
     }

@@ -4,7 +4,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine};
-use zerohop_wire::messages::{Call, FollowerReport, Member};
+use zerohop_wire::messages::{FollowerReport, Member, PeerBody};
 
 use super::limits::{DISK_FULL_HANDOVER_US, DISK_FULL_REPORT_US};
 use super::{Context, GroupChange, Replica, ReplicaEffects, Role};
@@ -34,7 +34,11 @@ impl Replica {
         if is_member && is_due {
             self.follow.full_reported_us = now_us.max(1);
             self.counts.disk_full_reports += 1;
-            effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::DiskFull));
+            effects.send(
+                self.view.primary,
+                self.view.epoch,
+                &PeerBody::ReplicateAck(FollowerReport::DiskFull),
+            );
         }
     }
 

@@ -12,7 +12,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{CorruptEntry, DamageKind, Engine, EngineError, EngineResult, ScrubFrom};
 use zerohop_wire::ids::LogIndex;
 use zerohop_wire::messages::{
-    Call, EntryName, LogEntry, Member, OperationAnswer, RecordOperation, SnapshotAsk, SnapshotRequest,
+    EntryName, LogEntry, Member, OperationAnswer, PeerBody, RecordOperation, SnapshotAsk, SnapshotRequest,
 };
 use zerohop_wire::{Failure, Message};
 
@@ -115,7 +115,9 @@ impl Replica {
 
     /// Whether the replica may report its log. A follower whose log was found damaged must repair it first.
     pub(super) fn may_count(&self) -> bool {
-        self.health.repair.is_empty() || self.role != Role::Follower || is_planted(Bug::CorruptCounts)
+        self.health.repair.is_empty()
+            || self.role != Role::Follower
+            || is_planted(Bug::CorruptFollowerCounted)
     }
 
     /// No other member has the corrupt entries.
@@ -160,7 +162,7 @@ impl Replica {
             if (wanted.requests_sent <= rounds || is_alone_primary) && !is_planted(Bug::CorruptionNotRepaired)
             {
                 let name = EntryName { epoch: wanted.epoch, index: LogIndex(*index) };
-                effects.send(to, self.view.epoch, &Call::EntryGet(name));
+                effects.send(to, self.view.epoch, &PeerBody::EntryGet(name));
             }
         }
         Ok(())
@@ -241,11 +243,11 @@ impl Replica {
                     key: entry.key,
                     payload: entry.payload,
                 };
-                effects.send(from, epoch, &Call::EntryGot(entry));
+                effects.send(from, epoch, &PeerBody::EntryGot(entry));
                 Ok(())
             }
             Ok(_) | Err(EngineError::Corrupt { .. }) => {
-                effects.send(from, epoch, &Call::EntryLost(name));
+                effects.send(from, epoch, &PeerBody::EntryLost(name));
                 Ok(())
             }
             Err(error) => Err(error),

@@ -4,7 +4,7 @@ use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{Call, Member, Slice};
+use zerohop_wire::messages::{Member, PeerBody, Slice};
 use zerohop_wire::{Failure, Message};
 
 use super::{GroupChange, GroupView, Leases};
@@ -44,7 +44,7 @@ pub enum ReplicaEvent<'a> {
         /// The epoch in which the sender acts.
         epoch: PartitionEpoch,
         /// The message.
-        call: &'a Call<'a>,
+        body: &'a PeerBody<'a>,
     },
     /// A message of another partition about a transaction.
     Transaction(&'a zerohop_transaction::Message),
@@ -85,7 +85,7 @@ pub enum ReplicaEffect<'e> {
         /// The epoch in which this member acts.
         epoch: PartitionEpoch,
         /// The message.
-        call: &'e Call<'e>,
+        body: &'e PeerBody<'e>,
     },
     /// Request a change of this group from the control group. It applies only if the group's epoch is still this one.
     ProposeChange {
@@ -131,8 +131,8 @@ impl dyn ReplicaEffects + '_ {
         (self as &mut dyn zerohop_partition::PartitionEffects).request_flush();
     }
 
-    pub(crate) fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
-        self.push_replica(ReplicaEffect::Send { to, epoch, call });
+    pub(crate) fn send(&mut self, to: Member, epoch: PartitionEpoch, body: &PeerBody<'_>) {
+        self.push_replica(ReplicaEffect::Send { to, epoch, body });
     }
 
     pub(crate) fn propose_change(&mut self, epoch: PartitionEpoch, change: GroupChange) {

@@ -3,7 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult, EntryKind, Meta};
 use zerohop_wire::ids::{LogIndex, PartitionEpoch};
-use zerohop_wire::messages::{Call, EntryName, FollowerReport, LogEntry, Member, PeerMessage};
+use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
 
 use super::limits::{EARLY_BYTES_MAX, EARLY_MAX, REPORT_US};
@@ -26,7 +26,7 @@ impl Replica {
             return Ok(());
         }
         if self.health.needs_state || self.health.has_corruption || self.follow.snapshot_install.is_some() {
-            effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            effects.send(from, epoch, &PeerBody::ReplicateAck(FollowerReport::NeedsState));
             return Ok(());
         }
         if !self.may_count() {
@@ -36,18 +36,18 @@ impl Replica {
         let handle = self.partition.handle();
         let index = preceding.index.0;
         let own = if index <= self.last() { name_at(context.engine, handle, index)? } else { None };
-        if own != Some(preceding) && !is_planted(Bug::PrecedingNotMatched) {
+        if own != Some(preceding) && !is_planted(Bug::PrecedingEntryNotChecked) {
             let applied = self.partition.applied();
             if own.is_some() && index <= applied {
                 // The primary's log lacks an entry that is committed here: an operator has accepted its loss.
                 self.health.needs_state = true;
-                effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+                effects.send(from, epoch, &PeerBody::ReplicateAck(FollowerReport::NeedsState));
                 return Ok(());
             }
             let range = (applied, index.min(self.last()).max(applied));
             let at = last_up_to(context.engine, handle, range, preceding.epoch)?;
             let report = at.map_or(FollowerReport::NeedsState, |at| FollowerReport::Differs { at });
-            effects.send(from, epoch, &Call::ReplicateAck(report));
+            effects.send(from, epoch, &PeerBody::ReplicateAck(report));
             return Ok(());
         }
         let mut matched = index;
@@ -69,7 +69,7 @@ impl Replica {
             }
         }
         if self.health.needs_state {
-            effects.send(from, epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            effects.send(from, epoch, &PeerBody::ReplicateAck(FollowerReport::NeedsState));
             return result;
         }
         self.follow.matched = Some(self.follow.matched.unwrap_or(0).max(matched));
@@ -122,7 +122,8 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let matched = if is_planted(Bug::CommitNotMatched) { Some(self.last()) } else { self.follow.matched };
+        let matched =
+            if is_planted(Bug::CommitIndexNotMatched) { Some(self.last()) } else { self.follow.matched };
         let commit = self.follow.reported_commit.min(matched.unwrap_or(0));
         if commit <= self.partition.applied() {
             return Ok(());
@@ -157,8 +158,8 @@ impl Replica {
         if is_member && self.needs_snapshot() {
             if context.now_us >= self.follow.reported_us + REPORT_US {
                 self.follow.reported_us = context.now_us;
-                let call = Call::ReplicateAck(FollowerReport::NeedsState);
-                effects.send(self.view.primary, self.view.epoch, &call);
+                let body = PeerBody::ReplicateAck(FollowerReport::NeedsState);
+                effects.send(self.view.primary, self.view.epoch, &body);
             }
             return Ok(());
         }
@@ -193,15 +194,15 @@ impl Replica {
         let applied = LogIndex(self.partition.applied());
         let report =
             FollowerReport::Acknowledged { matched: LogIndex(matched), durable: LogIndex(durable), applied };
-        effects.send(to, epoch, &Call::ReplicateAck(report));
+        effects.send(to, epoch, &PeerBody::ReplicateAck(report));
         Ok(())
     }
 
     /// Keeps a message of an epoch whose map has not arrived. A message that finds no room is dropped; its sender repeats it.
-    pub(super) fn queue_early(&mut self, from: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+    pub(super) fn queue_early(&mut self, from: Member, epoch: PartitionEpoch, body: &PeerBody<'_>) {
         let mut frame = Vec::new();
         let envelope = Envelope { partition_epoch: epoch, ..Envelope::default() };
-        let message = Message::Peer(PeerMessage { from, to: self.this_member, call: call.clone() });
+        let message = Message::Peer(PeerMessage { from, to: self.this_member, body: body.clone() });
         if Encoder::default().encode(&envelope, &message, &mut frame).is_err()
             || frame.len() > EARLY_BYTES_MAX
         {
@@ -223,8 +224,8 @@ impl Replica {
         for bytes in std::mem::take(&mut self.follow.early) {
             let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { continue };
             let mut scratch = Vec::new();
-            if let Ok(Message::Peer(PeerMessage { from, call, .. })) = frame.message(&mut scratch) {
-                self.peer(context, (from, frame.envelope.partition_epoch), &call, effects)?;
+            if let Ok(Message::Peer(PeerMessage { from, body, .. })) = frame.message(&mut scratch) {
+                self.peer(context, (from, frame.envelope.partition_epoch), &body, effects)?;
             }
         }
         Ok(())

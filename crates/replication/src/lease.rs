@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 
 use super::limits::{
     LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US, TIMESTAMP_BOUND_AHEAD_MS, TIMESTAMP_BOUND_STEP_MS,
@@ -50,7 +50,7 @@ struct LastGrant {
 impl Leases {
     /// The leases of a process that has just started, with the timestamp bound that it finds on its disk.
     #[must_use]
-    pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
+    pub fn new(me: Member, now_us: u64, timestamp_bound: Timestamp) -> Leases {
         Leases {
             this_member: me,
             started_us: now_us,
@@ -61,8 +61,8 @@ impl Leases {
             held_leases: BTreeMap::new(),
             requested_us: BTreeMap::new(),
             granted: BTreeMap::new(),
-            wanted_timestamp_bound: ceiling,
-            synced: ceiling,
+            wanted_timestamp_bound: timestamp_bound,
+            synced: timestamp_bound,
         }
     }
 
@@ -88,7 +88,7 @@ impl Leases {
         &mut self,
         now_us: u64,
         of: impl IntoIterator<Item = Member>,
-    ) -> Vec<(Member, Call<'static>)> {
+    ) -> Vec<(Member, PeerBody<'static>)> {
         self.on_time_us = self.on_time_since_us(now_us);
         self.checked_us = now_us;
         let mut calls = Vec::new();
@@ -96,24 +96,29 @@ impl Leases {
             let asked_us = self.requested_us.entry(member.instance).or_insert(0);
             if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
                 *asked_us = now_us.max(1);
-                let (map_epoch, ceiling) = (self.map_epoch, self.wanted_timestamp_bound);
-                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound: ceiling }));
+                let (map_epoch, timestamp_bound) = (self.map_epoch, self.wanted_timestamp_bound);
+                calls.push((member, PeerBody::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound }));
             }
         }
         calls
     }
 
     /// Handles a lease message of another instance. Returns the answer to send.
-    pub fn handle_message(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
-        match *call {
-            Call::LeaseAsk { sent_us, timestamp_bound: ceiling, .. } => {
-                self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(ceiling);
+    pub fn handle_message(
+        &mut self,
+        now_us: u64,
+        from: Member,
+        body: &PeerBody<'_>,
+    ) -> Option<PeerBody<'static>> {
+        match *body {
+            PeerBody::LeaseAsk { sent_us, timestamp_bound, .. } => {
+                self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(timestamp_bound);
                 self.grant(now_us, from.instance);
-                let (map_epoch, ceiling) = (self.map_epoch, self.synced);
-                Some(Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling })
+                let (map_epoch, timestamp_bound) = (self.map_epoch, self.synced);
+                Some(PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound })
             }
-            Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
-                let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
+            PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
+                let since_us = if is_planted(Bug::LeaseCountedFromArrival) { now_us } else { sent_us };
                 // No granter answers a request before it is sent. This grant answers a request of an earlier start of this
                 // process.
                 if sent_us < self.started_us || sent_us > now_us {
@@ -122,11 +127,10 @@ impl Leases {
                 let until_us = since_us + LEASE_US;
                 let held = self.held_leases.get(&from.instance).filter(|held| held.from == from);
                 if held.is_none_or(|held| held.until_us < until_us) {
-                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
-                    self.held_leases.insert(
-                        from.instance,
-                        HeldLease { from, until_us, map_epoch, timestamp_bound: ceiling },
-                    );
+                    let timestamp_bound =
+                        timestamp_bound.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
+                    self.held_leases
+                        .insert(from.instance, HeldLease { from, until_us, map_epoch, timestamp_bound });
                 }
                 None
             }
@@ -144,7 +148,7 @@ impl Leases {
     #[must_use]
     pub fn is_valid(&self, now_us: u64, of: Member) -> bool {
         let Some(held) = self.held_leases.get(&of.instance) else { return false };
-        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
+        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerMapLeaseUsed);
         let is_there = !self.absent.contains(&of.instance);
         held.from == of && now_us < held.until_us && is_known_map && is_there
     }
@@ -164,9 +168,11 @@ impl Leases {
 
     /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
     pub fn timestamp_bound(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
-        of.into_iter().fold(self.synced, |ceiling, member| match self.held_leases.get(&member.instance) {
-            Some(held) if held.from == member => ceiling.min(held.timestamp_bound),
-            _ => Timestamp::ZERO,
+        of.into_iter().fold(self.synced, |timestamp_bound, member| {
+            match self.held_leases.get(&member.instance) {
+                Some(held) if held.from == member => timestamp_bound.min(held.timestamp_bound),
+                _ => Timestamp::ZERO,
+            }
         })
     }
 
@@ -174,7 +180,7 @@ impl Leases {
     pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
         let given = self.granted.get(&holder).into_iter().flatten();
         let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
-        let start = if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us };
+        let start = if is_planted(Bug::StartNotCountedAsGrant) { 0 } else { self.started_us };
         given.max(start) + LEASE_WAIT_US
     }
 
@@ -185,7 +191,7 @@ impl Leases {
 
     /// When all grants of an earlier start of this process have certainly ended.
     pub(crate) fn start_ended_us(&self) -> u64 {
-        if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us + LEASE_WAIT_US }
+        if is_planted(Bug::StartNotCountedAsGrant) { 0 } else { self.started_us + LEASE_WAIT_US }
     }
 
     /// Raises the wanted timestamp bound above the clock's time and the newest timestamp of the instance.
@@ -207,8 +213,8 @@ impl Leases {
     }
 
     /// Records that this bound is on disk.
-    pub fn synced(&mut self, ceiling: Timestamp) {
-        self.synced = self.synced.max(ceiling);
+    pub fn synced(&mut self, timestamp_bound: Timestamp) {
+        self.synced = self.synced.max(timestamp_bound);
     }
 
     /// The highest bound on its disk, its own or another's. A replica that is promoted here starts above it.
@@ -236,8 +242,8 @@ pub(super) mod tests {
     /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
     fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
         let (me, other) = (a.this_member(), b.this_member());
-        for (_, call) in a.lease_requests(sent_us, [other]) {
-            if let Some(grant) = b.handle_message(granted_us, me, &call) {
+        for (_, body) in a.lease_requests(sent_us, [other]) {
+            if let Some(grant) = b.handle_message(granted_us, me, &body) {
                 a.handle_message(arrives_us, other, &grant);
             }
         }
@@ -278,7 +284,8 @@ pub(super) mod tests {
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert!(!a.is_valid(3_000, member(2, 8)));
         // A grant that this start never requested is ignored.
-        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), timestamp_bound: Timestamp::ZERO };
+        let old =
+            PeerBody::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), timestamp_bound: Timestamp::ZERO };
         let (mut a, b) = pair();
         a.handle_message(2_000, b.this_member(), &old);
         assert!(!a.is_valid(2_001, b.this_member()));
@@ -320,15 +327,15 @@ pub(super) mod tests {
     fn timestamp_bound_is_valid_once_all_successors_synced_it() {
         let (mut a, mut b) = pair();
         a.raise_wanted_timestamp_bound(10_000, Timestamp::ZERO);
-        let ceiling = a.to_sync().expect("wants one");
-        assert_eq!(ceiling.millis(), 10_000 + TIMESTAMP_BOUND_AHEAD_MS);
-        a.synced(ceiling);
-        assert_eq!(a.timestamp_bound([]), ceiling);
+        let timestamp_bound = a.to_sync().expect("wants one");
+        assert_eq!(timestamp_bound.millis(), 10_000 + TIMESTAMP_BOUND_AHEAD_MS);
+        a.synced(timestamp_bound);
+        assert_eq!(a.timestamp_bound([]), timestamp_bound);
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert_eq!(a.timestamp_bound([b.this_member()]), Timestamp::ZERO, "b was asked, and has not synced");
         b.synced(b.to_sync().expect("was told"));
         exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
-        assert_eq!(a.timestamp_bound([b.this_member()]), ceiling);
-        assert_eq!(b.begin_above(), ceiling);
+        assert_eq!(a.timestamp_bound([b.this_member()]), timestamp_bound);
+        assert_eq!(b.begin_above(), timestamp_bound);
     }
 }

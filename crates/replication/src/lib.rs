@@ -49,7 +49,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EngineResult, PartitionId};
 use zerohop_wire::ids::{LogIndex, PartitionEpoch, Timestamp};
 pub use zerohop_wire::messages::Member;
-use zerohop_wire::messages::{Call, EntryName};
+use zerohop_wire::messages::{EntryName, PeerBody};
 use zerohop_wire::{Failure, Message};
 
 use sole_copy_corrupt::Damage;
@@ -190,7 +190,7 @@ impl Replica {
         match told {
             ReplicaEvent::Request(request) => self.request(context, &request, effects),
             ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
-            ReplicaEvent::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
+            ReplicaEvent::Peer { from, epoch, body } => self.peer(context, (from, epoch), body, effects),
             ReplicaEvent::Group(view) => {
                 self.set_group(context, view, effects)?;
                 self.handle_early(context, effects)
@@ -270,57 +270,59 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         (from, epoch): (Member, PartitionEpoch),
-        call: &Call<'_>,
+        body: &PeerBody<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         use zerohop_partition::planted::{Bug, is_planted};
-        if let Call::Yield = call {
+        if let PeerBody::Yield = body {
             self.handle_yield(from, epoch);
             return self.open_gate(context, effects);
         }
         if epoch > self.view.epoch {
-            self.queue_early(from, epoch, call);
+            self.queue_early(from, epoch, body);
             effects.fetch_map(epoch);
             return Ok(());
         }
-        if let Call::Stale = call {
+        if let PeerBody::Stale = body {
             return Ok(());
         }
         let is_older = epoch < self.view.epoch;
         if is_older && !is_planted(Bug::OlderEpochAccepted) {
             // The sender does not know the newer epoch. Members that only send answers will learn it from the map.
-            if matches!(call, Call::Replicate { .. } | Call::StatePart { .. }) {
-                effects.send(from, self.view.epoch, &Call::Stale);
+            if matches!(body, PeerBody::Replicate { .. } | PeerBody::StatePart { .. }) {
+                effects.send(from, self.view.epoch, &PeerBody::Stale);
             }
             return Ok(());
         }
         let is_from_primary = from == self.view.primary || is_older;
-        match call {
-            Call::Replicate { preceding, commit, entries } if is_from_primary => {
+        match body {
+            PeerBody::Replicate { preceding, commit, entries } if is_from_primary => {
                 self.handle_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
             }
-            Call::StatePart { as_of, attempt, part, contents: holds } if from == self.view.primary => {
+            PeerBody::StatePart { as_of, attempt, part, contents: holds } if from == self.view.primary => {
                 self.handle_snapshot_part(context, (*as_of, *attempt), (*part, holds), effects)
             }
-            Call::ReplicateAck(report) if self.role == Role::Primary => {
+            PeerBody::ReplicateAck(report) if self.role == Role::Primary => {
                 self.handle_report(context, from, *report, effects)
             }
-            Call::DigestAsk(slice) if is_from_primary => self.handle_digest_request(context, *slice, effects),
-            Call::DigestTold { slice, records, digest } if self.role == Role::Primary => {
+            PeerBody::DigestAsk(slice) if is_from_primary => {
+                self.handle_digest_request(context, *slice, effects)
+            }
+            PeerBody::DigestTold { slice, records, digest } if self.role == Role::Primary => {
                 self.handle_digest(from, (*slice, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }
-            Call::DigestDiffers(slice) if is_from_primary => {
+            PeerBody::DigestDiffers(slice) if is_from_primary => {
                 self.handle_digest_differs(*slice);
                 Ok(())
             }
-            Call::EntryGet(name) => self.handle_entry_request(context, from, *name, effects),
-            Call::EntryGot(entry) => self.handle_repair_entry(context, entry, effects),
-            Call::EntryLost(name) => {
+            PeerBody::EntryGet(name) => self.handle_entry_request(context, from, *name, effects),
+            PeerBody::EntryGot(entry) => self.handle_repair_entry(context, entry, effects),
+            PeerBody::EntryLost(name) => {
                 self.handle_entry_missing(*name);
                 Ok(())
             }
-            Call::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
+            PeerBody::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
                 self.handle_snapshot_ack(context, from, (*as_of, *attempt, *parts), effects)
             }
             _ => Ok(()),

@@ -3,7 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CorruptEntry, Engine, EngineError, EngineResult, EntryKind, Handle};
 use zerohop_wire::ids::{LogIndex, Timestamp};
-use zerohop_wire::messages::{Call, EntryName, FollowerReport, LogEntry, Member};
+use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody};
 use zerohop_wire::{Elements, pack};
 
 use super::follower_progress::Stream;
@@ -93,7 +93,7 @@ impl Replica {
         } else {
             self.last()
         };
-        if is_planted(Bug::AcknowledgedAlone) {
+        if is_planted(Bug::AnswersBeforeReplication) {
             return Ok(own);
         }
         let held = self.needed().map(|member| {
@@ -297,8 +297,8 @@ impl Replica {
             return Ok(false);
         };
         let Ok(entries) = Elements::packed(packed.count, &packed.bytes) else { return Ok(false) };
-        let call = Call::Replicate { preceding, commit: LogIndex(commit), entries };
-        effects.send(stream.member, self.view.epoch, &call);
+        let body = PeerBody::Replicate { preceding, commit: LogIndex(commit), entries };
+        effects.send(stream.member, self.view.epoch, &body);
         Ok(true)
     }
 
@@ -458,7 +458,7 @@ pub(super) fn push_entry<D: Disk>(
     // The engine reports the same error for corrupt entries and for dropped ones.
     match engine.has_entry(handle, index) {
         Ok(false) => Ok(Err(UnsendableEntry::Gap)),
-        Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptLeftOut) => {
+        Ok(true) | Err(EngineError::Corrupt { .. }) if is_planted(Bug::CorruptEntriesSkipped) => {
             Ok(Err(UnsendableEntry::Gap))
         }
         Ok(true) | Err(EngineError::Corrupt { .. }) => Ok(Err(UnsendableEntry::Corruption)),

@@ -17,7 +17,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, FollowerReport, Member};
+use zerohop_wire::messages::{FollowerReport, Member, PeerBody};
 
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
@@ -57,7 +57,7 @@ pub struct Replicas {
     schedule: Schedule,
     /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
-    unflushed: Unflushed,
+    unflushed: UnflushedReplicas,
     leases: WantedLeases,
     newest: Timestamp,
     steps: Steps,
@@ -99,7 +99,7 @@ struct Schedule {
 
 /// The replicas that need a flush.
 #[derive(Debug, Default)]
-struct Unflushed {
+struct UnflushedReplicas {
     shared: Vec<SlotId>,
     lone: Vec<SlotId>,
 }
@@ -122,7 +122,7 @@ struct ScrubTurn {
     key: Option<PartitionKey>,
 }
 
-impl Unflushed {
+impl UnflushedReplicas {
     fn add(&mut self, at: SlotId, is_lone: bool) {
         if is_lone { self.lone.push(at) } else { self.shared.push(at) }
     }
@@ -137,7 +137,7 @@ impl Default for Replicas {
             shared: 0,
             schedule: Schedule::default(),
             is_used: false,
-            unflushed: Unflushed::default(),
+            unflushed: UnflushedReplicas::default(),
             leases: WantedLeases::default(),
             newest: Timestamp::ZERO,
             steps: Steps::default(),
@@ -593,7 +593,7 @@ fn is_routine(told: &ReplicaEvent<'_>) -> bool {
     matches!(
         told,
         ReplicaEvent::Peer {
-            call: Call::Replicate { .. } | Call::ReplicateAck(FollowerReport::Acknowledged { .. }),
+            body: PeerBody::Replicate { .. } | PeerBody::ReplicateAck(FollowerReport::Acknowledged { .. }),
             ..
         }
     )

@@ -4,7 +4,7 @@
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 
 use super::follower_progress::Stream;
 use super::limits::RETAINED_REPLY_US;
@@ -123,7 +123,7 @@ impl Replica {
     fn promote<D: Disk>(&mut self, context: &mut Context<'_, D>) {
         self.counts.promotions += 1;
         self.partition.begin_above(context.leases.begin_above());
-        if is_planted(Bug::SessionsForgottenAtPromotion) {
+        if is_planted(Bug::SessionTableEmptyAtPromotion) {
             self.partition.clear_sessions();
         }
         let map_epoch = self.view.map_epoch;
@@ -138,7 +138,7 @@ impl Replica {
                 .former
                 .yielded
                 .get(&instance)
-                .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch));
+                .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldEpochNotChecked));
             if instance != self.this_member.instance && !has_yielded {
                 self.former.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
             }
@@ -203,20 +203,20 @@ impl Replica {
     pub(super) fn send_yield(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
         if self.former.yield_due && now_us >= self.yield_us() {
             self.former.yield_due = false;
-            effects.send(self.view.primary, self.view.epoch, &Call::Yield);
+            effects.send(self.view.primary, self.view.epoch, &PeerBody::Yield);
         }
     }
 
     /// When the former primary may send `Yield`.
     pub(super) fn yield_us(&self) -> u64 {
-        if is_planted(Bug::HoldIgnored) { 0 } else { self.read_locks_end_ms().saturating_mul(1_000) }
+        if is_planted(Bug::ReadLockIgnored) { 0 } else { self.read_locks_end_ms().saturating_mul(1_000) }
     }
 
     /// A former primary acts in this epoch or a later one, so it uses no lease of an older epoch.
     pub(super) fn handle_yield(&mut self, from: Member, epoch: PartitionEpoch) {
         let known = self.former.yielded.entry(from.instance).or_default();
         *known = epoch.max(*known);
-        if epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch) {
+        if epoch >= self.view.epoch || is_planted(Bug::YieldEpochNotChecked) {
             self.former.waits.remove(&from.instance);
         }
     }

@@ -3,7 +3,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult};
-use zerohop_wire::messages::{Call, EntryName, FollowerReport, StatePart};
+use zerohop_wire::messages::{EntryName, FollowerReport, PeerBody, StatePart};
 
 use super::limits::{INSTALL_TIME_OUT_US, STATE_BYTES_MAX, STEP_PAUSE_US_MIN};
 use super::{Context, Replica, ReplicaEffects, Role};
@@ -61,7 +61,11 @@ impl Replica {
         }
         if self.role == Role::InSync {
             // Its log may be the only copy of acknowledged entries. It must be removed from the in-sync set first.
-            effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(FollowerReport::NeedsState));
+            effects.send(
+                self.view.primary,
+                self.view.epoch,
+                &PeerBody::ReplicateAck(FollowerReport::NeedsState),
+            );
             return Ok(());
         }
         let known =
@@ -209,6 +213,6 @@ impl Replica {
         parts: u32,
         effects: &mut dyn ReplicaEffects,
     ) {
-        effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, attempt, parts });
+        effects.send(self.view.primary, self.view.epoch, &PeerBody::StateAck { as_of, attempt, parts });
     }
 }

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, LogRun};
-use zerohop_wire::messages::{Call, EntryName, Member, StatePart};
+use zerohop_wire::messages::{EntryName, Member, PeerBody, StatePart};
 
 use super::follower_progress::Stream;
 use super::limits::{BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES};
@@ -96,7 +96,7 @@ impl Replica {
             effects.send(
                 stream.member,
                 self.view.epoch,
-                &Call::StatePart { as_of, attempt, part, contents: holds },
+                &PeerBody::StatePart { as_of, attempt, part, contents: holds },
             );
             sending.under_way.push_back(UnacknowledgedPart { begins, bytes });
             sending.under_way_bytes += bytes;
@@ -172,7 +172,7 @@ impl Replica {
     /// that removed it. The receiver would keep the first without the second.
     pub(super) fn pause_compaction<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         let holds = self.lead.streams.iter().any(|stream| stream.sending.is_some());
-        if holds != self.sending.compaction_on_hold && !is_planted(Bug::LogNotHeld) {
+        if holds != self.sending.compaction_on_hold && !is_planted(Bug::LogCompactedDuringInstall) {
             self.sending.compaction_on_hold = holds;
             engine.pause_compaction(self.partition.handle(), holds)?;
         }

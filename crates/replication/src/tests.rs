@@ -21,7 +21,7 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    self as wire, Call, Condition, EntryName, Expiry, FollowerReport, Insert, LogEntry, Member, Outcome,
+    self as wire, Condition, EntryName, Expiry, FollowerReport, Insert, LogEntry, Member, Outcome, PeerBody,
     PeerMessage, Query, RecordRead, RecordWrite, Stamp,
 };
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
@@ -107,9 +107,9 @@ impl MemberOutput {
 impl ReplicaEffects for MemberOutput {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
+            ReplicaEffect::Send { to, epoch, body } => {
                 let (from, mut frame) = (to, Vec::new());
-                let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
+                let message = Message::Peer(PeerMessage { from, to, body: body.clone() });
                 Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
                 self.sent.push((to, epoch, frame));
             }
@@ -203,8 +203,8 @@ impl TestNode {
         self.replica.next_tick_us(&mut context)
     }
 
-    fn receive(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
-        self.handle_event(ReplicaEvent::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
+    fn receive(&mut self, from: u32, epoch: u64, body: &PeerBody<'_>) {
+        self.handle_event(ReplicaEvent::Peer { from: member(from), epoch: PartitionEpoch(epoch), body });
     }
 
     fn entries(
@@ -215,14 +215,14 @@ impl TestNode {
         entries: &[LogEntry<'_>],
     ) {
         let (commit, entries) = (LogIndex(commit), Elements::from_slice(entries));
-        self.receive(from, epoch, &Call::Replicate { preceding, commit, entries });
+        self.receive(from, epoch, &PeerBody::Replicate { preceding, commit, entries });
     }
 
     /// Another instance grants its lease request at once.
     fn granted_by(&mut self, other: u32) {
-        let (map_epoch, ceiling) = (self.leases.map_epoch(), TIMESTAMP_BOUND);
-        let call = Call::LeaseGrant { sent_us: self.now_us, map_epoch, timestamp_bound: ceiling };
-        self.leases.handle_message(self.now_us, member(other), &call);
+        let (map_epoch, timestamp_bound) = (self.leases.map_epoch(), TIMESTAMP_BOUND);
+        let body = PeerBody::LeaseGrant { sent_us: self.now_us, map_epoch, timestamp_bound };
+        self.leases.handle_message(self.now_us, member(other), &body);
     }
 
     fn send_request(&mut self, request: u64, message: &Message<'_>) {
@@ -249,10 +249,10 @@ impl TestNode {
     /// The messages that it has sent since the last check.
     fn sent_messages(&mut self) -> Vec<String> {
         let mut said = Vec::new();
-        self.each_sent(|call| {
-            said.push(match call {
-                Call::ReplicateAck(report) => format!("{report:?}"),
-                Call::Replicate { preceding, commit, entries } => {
+        self.each_sent(|body| {
+            said.push(match body {
+                PeerBody::ReplicateAck(report) => format!("{report:?}"),
+                PeerBody::Replicate { preceding, commit, entries } => {
                     format!("after {} {commit}: {}", preceding.index, entries.len())
                 }
                 other => format!("{other:?}"),
@@ -261,20 +261,20 @@ impl TestNode {
         said
     }
 
-    fn each_sent(&mut self, mut each: impl FnMut(&Call<'_>)) {
+    fn each_sent(&mut self, mut each: impl FnMut(&PeerBody<'_>)) {
         let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         for (_, _, bytes) in std::mem::take(&mut self.out.sent) {
             let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
             match frame.message(&mut Vec::new()) {
-                Ok(Message::Peer(PeerMessage { call, .. })) => each(&call),
+                Ok(Message::Peer(PeerMessage { body, .. })) => each(&body),
                 other => panic!("{other:?}"),
             };
         }
     }
 }
 
-fn acknowledge_call(index: u64) -> Call<'static> {
-    Call::ReplicateAck(FollowerReport::Acknowledged {
+fn acknowledge_call(index: u64) -> PeerBody<'static> {
+    PeerBody::ReplicateAck(FollowerReport::Acknowledged {
         matched: LogIndex(index),
         durable: LogIndex(index),
         applied: LogIndex(0),
@@ -315,7 +315,7 @@ fn older_epochs_are_refused_and_newer_ones_wait_for_the_map() {
     let mut b = TestNode::new(2);
     b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
-    assert_eq!(b.sent_messages(), [format!("{:?}", Call::Stale)]);
+    assert_eq!(b.sent_messages(), [format!("{:?}", PeerBody::Stale)]);
     assert_eq!(b.replica.log_end().last, name(0, 0));
     b.entries(3, 3, (name(0, 0), 0), &[entry(3, 1)]);
     assert_eq!((b.replica.log_end().last, b.out.maps), (name(0, 0), 1));
@@ -350,9 +350,9 @@ fn lease_release_applies_only_to_its_epoch() {
     for (yielded, is_released) in [(2, false), (3, true)] {
         let mut b = TestNode::new(2);
         b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
-        let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), timestamp_bound: Timestamp::ZERO };
+        let ask = PeerBody::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), timestamp_bound: Timestamp::ZERO };
         b.leases.handle_message(b.now_us, member(1), &ask);
-        b.receive(1, yielded, &Call::Yield);
+        b.receive(1, yielded, &PeerBody::Yield);
         b.handle_event(ReplicaEvent::Group(view(3, 2, &[], &[])));
         b.read(1);
         assert_eq!(!b.out.answered.is_empty(), is_released, "yields to epoch {yielded}");
@@ -370,7 +370,7 @@ fn replica_that_granted_its_primary_in(epoch: u64) -> TestNode {
     if epoch > 1 {
         b.handle_event(ReplicaEvent::Group(view(epoch, 2, &[1], &[])));
     }
-    let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), timestamp_bound: Timestamp::ZERO };
+    let ask = PeerBody::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), timestamp_bound: Timestamp::ZERO };
     b.leases.handle_message(b.now_us, member(1), &ask);
     b
 }
@@ -493,8 +493,8 @@ fn far_behind_follower_installs_a_snapshot() {
             sender.handle_event(ReplicaEvent::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new()) {
-                    taker.receive(from, epoch.0, &call);
+                if let Ok(Message::Peer(PeerMessage { body, .. })) = frame.message(&mut Vec::new()) {
+                    taker.receive(from, epoch.0, &body);
                 }
             }
             sender.engine.maintain(ms).expect("goes on");
@@ -513,22 +513,28 @@ fn each_mutant_is_found_by_its_test() {
     use zerohop_partition::planted::{Bug, plant};
 
     let tests: [(Bug, fn()); 16] = [
-        (Bug::HoldIgnored, holds::deposed_primary_yields_after_its_read_locks),
-        (Bug::CorruptLeftOut, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
-        (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
-        (Bug::DigestOfAnyIndex, audit::equal_members_compare_equal_during_writes),
+        (Bug::ReadLockIgnored, holds::deposed_primary_yields_after_its_read_locks),
+        (Bug::CorruptEntriesSkipped, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
+        (
+            Bug::LogCompactedDuringInstall,
+            held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent,
+        ),
+        (Bug::DigestIndexNotChecked, audit::equal_members_compare_equal_during_writes),
         (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),
-        (Bug::CorruptCounts, repair::corrupt_follower_reports_nothing_until_repaired),
-        (Bug::PrecedingNotMatched, gap_is_refused_and_conflict_truncates_unless_empty),
+        (Bug::CorruptFollowerCounted, repair::corrupt_follower_reports_nothing_until_repaired),
+        (Bug::PrecedingEntryNotChecked, gap_is_refused_and_conflict_truncates_unless_empty),
         (Bug::TruncationSkipped, gap_is_refused_and_conflict_truncates_unless_empty),
-        (Bug::CommitNotMatched, commit_index_applies_only_to_entries_matched_in_this_epoch),
+        (Bug::CommitIndexNotMatched, commit_index_applies_only_to_entries_matched_in_this_epoch),
         (Bug::OlderEpochAccepted, older_epochs_are_refused_and_newer_ones_wait_for_the_map),
-        (Bug::MarkNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
-        (Bug::YieldOfAnyEpoch, lease_release_applies_only_to_its_epoch),
+        (Bug::EpochMarkerNotAwaited, new_primary_waits_for_epoch_marker_and_lease),
+        (Bug::YieldEpochNotChecked, lease_release_applies_only_to_its_epoch),
         (Bug::AdmittedBeforeCaughtUp, proposed_member_counts_until_the_epoch_changes),
-        (Bug::GrantFromArrival, lease::lease_counts_from_its_request),
-        (Bug::NewerGrantUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
-        (Bug::StartNotCounted, lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is),
+        (Bug::LeaseCountedFromArrival, lease::lease_counts_from_its_request),
+        (Bug::NewerMapLeaseUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
+        (
+            Bug::StartNotCountedAsGrant,
+            lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is,
+        ),
     ];
     for (bug, test) in tests {
         plant(Some(bug));

@@ -68,11 +68,11 @@ struct GatheredRecord {
 
 /// The records of a unit are too large to be gathered. Nothing of it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch {
+pub struct UnitTooLarge {
     bytes: usize,
 }
 
-impl std::fmt::Display for TooMuch {
+impl std::fmt::Display for UnitTooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bytes = self.bytes;
         write!(
@@ -83,7 +83,7 @@ impl std::fmt::Display for TooMuch {
     }
 }
 
-impl std::error::Error for TooMuch {}
+impl std::error::Error for UnitTooLarge {}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl GatheredRecords {
     /// Adds a fetched record.
     ///
     /// # Errors Together with the others it is too large: [`FETCHED_BYTES_MAX`].
-    pub fn add_record(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), TooMuch> {
+    pub fn add_record(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), UnitTooLarge> {
         self.bytes += match &found.contents {
             None => 0,
             Some(GatheredContents::Bytes(bytes)) => bytes.len(),
@@ -105,7 +105,7 @@ impl GatheredRecords {
             }
         };
         if self.bytes > FETCHED_BYTES_MAX {
-            return Err(TooMuch { bytes: self.bytes });
+            return Err(UnitTooLarge { bytes: self.bytes });
         }
         self.found.insert(key, found);
         Ok(())
@@ -147,7 +147,7 @@ impl GatheredRecords {
             ExecutionOutcome::Done => GatherStep::Done(over.changes),
             ExecutionOutcome::Aborted(_) | ExecutionOutcome::Refused => GatherStep::Failed,
             ExecutionOutcome::Wait { .. } | ExecutionOutcome::Paged(_) => {
-                crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
+                crate::failure_reply(&zerohop_wire::BadRequestReason::Unexpected.into(), reply);
                 GatherStep::Failed
             }
         }
@@ -351,7 +351,7 @@ impl Records for OverlaidRecords<'_> {
     }
 
     fn scan(&mut self, _cursor: u32, _each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
-        Err(zerohop_wire::What::Unexpected.into())
+        Err(zerohop_wire::BadRequestReason::Unexpected.into())
     }
 
     fn partitions(&self) -> u32 {

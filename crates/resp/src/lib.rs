@@ -43,7 +43,9 @@ pub use connection::{Connection, NextStep, ReceiveResult};
 pub use execute::{
     ExecutionOutcome, PagedReply, PastRecords, Scratch, error_reply, execute, execute_past, failure_reply,
 };
-pub use gathered::{FoundRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, TooMuch};
+pub use gathered::{
+    FoundRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, UnitTooLarge,
+};
 pub use parts::{JoinedReplies, Shares};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};

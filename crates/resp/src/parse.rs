@@ -34,7 +34,7 @@ pub(crate) enum ParseResult {
         /// Bytes of it that were not skipped before.
         used: usize,
         /// Which part of it is too long.
-        what: Oversized,
+        what: OversizedPart,
     },
     /// More bytes are needed. These bytes must be passed again, together with those that follow.
     More,
@@ -44,21 +44,21 @@ pub(crate) enum ParseResult {
 
 /// Which part of a command is too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Oversized {
+pub(crate) enum OversizedPart {
     /// The first argument that is too long, with its length.
     Argument(u64),
     /// The whole command.
     Command,
 }
 
-impl Oversized {
+impl OversizedPart {
     pub(crate) fn text(self) -> String {
         match self {
-            Oversized::Argument(length) => format!(
+            OversizedPart::Argument(length) => format!(
                 "ERR an argument of {length} bytes, {BULK_BYTES_MAX} are allowed: keep large data in a blob (`zerohop blob put`, or the \
                  clients for Python and Rust); nothing was done"
             ),
-            Oversized::Command => format!(
+            OversizedPart::Command => format!(
                 "ERR a command of more than {COMMAND_BYTES_MAX} bytes, which is the limit: send several shorter ones; nothing was done"
             ),
         }
@@ -103,7 +103,7 @@ impl ProtocolError {
 struct Skip {
     /// Bytes of its current argument that are still to come, with the line end.
     left: u64,
-    what: Oversized,
+    what: OversizedPart,
 }
 
 /// The parser. It continues where it stopped, so that a command in many pieces is scanned once. It
@@ -174,7 +174,8 @@ impl Parser {
             let to = from + length;
             if length > BULK_BYTES_MAX || to + 2 > COMMAND_BYTES_MAX {
                 let is_argument = length > BULK_BYTES_MAX;
-                let what = if is_argument { Oversized::Argument(length as u64) } else { Oversized::Command };
+                let what =
+                    if is_argument { OversizedPart::Argument(length as u64) } else { OversizedPart::Command };
                 self.skip = Some(Skip { left: length as u64 + 2, what });
                 self.missing = self.missing.map(|missing| missing - 1);
                 (self.at, self.argument_ranges) = (0, Vec::new());
@@ -490,7 +491,7 @@ mod tests {
         assert_eq!(parser.parse(b"\r\n$1\r\nx"), ParseResult::Skipped { used: 7 });
         assert_eq!(
             parser.parse(b"\r\nPING\r\n"),
-            ParseResult::Oversized { used: 2, what: Oversized::Command }
+            ParseResult::Oversized { used: 2, what: OversizedPart::Command }
         );
         assert!(matches!(parser.parse(b"PING\r\n"), ParseResult::Inline { used: 6 }));
     }
@@ -508,7 +509,7 @@ mod tests {
             (0..behind).for_each(|n| bytes.extend(argument(long + n)));
             let from = bytes.len();
             bytes.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-            let told = vec![Oversized::Argument(long as u64).text().into_bytes()];
+            let told = vec![OversizedPart::Argument(long as u64).text().into_bytes()];
             let expected = (vec![told, vec![b"PING".to_vec()]], None);
             assert_eq!(parse_pieces([&bytes[..]].into_iter()), expected);
             // Cut around each position where a part begins or ends.

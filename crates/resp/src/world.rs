@@ -141,7 +141,7 @@ pub trait ConnectionWorld {
         reply: &mut Vec<u8>,
     ) -> UnitResult {
         let _ = (keyspace, ticket, unit);
-        crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
+        crate::failure_reply(&zerohop_wire::BadRequestReason::Unexpected.into(), reply);
         UnitResult::Done
     }
 

@@ -5,19 +5,19 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// A retry of a write gets a new sequence number.
-    RetriesAgain,
+    RetryGetsNewNumber,
     /// A write that was sent and not answered is reported as not done.
-    DoubtDenied,
+    UnknownReportedNotDone,
     /// After a split, sequence numbers start again.
-    LanesBeginAgain,
+    NumbersRestartAfterSplit,
     /// The results of a transaction's operations are returned in the order of partitions.
-    AnswersByPart,
+    ResultsInPartitionOrder,
     /// A read of several records has no confirming round.
-    ReadsUnconfirmed,
+    ConfirmingRoundSkipped,
     /// A record that has changed is not read again.
-    ChangesUnread,
+    ChangedRecordNotReread,
     /// A read lock counts as valid after its time is over.
-    HeldTooLong,
+    ExpiredReadLockUsed,
     /// A scan continues in one child of each partition after a split.
     ScanSkipsChildren,
     /// A scan starts at the beginning of each child after a split.
@@ -26,11 +26,16 @@ pub enum Bug {
 
 impl Bug {
     /// All mutants except those of transactions.
-    pub const ALL: [Bug; 3] = [Bug::RetriesAgain, Bug::DoubtDenied, Bug::LanesBeginAgain];
+    pub const ALL: [Bug; 3] =
+        [Bug::RetryGetsNewNumber, Bug::UnknownReportedNotDone, Bug::NumbersRestartAfterSplit];
 
     /// The mutants of transactions and of reads of several records.
-    pub const OF_TRANSACTIONS: [Bug; 4] =
-        [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread, Bug::HeldTooLong];
+    pub const OF_TRANSACTIONS: [Bug; 4] = [
+        Bug::ResultsInPartitionOrder,
+        Bug::ConfirmingRoundSkipped,
+        Bug::ChangedRecordNotReread,
+        Bug::ExpiredReadLockUsed,
+    ];
 
     /// The mutants of procedures.
     pub const OF_PROCEDURES: [Bug; 2] = [Bug::ScanSkipsChildren, Bug::ScanCursorLost];

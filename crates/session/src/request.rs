@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount, partition_of};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
-use zerohop_wire::{Element, Failure, Kind, pack};
+use zerohop_wire::{Element, Failure, FrameKind, pack};
 
 use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead, InvalidTransaction};
 
@@ -54,7 +54,7 @@ pub(crate) enum RequestKind {
     /// A comparison of a hash range of a partition by its members.
     Compare { keyspace: KeyspaceId, slice: Slice, from: u32 },
     /// A request about a snapshot of a partition, encoded as its body.
-    Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: Kind, body: Bytes },
+    Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: FrameKind, body: Bytes },
     /// A control request to a manager.
     Admin { encoded: Bytes },
     /// A lookup of a keyspace by name, in a map with an epoch of at least `least`.

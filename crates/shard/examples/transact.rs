@@ -24,7 +24,8 @@ use zerohop_shard::{
 };
 use zerohop_transaction::codec::encode_parts;
 use zerohop_transaction::{
-    Access, Durability as Asked, ItemBody, Items, RoutingKey as Point, TransactionItem, TransactionPart,
+    Access, Durability as PartDurability, ItemBody, Items, RoutingKey as Point, TransactionItem,
+    TransactionPart,
 };
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp,
@@ -46,7 +47,7 @@ struct OutputFrames {
     wrong: u64,
     frames: Vec<(usize, Vec<u8>)>,
     encoder: Encoder,
-    ceilings: Vec<Timestamp>,
+    timestamp_bounds: Vec<Timestamp>,
 }
 
 impl InstanceEffects for OutputFrames {
@@ -54,7 +55,9 @@ impl InstanceEffects for OutputFrames {
         match effect {
             InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
-            InstanceEffect::SyncCeiling(ceiling) => self.ceilings.push(ceiling),
+            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
+                self.timestamp_bounds.push(timestamp_bound)
+            }
             InstanceEffect::Reply { .. }
             | InstanceEffect::Dropped { .. }
             | InstanceEffect::ProposeChange { .. }
@@ -149,8 +152,8 @@ impl TransactBench {
             let mut said = Vec::new();
             for (instance, sent) in self.instances.iter_mut().zip(&mut self.sent) {
                 instance.end_of_batch(self.now, sent);
-                for ceiling in std::mem::take(&mut sent.ceilings) {
-                    instance.timestamp_bound_synced(ceiling);
+                for timestamp_bound in std::mem::take(&mut sent.timestamp_bounds) {
+                    instance.timestamp_bound_synced(timestamp_bound);
                 }
                 said.append(&mut sent.frames);
             }
@@ -226,7 +229,7 @@ fn prepare(
             Some(TransactionPart { items: Items::Inline(items), .. }) => items.push(item),
             _ => parts.push(TransactionPart {
                 routing_key: place,
-                durability: Asked::Interval,
+                durability: PartDurability::Interval,
                 items: Items::Inline(vec![item]),
             }),
         }

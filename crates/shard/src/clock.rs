@@ -66,12 +66,12 @@ impl InstanceClock {
     }
 
     /// Assigns no timestamp again that was assigned before a restart.
-    pub(super) fn begin_above(&mut self, ceiling: Timestamp) {
-        if is_planted(Bug::CeilingForgotten) {
+    pub(super) fn begin_above(&mut self, timestamp_bound: Timestamp) {
+        if is_planted(Bug::TimestampBoundIgnored) {
             return;
         }
-        self.issued = self.issued.max(ceiling);
-        self.unix_ms = self.unix_ms.max(ceiling.millis());
+        self.issued = self.issued.max(timestamp_bound);
+        self.unix_ms = self.unix_ms.max(timestamp_bound.millis());
     }
 
     pub(super) fn advance(&mut self, now: ClockReading) {
@@ -213,16 +213,16 @@ mod tests {
 
     #[test]
     fn repeated_starts_do_not_drift_from_wall_clock() {
-        let (mut ceiling_ms, ahead_ms) = (0, 400);
+        let (mut bound_ms, ahead_ms) = (0, 400);
         for start in 0..100 {
             let begun_ms = 1_000_000 + start * 150;
             let mut clock = InstanceClock::new(at(begun_ms, 0), Timestamp::ZERO);
-            clock.begin_above(Timestamp::from_millis(ceiling_ms));
+            clock.begin_above(Timestamp::from_millis(bound_ms));
             for ms in 0..150 {
                 clock.advance(at(begun_ms + ms, ms));
-                ceiling_ms = ceiling_ms.max(clock.timestamp_bound_base_ms(ahead_ms) + ahead_ms);
+                bound_ms = bound_ms.max(clock.timestamp_bound_base_ms(ahead_ms) + ahead_ms);
                 // At least the time that passes until the bound is raised again.
-                assert!(ceiling_ms >= clock.now().ms + ahead_ms / 8);
+                assert!(bound_ms >= clock.now().ms + ahead_ms / 8);
             }
             let led_ms = clock.now().ms - (begun_ms + 149);
             assert!(led_ms <= ahead_ms, "{led_ms} ms after {start} starts");

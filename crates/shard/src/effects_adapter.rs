@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{Call, Member, PeerMessage, Slice};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage, Slice};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
@@ -94,10 +94,10 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         let AnswerOrigin { keyspace, partition, .. } = self.origin;
         match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
+            ReplicaEffect::Send { to, epoch, body } => {
                 let envelope =
                     Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
-                send_peer(self.out, &envelope, self.this_member, to, call);
+                send_peer(self.out, &envelope, self.this_member, to, body);
             }
             ReplicaEffect::ProposeChange { .. } if self.is_stopping => {}
             ReplicaEffect::ProposeChange { epoch, change } => {
@@ -131,8 +131,8 @@ pub(super) fn send_peer(
     envelope: &Envelope,
     from: Member,
     to: Member,
-    call: &Call<'_>,
+    call: &PeerBody<'_>,
 ) {
-    let message = &Message::Peer(PeerMessage { from, to, call: call.clone() });
+    let message = &Message::Peer(PeerMessage { from, to, body: call.clone() });
     effects.push(InstanceEffect::Send { to, envelope, message });
 }

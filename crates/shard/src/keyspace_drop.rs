@@ -18,13 +18,13 @@ use zerohop_partition::planted::{Bug, is_planted};
 /// The keyspaces that are being dropped; see the module.
 #[derive(Debug, Default)]
 pub(super) struct DroppingKeyspaces {
-    keyspaces: BTreeMap<KeyspaceId, NextLook>,
+    keyspaces: BTreeMap<KeyspaceId, NextCheck>,
 }
 
 /// When to check a keyspace next, on the monotonic clock. The other fields are the pauses until the check after that: `check_ms`
 /// while work is in progress, `again_ms` once it was reported that none is.
 #[derive(Clone, Copy, Debug)]
-struct NextLook {
+struct NextCheck {
     at_ms: u64,
     check_ms: u64,
     again_ms: u64,
@@ -40,7 +40,7 @@ impl DroppingKeyspaces {
     /// The map has changed these keyspaces, so earlier reports about them may not hold any more.
     pub(super) fn follow(&mut self, map: &ClusterMap, touched: &[KeyspaceId]) {
         let before = std::mem::take(&mut self.keyspaces);
-        let now = NextLook { at_ms: 0, check_ms: DRAINED_CHECK_MS, again_ms: DRAINED_AGAIN_MS };
+        let now = NextCheck { at_ms: 0, check_ms: DRAINED_CHECK_MS, again_ms: DRAINED_AGAIN_MS };
         for (id, _) in map.keyspaces().filter(|(_, found)| found.is_dropping()) {
             let due = before.get(&id).filter(|_| !touched.contains(&id)).copied().unwrap_or(now);
             self.keyspaces.insert(id, due);
@@ -62,14 +62,14 @@ impl<D: Disk> Instance<D> {
     /// Reports the keyspaces in which nothing is in progress here, at the end of each batch.
     pub(super) fn report_drained(&mut self, effects: &mut dyn InstanceEffects) {
         let elapsed_ms = self.clock.elapsed_ms();
-        let is_due = |due: &NextLook| due.at_ms <= elapsed_ms;
+        let is_due = |due: &NextCheck| due.at_ms <= elapsed_ms;
         if !self.draining.keyspaces.values().any(is_due) {
             return;
         }
         let epoch = self.map().epoch();
         let due = self.draining.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
         for keyspace in due.collect::<Vec<_>>() {
-            let is_drained = self.is_drained(keyspace) || is_planted(Bug::DroppedAtOnce);
+            let is_drained = self.is_drained(keyspace) || is_planted(Bug::KeyspaceNotDrained);
             let is_asked = self.primary_of(keyspace).next().is_some();
             let Some(due) = self.draining.keyspaces.get_mut(&keyspace) else { continue };
             if is_drained {

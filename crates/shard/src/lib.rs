@@ -134,7 +134,7 @@ pub enum InstanceEffect<'e> {
     FetchMap,
     /// Writes this timestamp bound to disk in place of the last one, syncs it, and then calls [`Instance::timestamp_bound_synced`]. Until
     /// then writes of shared partitions may have to wait. After a start the owner passes the bound to [`Instance::begin_above`].
-    SyncCeiling(Timestamp),
+    SyncTimestampBound(Timestamp),
     /// Reports that an invariant of a partition here is broken. The partition has stopped. The report is for the log.
     InvariantBroken {
         /// The keyspace.

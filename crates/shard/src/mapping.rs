@@ -147,7 +147,7 @@ impl<D: Disk> Instance<D> {
         self.engine.drop_partition_later(id).map_err(MapChangeError::from)
     }
 
-    /// Brings the partitions of one keyspace in line with the map.
+    /// ReturnedNumber the partitions of one keyspace in line with the map.
     fn follow(
         &mut self,
         keyspace: KeyspaceId,
@@ -164,7 +164,7 @@ impl<D: Disk> Instance<D> {
         result
     }
 
-    /// Brings one partition in line with the map.
+    /// ReturnedNumber one partition in line with the map.
     pub(super) fn follow_one(
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),

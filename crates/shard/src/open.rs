@@ -116,7 +116,7 @@ fn remove_unassigned<D: Disk>(
     if history.map().epoch() == MapEpoch(0) {
         return Ok(0);
     }
-    let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
+    let foreign = engine.partitions().map(|(id, _)| id).filter(|id| {
         let (keyspace, level, partition) = named(*id);
         if splits.waits((keyspace, level, partition)) {
             return false;
@@ -131,9 +131,9 @@ fn remove_unassigned<D: Disk>(
         let group = on_disk.and_then(|found| found.group(partition));
         !group.is_some_and(|group| group.members().any(|member| member == instance))
     });
-    let strangers: Vec<_> = strangers.collect();
-    for id in &strangers {
+    let foreign: Vec<_> = foreign.collect();
+    for id in &foreign {
         drop_stored(engine, *id)?;
     }
-    Ok(strangers.len())
+    Ok(foreign.len())
 }

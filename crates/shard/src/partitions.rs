@@ -7,7 +7,7 @@ use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Failure};
 
 use super::clock::ClockReading;
@@ -48,14 +48,14 @@ pub(super) struct Partitions {
 }
 
 impl Partitions {
-    pub(super) fn new(identity: Identity, now: ClockReading, ceiling: Timestamp) -> Partitions {
+    pub(super) fn new(identity: Identity, now: ClockReading, timestamp_bound: Timestamp) -> Partitions {
         let me = member(identity);
         Partitions {
             by: Replicas::default(),
-            leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
+            leases: Leases::new(me, micros(now.elapsed_ms), timestamp_bound),
             ticked_ms: 0,
             disk_space_checked_ms: 0,
-            requested_timestamp_bound: ceiling,
+            requested_timestamp_bound: timestamp_bound,
             flushing: Vec::new(),
         }
     }
@@ -164,17 +164,17 @@ fn micros(elapsed_ms: u64) -> u64 {
 impl<D: Disk> Instance<D> {
     /// Sets the timestamp bound that was synced last, as the owner has found it on its disk. The owner must call this before
     /// anything else.
-    pub fn begin_above(&mut self, now: ClockReading, ceiling: Timestamp) {
+    pub fn begin_above(&mut self, now: ClockReading, timestamp_bound: Timestamp) {
         let by = std::mem::take(&mut self.partitions.by);
-        self.partitions = Partitions { by, ..Partitions::new(self.identity, now, ceiling) };
+        self.partitions = Partitions { by, ..Partitions::new(self.identity, now, timestamp_bound) };
         self.partitions.set_map(self.history.map().epoch());
         self.partitions.set_nodes(self.history.map());
-        self.clock.begin_above(ceiling);
+        self.clock.begin_above(timestamp_bound);
     }
 
-    /// The timestamp bound that [`InstanceEffect::SyncCeiling`] requested is on disk.
-    pub fn timestamp_bound_synced(&mut self, ceiling: Timestamp) {
-        self.partitions.leases.synced(ceiling);
+    /// The timestamp bound that [`InstanceEffect::SyncTimestampBound`] requested is on disk.
+    pub fn timestamp_bound_synced(&mut self, timestamp_bound: Timestamp) {
+        self.partitions.leases.synced(timestamp_bound);
     }
 
     /// Sets the bytes per second of snapshots sent to other instances, for a move or after an absence. 0: unlimited, as long as
@@ -265,7 +265,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> bool {
         let me = member(self.identity);
-        if let Call::Transaction(bytes) = peer.call {
+        if let PeerBody::Transaction(bytes) = peer.body {
             // Late messages do no harm, not even those to an earlier start of this process.
             self.transaction(bytes, effects);
             return true;
@@ -273,27 +273,28 @@ impl<D: Disk> Instance<D> {
         if peer.to != me || !self.partitions.are_shared() {
             return false;
         }
-        if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
+        if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = peer.body {
             // Lease messages also announce new maps, since an idle partition sends nothing.
             if map_epoch > self.partitions.leases.map_epoch() {
                 effects.push(InstanceEffect::FetchMap);
             }
-            if let Call::LeaseAsk { timestamp_bound: ceiling, .. } = peer.call
-                && ceiling > Timestamp::ZERO
+            if let PeerBody::LeaseAsk { timestamp_bound, .. } = peer.body
+                && timestamp_bound > Timestamp::ZERO
             {
                 // This is how far ahead of its own time the other instance wants its bound.
-                self.clock.observe_peer_time(ceiling.millis().saturating_sub(TIMESTAMP_BOUND_AHEAD_MS));
+                self.clock
+                    .observe_peer_time(timestamp_bound.millis().saturating_sub(TIMESTAMP_BOUND_AHEAD_MS));
             }
             let now_us = micros(self.clock.elapsed_ms());
-            if let Some(call) = self.partitions.leases.handle_message(now_us, peer.from, &peer.call) {
-                send_peer(effects, &Envelope::default(), me, peer.from, &call);
+            if let Some(body) = self.partitions.leases.handle_message(now_us, peer.from, &peer.body) {
+                send_peer(effects, &Envelope::default(), me, peer.from, &body);
             }
             return true;
         }
         let key = (envelope.keyspace, envelope.partition);
         // Another member has split its copy, and its entries wait for the copy here.
         self.splits.prefer(key.0, key.1);
-        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, call: &peer.call };
+        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, body: &peer.body };
         self.notify_replica(key, told, effects);
         true
     }
@@ -467,7 +468,7 @@ impl<D: Disk> Instance<D> {
             leases,
             ticked_ms,
             disk_space_checked_ms: room_ms,
-            requested_timestamp_bound: asked_ceiling,
+            requested_timestamp_bound: requested_bound,
             ..
         } = partitions;
         *ticked_ms = elapsed_ms;
@@ -479,12 +480,12 @@ impl<D: Disk> Instance<D> {
             clock.timestamp_bound_base_ms(TIMESTAMP_BOUND_AHEAD_MS),
             by.newest(),
         );
-        if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
-            *asked_ceiling = ceiling;
-            effects.push(InstanceEffect::SyncCeiling(ceiling));
+        if let Some(timestamp_bound) = leases.to_sync().filter(|wanted| *wanted > *requested_bound) {
+            *requested_bound = timestamp_bound;
+            effects.push(InstanceEffect::SyncTimestampBound(timestamp_bound));
         }
-        for (to, call) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
-            send_peer(effects, &Envelope::default(), member(*identity), to, &call);
+        for (to, body) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
+            send_peer(effects, &Envelope::default(), member(*identity), to, &body);
         }
     }
 

@@ -31,7 +31,7 @@ impl<D: Disk> Instance<D> {
         self.shares() || self.clock.elapsed_ms() < self.holding.timely_ms.1
     }
 
-    /// The request's envelope, without the wish for a read lock while its time may be from before it was sent. Such a read lock
+    /// The request's envelope, without the request for a read lock while its time may be from before it was sent. Such a read lock
     /// would be shorter than the client believes.
     pub(super) fn timely(&mut self, envelope: &Envelope) -> Envelope {
         if !envelope.read_lock {

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
-use zerohop_wire::{Envelope, Failure, Kind, Message, What};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
 
 use super::clock::ClockReading;
 use super::effects_adapter::Relay;
@@ -65,7 +65,7 @@ impl<D: Disk> Instance<D> {
         }
         let Envelope { keyspace, partition, .. } = *envelope;
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
-        let is_refused = self.draining.has(keyspace) && kind != Kind::Transact;
+        let is_refused = self.draining.has(keyspace) && kind != FrameKind::Transact;
         let request = RecordRequest { token: to, envelope: *envelope, message };
         let handled = match is_refused {
             true => None,
@@ -100,7 +100,7 @@ impl<D: Disk> Instance<D> {
                 splits.prefer(keyspace, partition);
             }
             Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
-            Some(_) => relay.fail(to, What::NoSuchPartition.into()),
+            Some(_) => relay.fail(to, BadRequestReason::NoSuchPartition.into()),
             // The client may know a newer map than this instance.
             None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
             None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
@@ -184,7 +184,7 @@ impl<D: Disk> Instance<D> {
                 });
             }
             _ => {
-                let failure = Failure::from(What::Unexpected);
+                let failure = Failure::from(BadRequestReason::Unexpected);
                 self.counters.failed(failure.code());
                 effects.push(InstanceEffect::Answer { to, place, message: &Message::Answer(Err(failure)) });
             }

@@ -338,10 +338,11 @@ impl<D: Disk> Instance<D> {
         let Some(waiting) = self.splits.pending.get(&name) else { return Ok(()) };
         drop_empty(&mut self.engine, &ids)?;
         let nothing = zerohop_partition::state::PartitionState::default().encode();
-        let state = waiting.state.as_ref().map(|(applied, state)| match is_planted(Bug::SessionsNotSplit) {
-            true => (*applied, nothing.as_slice()),
-            false => (*applied, state.as_slice()),
-        });
+        let state =
+            waiting.state.as_ref().map(|(applied, state)| match is_planted(Bug::SessionTableNotSplit) {
+                true => (*applied, nothing.as_slice()),
+                false => (*applied, state.as_slice()),
+            });
         if let Some(error) = self.engine.split_partition(id, &ids, state)? {
             self.counters.record_error(&error);
         }

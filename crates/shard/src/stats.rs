@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
-use zerohop_wire::Kind;
+use zerohop_wire::FrameKind;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::Instance;
@@ -13,7 +13,7 @@ use zerohop_replication::{CopyDamage, Replica};
 #[derive(Clone, Debug, Default)]
 pub struct InstanceStats {
     /// Requests by kind; kinds without requests are left out. The operations of a batch are not counted separately.
-    pub requests: Vec<(Kind, u64)>,
+    pub requests: Vec<(FrameKind, u64)>,
     /// Answered failures, by error code.
     pub failures: Vec<(u16, u64)>,
     /// Requests dropped because their client already has the answer.
@@ -111,7 +111,7 @@ impl Default for RequestCounters {
 
 impl RequestCounters {
     #[inline]
-    pub(super) fn count_request(&mut self, kind: Kind) {
+    pub(super) fn count_request(&mut self, kind: FrameKind) {
         if let Some(count) = self.requests.get_mut(kind_index(kind)) {
             *count += 1;
         }
@@ -139,7 +139,7 @@ impl RequestCounters {
     }
 }
 
-fn kind_index(kind: Kind) -> usize {
+fn kind_index(kind: FrameKind) -> usize {
     let number = usize::from(kind.number());
     (number >> 8) * KINDS_OF_CLASS + number % KINDS_OF_CLASS
 }
@@ -155,7 +155,7 @@ impl<D: Disk> Instance<D> {
         let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);
         let Instance { engine, partitions, counters, clock, .. } = self;
         engine.check_disk_space();
-        let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
+        let asked = FrameKind::ALL.iter().filter(|kind| !kind.is_answer());
         let asked = asked.map(|kind| (*kind, counters.requests[kind_index(*kind)]));
         let mut stats = InstanceStats {
             requests: asked.filter(|(_, count)| *count > 0).collect(),
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn every_request_kind_and_code_has_its_own_counter() {
         let mut places: Vec<usize> =
-            Kind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| kind_index(*kind)).collect();
+            FrameKind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| kind_index(*kind)).collect();
         let count = places.len();
         places.sort_unstable();
         places.dedup();

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::partition_of;
-use zerohop_transaction::Message as Told;
+use zerohop_transaction::Message as ProtocolMessage;
 use zerohop_wire::ids::{Incarnation, PartitionId};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
 use super::{Instance, InstanceEffect, InstanceEffects};
@@ -18,12 +18,12 @@ use zerohop_replication::ReplicaEvent;
 /// Messages that must still be passed on.
 #[derive(Debug, Default)]
 pub(super) struct Transit {
-    queue: VecDeque<Told>,
+    queue: VecDeque<ProtocolMessage>,
 }
 
 impl Transit {
     /// Queues a message. Without room the message is dropped.
-    pub(super) fn push(&mut self, message: Told) {
+    pub(super) fn push(&mut self, message: ProtocolMessage) {
         if self.queue.len() < TRANSIT_MAX {
             self.queue.push_back(message);
         }
@@ -58,7 +58,7 @@ impl<D: Disk> Instance<D> {
         assert_eq!(self.partitions.by.checkpoint_lone(&mut self.engine), Ok(()));
     }
 
-    fn route(&mut self, message: &Told, effects: &mut dyn InstanceEffects) {
+    fn route(&mut self, message: &ProtocolMessage, effects: &mut dyn InstanceEffects) {
         let (keyspace, map) = (message.to.keyspace, self.map().clone());
         let Some(found) = map.keyspace(keyspace) else { return };
         let id = partition_of(message.to.point, found.config().partitions);
@@ -73,19 +73,19 @@ impl<D: Disk> Instance<D> {
         let envelope =
             Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
         let bytes = message.encode();
-        let call = Call::Transaction(&bytes);
-        let message = &Message::Peer(PeerMessage { from, to, call });
+        let body = PeerBody::Transaction(&bytes);
+        let message = &Message::Peer(PeerMessage { from, to, body });
         effects.push(InstanceEffect::Send { to, envelope: &envelope, message });
     }
 
     /// Passes a message to a partition that is here.
-    fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn InstanceEffects) {
+    fn deliver(&mut self, id: PartitionId, message: &ProtocolMessage, effects: &mut dyn InstanceEffects) {
         self.notify_replica((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
     }
 
     /// A message has arrived from another instance.
     pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
-        let Ok(message) = Told::decode(bytes) else { return };
+        let Ok(message) = ProtocolMessage::decode(bytes) else { return };
         let found = self.map().keyspace(message.to.keyspace);
         let Some(partitions) = found.map(|found| found.config().partitions) else { return };
         // The sender may know an older map. If this instance passed the message on, it could go round in a circle.

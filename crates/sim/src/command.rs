@@ -63,12 +63,12 @@ pub enum CommandEnd {
 
 /// The settings of one run.
 #[derive(Clone, Copy, Debug)]
-struct Play<'a> {
+struct RunSettings<'a> {
     scenario: &'a str,
     limits: Limits,
 }
 
-impl Play<'_> {
+impl RunSettings<'_> {
     fn run_seed(self, seed: u64, keep: LineRetention) -> RunReport {
         match self.scenario {
             "single" => run(seed, keep),
@@ -117,7 +117,7 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
         clients: arguments.clients.unwrap_or(usize::MAX),
         fault_windows: arguments.storms.unwrap_or(usize::MAX),
     };
-    let play = Play { scenario: &arguments.scenario, limits };
+    let play = RunSettings { scenario: &arguments.scenario, limits };
     let first = arguments.seed.unwrap_or(0);
     let keep = if arguments.events { LineRetention::All } else { LineRetention::Nothing };
     let mut coverage = Coverage::default();
@@ -167,13 +167,13 @@ const VIOLATIONS_SHOWN: usize = 5;
 
 /// Removes kinds of faults, clients and fault windows as long as the same checker still finds a
 /// violation.
-fn shrink<'a>(play: Play<'a>, seed: u64, failed: &RunReport) -> (Play<'a>, usize) {
+fn shrink<'a>(play: RunSettings<'a>, seed: u64, failed: &RunReport) -> (RunSettings<'a>, usize) {
     let checkers: Vec<&str> = failed.violations.iter().map(|violation| violation.checker).collect();
     let mut smallest = play;
     let mut tries = 0;
     let still_fails = |limits: Limits, tries: &mut usize| {
         *tries += 1;
-        let run = Play { limits, ..play }.run_seed(seed, LineRetention::Nothing);
+        let run = RunSettings { limits, ..play }.run_seed(seed, LineRetention::Nothing);
         run.violations.iter().any(|violation| checkers.contains(&violation.checker))
     };
     for storms in 1..FAULT_WINDOWS_TRIED {
@@ -224,14 +224,14 @@ mod tests {
 
     #[test]
     fn command_line_replays_its_run() {
-        let play = Play {
+        let play = RunSettings {
             scenario: "moves",
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
         };
         assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
         let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, fault_windows: 1 };
         assert_eq!(
-            Play { limits, ..play }.line(7),
+            RunSettings { limits, ..play }.line(7),
             "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --storms 1"
         );
     }

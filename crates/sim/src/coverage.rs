@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::history::{Call, OperationEnd};
+use crate::history::{ClientCall, OperationEnd};
 use crate::kinds::FaultKind;
 use crate::workload::operation::RecordCall;
 
@@ -246,7 +246,7 @@ impl Coverage {
         *self.calls.entry(name).or_default() += 1;
     }
 
-    pub(crate) fn ended_call(&mut self, call: &Call) {
+    pub(crate) fn ended_call(&mut self, call: &ClientCall) {
         let how = match call.end {
             OperationEnd::Open => "open",
             OperationEnd::Done(_) => "done",

@@ -14,7 +14,7 @@ use crate::workload::tokens::display_bytes;
 
 /// One operation of a client, from its submission to its end.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ClientCall {
     /// The client; final reads after a restart have none and take no time.
     pub client: Option<usize>,
     /// The keyspace.
@@ -101,7 +101,7 @@ impl fmt::Display for OperationEnd {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ClientCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.client {
             Some(client) => write!(f, "c{client} ")?,
@@ -212,7 +212,7 @@ pub struct Loss {
 #[derive(Clone, Debug, Default)]
 pub struct RunHistory {
     /// In the order of their submission, with the reads after restarts.
-    pub calls: Vec<Call>,
+    pub calls: Vec<ClientCall>,
     /// In a cluster: transactions, and single operations on their records, in the order of their
     /// submission.
     pub transactions: Vec<TransactionRecord>,

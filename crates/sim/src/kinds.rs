@@ -6,7 +6,7 @@ use std::fmt;
 /// A kind of fault, or another disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-#[expect(missing_docs, reason = "each has its words in `Kind::name`")]
+#[expect(missing_docs, reason = "each has its words in `FrameKind::name`")]
 pub enum FaultKind {
     Loss,
     Repeats,

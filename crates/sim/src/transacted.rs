@@ -29,7 +29,7 @@ pub struct TransactionRecord {
     /// Its client went away.
     pub is_left: bool,
     /// The reason why it did not succeed.
-    pub failure: Option<TransactionTrouble>,
+    pub failure: Option<TransactionFailure>,
 }
 
 /// A blob of a name, by its creation time: the next blob of the name has a later one.
@@ -45,7 +45,7 @@ pub enum BlobLife {
 
 /// The reasons why a transaction may not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransactionTrouble {
+pub enum TransactionFailure {
     /// A record that it depends on had changed, or was absent.
     Conflict(String),
     /// Another cause, or its outcome is unknown.
@@ -102,9 +102,9 @@ impl fmt::Display for TransactionRecord {
         }
         match &self.failure {
             Some(
-                TransactionTrouble::Conflict(why)
-                | TransactionTrouble::Other(why)
-                | TransactionTrouble::Impossible(why),
+                TransactionFailure::Conflict(why)
+                | TransactionFailure::Other(why)
+                | TransactionFailure::Impossible(why),
             ) => {
                 write!(f, "; {why}")
             }

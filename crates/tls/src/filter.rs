@@ -21,7 +21,7 @@ pub struct Tls {
 }
 
 /// The result of reading more plain bytes.
-enum Filled {
+enum FillResult {
     /// There are some.
     Yes,
     /// The peer has closed its side.
@@ -69,8 +69,8 @@ impl Tls {
         let mut taken = 0;
         while taken < room {
             match self.fill(socket) {
-                Ok(Filled::Ended) => break,
-                Ok(Filled::Yes) => {
+                Ok(FillResult::Ended) => break,
+                Ok(FillResult::Yes) => {
                     let mut reader = self.connection.reader();
                     let said = reader.fill_buf()?;
                     let piece = &said[..said.len().min(room - taken)];
@@ -93,8 +93,8 @@ impl Tls {
     /// # Errors As [`Tls::read`].
     pub fn peek(&mut self, socket: &mut (impl Read + Write)) -> io::Result<Option<u8>> {
         match self.fill(socket)? {
-            Filled::Ended => Ok(None),
-            Filled::Yes => Ok(self.connection.reader().fill_buf()?.first().copied()),
+            FillResult::Ended => Ok(None),
+            FillResult::Yes => Ok(self.connection.reader().fill_buf()?.first().copied()),
         }
     }
 
@@ -146,14 +146,14 @@ impl Tls {
     }
 
     /// Reads until plain bytes are available, or the peer has closed its side.
-    fn fill(&mut self, socket: &mut (impl Read + Write)) -> io::Result<Filled> {
+    fn fill(&mut self, socket: &mut (impl Read + Write)) -> io::Result<FillResult> {
         for _ in 0..SILENT_READS_MAX {
             match self.connection.reader().fill_buf() {
-                Ok([]) => return Ok(Filled::Ended),
-                Ok(_) => return Ok(Filled::Yes),
+                Ok([]) => return Ok(FillResult::Ended),
+                Ok(_) => return Ok(FillResult::Yes),
                 // The connection ended without a close. Frames have lengths and checksums, so a
                 // truncated one is not mistaken for a whole.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(Filled::Ended),
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(FillResult::Ended),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

@@ -65,12 +65,12 @@ impl Write for End<'_> {
 }
 
 #[derive(Default)]
-struct Wires {
+struct WirePair {
     to_server: VecDeque<u8>,
     to_client: VecDeque<u8>,
 }
 
-impl Wires {
+impl WirePair {
     fn client(&mut self, room: usize) -> End<'_> {
         End { input: &mut self.to_client, output: &mut self.to_server, room }
     }
@@ -97,7 +97,7 @@ fn tls_data_arrives_despite_short_socket_writes() {
     let said: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
     for (host, room) in [("localhost", usize::MAX), ("127.0.0.1", 70_000), ("127.0.0.1", 333)] {
         let (mut server, mut client) = pair(&made, &made, host);
-        let mut wires = Wires::default();
+        let mut wires = WirePair::default();
         let (mut at, mut heard, mut answered) = (0, Vec::new(), Vec::new());
         for _ in 0..10_000 {
             let piece = [IoSlice::new(&said[at..])];
@@ -131,7 +131,7 @@ fn tls_data_arrives_despite_short_socket_writes() {
 /// The client's error at the server's part of the handshake.
 fn refused(server: &TestCertificates, ca: &TestCertificates, host: &str) -> Option<AuthFault> {
     let (mut server, mut client) = pair(server, ca, host);
-    let mut wires = Wires::default();
+    let mut wires = WirePair::default();
     client.flush(&mut wires.client(usize::MAX)).unwrap();
     all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
     let ended = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err()?;
@@ -154,7 +154,7 @@ fn a_certificate_by_another_ca_or_for_another_name_is_refused_in_words() {
 fn non_tls_input_is_reported_and_closes_the_connection() {
     let made = made(&["localhost"]);
     let (_, mut client) = pair(&made, &made, "localhost");
-    let mut wires = Wires::default();
+    let mut wires = WirePair::default();
     wires.to_client.extend(b"-ERR this is no TLS\r\n");
     let error = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).unwrap_err();
     assert_eq!(fault_of(&error), Some(AuthFault::NoTlsThere));
@@ -163,18 +163,19 @@ fn non_tls_input_is_reported_and_closes_the_connection() {
     // A truncated handshake, one that is corrupt at any byte, and one without an end.
     let hello = {
         let (_, mut client) = pair(&made, &made, "localhost");
-        let mut wires = Wires::default();
+        let mut wires = WirePair::default();
         client.flush(&mut wires.client(usize::MAX)).unwrap();
         wires.to_server
     };
     let config = ServerTls::new(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
     for at in 0..hello.len() {
-        let mut wires = Wires { to_server: hello.iter().copied().take(at).collect(), ..Wires::default() };
+        let mut wires =
+            WirePair { to_server: hello.iter().copied().take(at).collect(), ..WirePair::default() };
         let mut server = Tls::server(&config).unwrap();
         assert!(all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).is_ok(), "{at}");
         let mut damaged = hello.clone();
         damaged[at] ^= 0x55;
-        let mut wires = Wires { to_server: damaged, ..Wires::default() };
+        let mut wires = WirePair { to_server: damaged, ..WirePair::default() };
         let mut server = Tls::server(&config).unwrap();
         // Whatever the server answers, no plain bytes arrive.
         let mut heard = Vec::new();
@@ -182,7 +183,7 @@ fn non_tls_input_is_reported_and_closes_the_connection() {
         assert!(heard.is_empty());
     }
     // A handshake message with an announced length of 16 MB.
-    let mut wires = Wires::default();
+    let mut wires = WirePair::default();
     for _ in 0..1000 {
         wires.to_server.extend([0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff]);
         wires.to_server.extend(std::iter::repeat_n(0, 0x4000 - 4));

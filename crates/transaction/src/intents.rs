@@ -260,7 +260,7 @@ impl Intents {
     /// Reads all cells: at once (true), or once all holders that may change any of them now have ended. Its memory does not
     /// grow with their number: later holders have higher numbers.
     pub(crate) fn scan(&mut self, ticket: Ticket) -> bool {
-        if self.changing.is_empty() || is_planted(Bug::ReadsWaitForNothing) {
+        if self.changing.is_empty() || is_planted(Bug::ReadsIgnoreIntents) {
             return true;
         }
         let number = self.number();
@@ -311,8 +311,8 @@ impl Intents {
         let waits = pending_holders(&self.by_lock_key, &self.holdings, cell, limit);
         let is_at_past = limit < Timestamp::MAX;
         if waits.is_empty()
-            || is_planted(Bug::ReadsWaitForNothing) && !is_at_past
-            || is_planted(Bug::ReadAboveProposal) && is_at_past
+            || is_planted(Bug::ReadsIgnoreIntents) && !is_at_past
+            || is_planted(Bug::ReadIgnoresLowerProposals) && is_at_past
         {
             return true;
         }

@@ -167,7 +167,7 @@ pub(crate) fn staged_in(items: &[TransactionItem]) -> BTreeSet<StageId> {
 #[cfg(test)]
 mod tests {
     use zerohop_wire::messages::{
-        Brings, NumberType, Operator, Query, RecordRead, Remove, Transform, WriteChange,
+        NumberType, Operator, Query, RecordRead, Remove, ReturnedNumber, Transform, WriteChange,
     };
 
     use super::*;
@@ -179,14 +179,14 @@ mod tests {
             number: NumberType::I64,
             operand: 1,
             offset: 0,
-            returns: Brings::Nothing,
+            returns: ReturnedNumber::Nothing,
         };
         let access = |condition, change| {
             Access::of(&RecordOperation::Write(RecordWrite { key: b"k", condition, change }))
         };
         assert_eq!(access(Condition::Always, WriteChange::Transform(add)), Access::Transform(1));
         assert_eq!(access(Condition::IfPresent, WriteChange::Transform(add)), Access::Write);
-        let tells = Transform { returns: Brings::Old, ..add };
+        let tells = Transform { returns: ReturnedNumber::Old, ..add };
         assert_eq!(access(Condition::Always, WriteChange::Transform(tells)), Access::Write);
         assert_eq!(access(Condition::Always, WriteChange::Remove(Remove)), Access::Write);
         let read = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });

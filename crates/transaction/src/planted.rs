@@ -5,55 +5,55 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Versions read are not checked when a transaction is prepared.
-    ReadsUnchecked,
+    ReadVersionsNotChecked,
     /// A read of several items is confirmed despite conflicting intents.
     ConfirmIgnoresIntents,
     /// Reads wait for no intent.
-    ReadsWaitForNothing,
+    ReadsIgnoreIntents,
     /// A participant frees its intents once it has answered that it is prepared.
-    FreedBeforeDecision,
+    IntentsFreedBeforeDecision,
     /// The timestamp is fixed without the last proposal.
-    TimestampTooEarly,
+    LastProposalIgnored,
     /// A decision is forgotten once it was sent, before all participants have acknowledged it.
-    ForgottenBeforeFinished,
+    DecisionForgottenEarly,
     /// Answers to an earlier attempt count.
-    EarlierAttemptCounts,
+    EarlierAttemptCounted,
     /// The coordinator keeps its own intents while the transaction goes along the chain.
-    OwnKeptInChain,
+    CoordinatorKeepsOwnIntents,
     /// An unknown transaction is reported as aborted, without a log entry for that.
-    UnknownNotLogged,
+    UnknownAbortNotLogged,
     /// A `Prepare` that comes again after the end is prepared again, and applied by a repeated `Commit`.
     RepeatedPrepareApplied,
     /// A read at a timestamp does not wait for intents that were proposed below it.
-    ReadAboveProposal,
+    ReadIgnoresLowerProposals,
     /// A transform is installed again when its `Commit` comes again.
-    TransformTwice,
+    TransformAppliedTwice,
     /// Only the owner of a participant's routing key receives the decision, not the partitions split off from it.
-    SiblingsUntold,
+    SiblingsNotNotified,
     /// A partition that was split off from a participant reports that it has prepared everything.
-    HalfIsWhole,
+    ChildReportsAllPrepared,
     /// A decision is forgotten with the session whose transaction it decides.
-    EvictedWithSession,
+    DecisionEvictedWithSession,
 }
 
 impl Bug {
     /// All of them.
     pub const ALL: [Bug; 15] = [
-        Bug::ReadsUnchecked,
+        Bug::ReadVersionsNotChecked,
         Bug::ConfirmIgnoresIntents,
-        Bug::ReadsWaitForNothing,
-        Bug::FreedBeforeDecision,
-        Bug::TimestampTooEarly,
-        Bug::ForgottenBeforeFinished,
-        Bug::EarlierAttemptCounts,
-        Bug::OwnKeptInChain,
-        Bug::UnknownNotLogged,
+        Bug::ReadsIgnoreIntents,
+        Bug::IntentsFreedBeforeDecision,
+        Bug::LastProposalIgnored,
+        Bug::DecisionForgottenEarly,
+        Bug::EarlierAttemptCounted,
+        Bug::CoordinatorKeepsOwnIntents,
+        Bug::UnknownAbortNotLogged,
         Bug::RepeatedPrepareApplied,
-        Bug::ReadAboveProposal,
-        Bug::TransformTwice,
-        Bug::SiblingsUntold,
-        Bug::HalfIsWhole,
-        Bug::EvictedWithSession,
+        Bug::ReadIgnoresLowerProposals,
+        Bug::TransformAppliedTwice,
+        Bug::SiblingsNotNotified,
+        Bug::ChildReportsAllPrepared,
+        Bug::DecisionEvictedWithSession,
     ];
 }
 

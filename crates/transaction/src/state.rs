@@ -237,7 +237,7 @@ impl ParticipantState {
 
     /// The session table forgets these sessions. Decisions for them stay until all participants have carried them out.
     pub fn evict(&mut self, sessions: &[SessionId]) {
-        if is_planted(Bug::EvictedWithSession) {
+        if is_planted(Bug::DecisionEvictedWithSession) {
             let ids: Vec<TransactionId> =
                 self.decisions.keys().filter(|id| sessions.contains(&id.session)).copied().collect();
             ids.iter().for_each(|id| self.finish(id));

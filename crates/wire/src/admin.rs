@@ -21,7 +21,7 @@ pub use self::refused::{
 pub use self::tokens::{TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
 pub use self::view::NodeView;
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::limits::ADMIN_BYTES_MAX;
 
 /// A control request to a manager.
@@ -522,5 +522,5 @@ fn read<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure<'static>> {
     if bytes.len() > ADMIN_BYTES_MAX {
         return Err(Failure::FrameTooLong { length: bytes.len() as u64, limit: ADMIN_BYTES_MAX as u32 });
     }
-    M::decode(bytes).map_err(|_| What::NotAdmin.into())
+    M::decode(bytes).map_err(|_| BadRequestReason::NotAdmin.into())
 }

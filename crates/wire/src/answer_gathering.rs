@@ -5,7 +5,7 @@ use crate::encode::Encoder;
 use crate::error::Failure;
 use crate::header::Envelope;
 use crate::ids::RequestId;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{COALESCED_BYTES, COALESCED_MAX, SPLIT_BYTES_MIN};
 use crate::messages::{ANSWER_HEADER_BYTES, GatheredAnswer, Message};
 use crate::tail::Tail;
@@ -76,7 +76,7 @@ impl AnswerGathering {
         if let BufferEnd::Several { start, .. } = std::mem::take(&mut self.0) {
             // The frame answers several requests, each named inside it.
             let nobody = Envelope { request: RequestId(0), ..Envelope::default() };
-            encoder.end(start, &nobody, Kind::Gathered, out);
+            encoder.end(start, &nobody, FrameKind::Gathered, out);
         }
     }
 

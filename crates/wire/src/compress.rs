@@ -2,7 +2,7 @@
 
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_RATIO_MAX};
 
 const LENGTH_BYTES: usize = 4;
@@ -33,19 +33,19 @@ pub(crate) fn compress_from(out: &mut Vec<u8>, start: usize) -> bool {
 /// Expands a body into `scratch`, whose former contents are lost. The function checks the claimed length against the limit of a body and against
 /// what LZ4 can expand, before it allocates memory. Errors: `Compressed`, `FrameTooLong`.
 pub(crate) fn expand<'s>(body: &[u8], scratch: &'s mut Vec<u8>) -> Result<&'s [u8], Failure<'static>> {
-    let (claim, block) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(What::Compressed)?;
+    let (claim, block) = body.split_first_chunk::<LENGTH_BYTES>().ok_or(BadRequestReason::Compressed)?;
     let claim = u32::from_le_bytes(*claim) as usize;
     if claim > BODY_BYTES_MAX {
         return Err(Failure::FrameTooLong { length: claim as u64, limit: BODY_BYTES_MAX as u32 });
     }
     if claim > block.len().saturating_mul(COMPRESS_RATIO_MAX) {
-        return Err(What::Compressed.into());
+        return Err(BadRequestReason::Compressed.into());
     }
     scratch.clear();
     scratch.resize(claim, 0);
     match decompress_into(block, scratch) {
         Ok(length) if length == claim => Ok(scratch),
-        _ => Err(What::Compressed.into()),
+        _ => Err(BadRequestReason::Compressed.into()),
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
             claim(u32::MAX, &[0; 64]),
             (Err(Failure::FrameTooLong { length: u32::MAX.into(), limit }), 0)
         );
-        assert_eq!(claim(64 * 255 + 1, &[0; 64]), (Err(What::Compressed.into()), 0));
-        assert_eq!(claim(100, &[0x10, 0x61]).0, Err(What::Compressed.into()));
+        assert_eq!(claim(64 * 255 + 1, &[0; 64]), (Err(BadRequestReason::Compressed.into()), 0));
+        assert_eq!(claim(100, &[0x10, 0x61]).0, Err(BadRequestReason::Compressed.into()));
     }
 }

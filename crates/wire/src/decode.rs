@@ -7,9 +7,9 @@ use std::fmt;
 
 use crate::checksum::crc32c;
 use crate::compress::expand;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use crate::messages::Message;
 use crate::version::{Features, GREETING_VERSION};
@@ -83,7 +83,7 @@ pub enum BrokenStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'b> {
     /// The kind of the frame.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// The frame's envelope.
     pub envelope: Envelope,
     body: &'b [u8],
@@ -161,26 +161,27 @@ impl Decoder {
         FrameHeader::decode(header).map(|header| header.envelope)
     }
 
-    fn check(&self, header: &FrameHeader, body: &[u8]) -> Result<Kind, Failure<'static>> {
+    fn check(&self, header: &FrameHeader, body: &[u8]) -> Result<FrameKind, Failure<'static>> {
         if !header.flags.all_known() {
-            return Err(What::Flags.into());
+            return Err(BadRequestReason::Flags.into());
         }
         if header.flags.has(Flags::BODY_CHECKSUM) {
             if crc32c(body) != header.body_crc {
                 return Err(Failure::Corrupt);
             }
         } else if header.body_crc != 0 {
-            return Err(What::Reserved.into());
+            return Err(BadRequestReason::Reserved.into());
         }
-        let kind = Kind::from_number(header.kind).ok_or(Failure::UnknownKind { kind: header.kind })?;
+        let kind = FrameKind::from_number(header.kind).ok_or(Failure::UnknownKind { kind: header.kind })?;
         if header.flags.has(Flags::LZ4) && !self.features.has(Features::LZ4) {
-            return Err(What::NotAgreed.into());
+            return Err(BadRequestReason::NotAgreed.into());
         }
-        if matches!(kind, Kind::Gather | Kind::Gathered) && !self.features.has(Features::COALESCED) {
-            return Err(What::Unexpected.into());
+        if matches!(kind, FrameKind::Gather | FrameKind::Gathered) && !self.features.has(Features::COALESCED)
+        {
+            return Err(BadRequestReason::Unexpected.into());
         }
         if header.envelope.time_out_ms > TIME_OUT_MS_MAX {
-            return Err(What::TimeOut.into());
+            return Err(BadRequestReason::TimeOut.into());
         }
         Ok(kind)
     }

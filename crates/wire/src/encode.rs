@@ -4,7 +4,7 @@ use crate::checksum::{crc32c, crc32c_joined, crc32c_of};
 use crate::compress::compress_from;
 use crate::error::Failure;
 use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
 use crate::messages::{Message, OperationAnswer, Outcome};
 use crate::tail::Tail;
@@ -99,7 +99,7 @@ impl Encoder {
     ///
     /// # Panics
     /// If the body exceeds the maximum length, which the caller must prevent.
-    pub fn end(&self, start: usize, envelope: &Envelope, kind: Kind, out: &mut Vec<u8>) {
+    pub fn end(&self, start: usize, envelope: &Envelope, kind: FrameKind, out: &mut Vec<u8>) {
         let body_len = out.len() - start - HEADER_BYTES;
         assert!(body_len <= BODY_BYTES_MAX, "a body of {body_len} bytes was put together");
         self.seal(start, envelope, kind, (body_len, Tail::One(&[]), None), out);
@@ -131,7 +131,7 @@ impl Encoder {
             return Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 });
         }
         let tail = Tail::Several(pieces);
-        self.seal(start, envelope, Kind::Answer, (body_len, tail, crc), out);
+        self.seal(start, envelope, FrameKind::Answer, (body_len, tail, crc), out);
         Ok(Some(tail))
     }
 
@@ -169,7 +169,7 @@ impl Encoder {
         &self,
         start: usize,
         envelope: &Envelope,
-        kind: Kind,
+        kind: FrameKind,
         (mut body_len, tail, tail_crc): (usize, Tail<'_>, Option<u32>),
         out: &mut Vec<u8>,
     ) {

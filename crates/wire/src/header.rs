@@ -94,7 +94,7 @@ impl Envelope {
 pub struct FrameHeader {
     /// Version of the frame's layout.
     pub version: u8,
-    /// Number of the frame's kind, see [`Kind`](crate::kind::Kind).
+    /// Number of the frame's kind, see [`FrameKind`](crate::kind::FrameKind).
     pub kind: u16,
     /// Properties of the body.
     pub flags: Flags,

@@ -35,7 +35,7 @@ pub use messages::Message;
 pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};
 pub use zerohop_record::{
-    AbortReason, Advice, AuthFault, Element, Elements, ErrorCode, Failure, Kind, Permission, What, blob,
-    error, ids, limits, pack, words,
+    AbortReason, Advice, AuthFault, BadRequestReason, Element, Elements, ErrorCode, Failure, FrameKind,
+    Permission, blob, error, ids, limits, pack, words,
 };
 use zerohop_record::{elements, fields, kind};

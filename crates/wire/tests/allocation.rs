@@ -9,7 +9,8 @@ use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{Append, CompareSwap, Extend, Increment, Insert, Remove};
 use zerohop_wire::{
-    DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Flags, FrameHeader, Kind, Message, checksum,
+    DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Flags, FrameHeader, FrameKind, Message,
+    checksum,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
@@ -100,7 +101,7 @@ fn common_operations_allocate_nothing() {
 #[test]
 fn hostile_counts_and_lengths_allocate_nothing() {
     // Every four bytes of a small body in turn claim the most they can.
-    for kind in Kind::ALL {
+    for kind in FrameKind::ALL {
         for place in 0..60 {
             let mut body = [0u8; 256];
             body[place * 4..place * 4 + 4].fill(0xff);
@@ -120,7 +121,7 @@ fn compressed_body_allocates_at_most_its_possible_length() {
     for claim in [0, 1 << 10, 255 * 96, 255 * 96 + 1, 1 << 24, u32::MAX] {
         let mut body = [0x1fu8; 100];
         body[..4].copy_from_slice(&u32::to_le_bytes(claim));
-        let frame = sealed(Kind::Insert, Flags::BODY_CHECKSUM.with(Flags::LZ4), &body);
+        let frame = sealed(FrameKind::Insert, Flags::BODY_CHECKSUM.with(Flags::LZ4), &body);
         let bytes = allocated(|| {
             let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
             assert!(frame.message(&mut Vec::new()).is_err());
@@ -146,7 +147,7 @@ fn oversized_batch_is_refused_before_it_is_fully_copied() {
     assert!(out.is_empty() && bytes < 8 * BODY_BYTES_MAX, "{bytes}");
 }
 
-fn sealed(kind: Kind, flags: Flags, body: &[u8]) -> Vec<u8> {
+fn sealed(kind: FrameKind, flags: Flags, body: &[u8]) -> Vec<u8> {
     let header = FrameHeader {
         version: 1,
         kind: kind.number(),

@@ -1,11 +1,11 @@
 //! Any bytes as a frame of several requests, and of several answers: refused, or gone through part by part; what was read is
 //! written the same.
 
-use zerohop_wire::{Envelope, Kind, Message};
+use zerohop_wire::{Envelope, FrameKind, Message};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
-    for kind in [Kind::Gather, Kind::Gathered] {
+    for kind in [FrameKind::Gather, FrameKind::Gathered] {
         let Ok(message) = Message::decode_body(kind, bytes) else { continue };
         match &message {
             Message::Gather(requests) => {

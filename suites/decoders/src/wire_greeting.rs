@@ -23,7 +23,7 @@ pub fn run(bytes: &[u8]) {
         return;
     };
     // As the password of another protocol.
-    assert_eq!(guard.token_access(bytes), None, "a stranger's token was believed");
+    assert_eq!(guard.token_access(bytes), None, "the token of an unknown client was believed");
     if let Ok(token) = Token::from_text(bytes) {
         assert_eq!(token.text().as_bytes(), bytes.trim_ascii());
     }
@@ -37,7 +37,7 @@ pub fn run(bytes: &[u8]) {
                 assert_eq!(challenge.is_some(), matches!(hello.proof_method, 1 | 2));
             }
             Ok(Message::HelloAck(ack)) => {
-                assert!(caller.clone().check(&ack).is_err(), "a stranger was believed");
+                assert!(caller.clone().check(&ack).is_err(), "an unknown peer was believed");
                 assert_eq!(Caller::check_if_any(None, &ack).is_ok(), ack.proof.method == 0);
             }
             Ok(Message::Prove(prove)) => {

@@ -24,7 +24,7 @@ use results::Results;
 
 use crate::environment::{self, Set};
 use crate::python;
-use crate::workshop::{Failure, Workshop, run as run_command};
+use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Benchmarks, each with a package whose program it starts.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -37,7 +37,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Runs the benchmark that the first of `words` names, with the rest as its arguments; without
 /// words, lists all benchmarks.
-pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, words: &[&str]) -> Result<(), Failure> {
     let known = known(&shop.root.join("bench"))?;
     let Some((name, args)) = words.split_first() else {
         println!("{}", list(&known));
@@ -148,7 +148,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("bench/kv")).unwrap();
         fs::write(folder.path().join("bench/kv/Cargo.toml"), "").unwrap();
-        let shop = Workshop { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let shop = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
         let failure = run(&shop, &["vk"]).unwrap_err().to_string();
         assert!(failure.contains("`vk`") && failure.contains("bench kv"), "{failure}");
     }

@@ -7,7 +7,7 @@ use std::fs;
 use serde_json::Value;
 
 use super::results::Results;
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 
 /// The document.
 pub const DOCUMENT: &str = "docs/performance.md";
@@ -17,7 +17,7 @@ const BEGIN: &str = "<!-- begin of what `cargo xtask bench report` writes -->";
 const END: &str = "<!-- end of what `cargo xtask bench report` writes -->";
 
 /// Writes the tables into the document.
-pub fn run(shop: &Workshop) -> Result<(), Failure> {
+pub fn run(shop: &Workspace) -> Result<(), Failure> {
     let path = shop.root.join(DOCUMENT);
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     let text = fs::read_to_string(&path).map_err(failed)?;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::{Map, Value, json};
 
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 
 /// The folder, from the root of the tree.
 pub(super) const FOLDER: &str = "bench/results";
@@ -58,7 +58,12 @@ impl Results {
     }
 
     /// Stores a benchmark's output from `written`, in place of its previous run.
-    pub fn keep(shop: &Workshop, name: &str, arguments: &[&str], written: &Path) -> Result<PathBuf, Failure> {
+    pub fn keep(
+        shop: &Workspace,
+        name: &str,
+        arguments: &[&str],
+        written: &Path,
+    ) -> Result<PathBuf, Failure> {
         let path = shop.root.join(FOLDER).join(format!("{name}.json"));
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
         let text = fs::read_to_string(written).map_err(failed)?;
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn stored_results_are_read_without_single_measurements() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Workshop { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let shop = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
         let written = folder.path().join("written.json");
         fs::write(&written, r#"{"machine":{"cpu":"x"},"scenarios":[{"scenario":"set","readings":[1,2]}]}"#)
             .unwrap();

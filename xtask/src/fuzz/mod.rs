@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::workshop::{Failure, Workshop, cannot_start, quiet_unless_watched, run as run_command};
+use crate::workspace::{Failure, Workspace, cannot_start, quiet_unless_watched, run as run_command};
 use outcome::Outcome;
 
 /// The manifest of the fuzz targets.
@@ -74,7 +74,7 @@ pub enum FuzzTask {
 }
 
 /// Fuzzes `target`, or all targets, and shows libFuzzer's output.
-pub fn run(shop: &Workshop, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
     let known = known(&shop.root)?;
     let chosen: Vec<String> = match target {
         Some(name) if known.iter().any(|one| one == name) => vec![name.to_owned()],
@@ -113,7 +113,7 @@ pub fn run(shop: &Workshop, target: Option<&str>, task: &FuzzTask) -> Result<(),
 }
 
 /// Fuzzes every target for a few seconds, as a step of `cargo xtask test`.
-pub fn run_briefly(shop: &Workshop) -> Result<String, Failure> {
+pub fn run_briefly(shop: &Workspace) -> Result<String, Failure> {
     let targets = known(&shop.root)?;
     let bins = build(shop, &targets)?;
     let seconds = seconds_each(targets.len());
@@ -155,7 +155,7 @@ fn known(root: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Builds the `targets` with coverage and returns the folder of their programs.
-fn build(shop: &Workshop, targets: &[String]) -> Result<PathBuf, Failure> {
+fn build(shop: &Workspace, targets: &[String]) -> Result<PathBuf, Failure> {
     let triple = host_triple()?;
     let folder = shop.target.join("fuzz");
     let mut cargo = shop.cargo();
@@ -190,7 +190,7 @@ enum Echo {
 }
 
 /// Runs one target for `seconds`; for an input that fails, the error says how to replay it.
-fn search(shop: &Workshop, bins: &Path, name: &str, seconds: u64, echo: Echo) -> Result<Outcome, Failure> {
+fn search(shop: &Workspace, bins: &Path, name: &str, seconds: u64, echo: Echo) -> Result<Outcome, Failure> {
     let fuzz = shop.root.join("fuzz");
     let (found, seeds, artifacts) =
         (fuzz.join("found").join(name), fuzz.join("corpus").join(name), fuzz.join("artifacts").join(name));
@@ -240,7 +240,7 @@ fn search(shop: &Workshop, bins: &Path, name: &str, seconds: u64, echo: Echo) ->
     Ok(outcome)
 }
 
-fn broken(shop: &Workshop, name: &str, outcome: &Outcome) -> Failure {
+fn broken(shop: &Workspace, name: &str, outcome: &Outcome) -> Failure {
     let Some(artifact) = &outcome.artifact else {
         return Failure::new(format!(
             "{name}: the fuzzer ended early without an input to show for it; see above"
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn broken_target_shows_replay_command() {
-        let shop = Workshop { root: "/tree".into(), target: "/tree/target".into() };
+        let shop = Workspace { root: "/tree".into(), target: "/tree/target".into() };
         let outcome = Outcome {
             artifact: Some("/tree/fuzz/artifacts/frame/crash-1".into()),
             base64: Some("AAE=".to_owned()),

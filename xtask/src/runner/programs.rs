@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use super::job::{BUSY, Job, WAITING};
-use crate::workshop::{Failure, Workshop, cannot_start};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// Packages that are built for benchmarks only, beside their peers.
 pub const BENCHMARKS: &str = "bench-*";
@@ -96,7 +96,7 @@ fn one_has_run(output: &str) -> Result<(), String> {
 
 /// Builds all test programs, and the programs that they start; only those of `packages`, if any are
 /// named.
-pub fn build(shop: &Workshop, packages: &[String]) -> Result<Vec<Program>, Failure> {
+pub fn build(shop: &Workspace, packages: &[String]) -> Result<Vec<Program>, Failure> {
     let mut cargo = shop.cargo();
     // Without the examples, which clippy has checked.
     cargo.args(["test", "--no-run", "--lib", "--bins", "--tests"]);

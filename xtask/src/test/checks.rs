@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use crate::finished_step::{FinishedStep, line};
 use crate::runner::{cost, programs};
-use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
+use crate::workspace::{Failure, Workspace, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
 
 /// Checks some packages, or all if none is named, and returns a summary for the step's line.
-pub(super) type Act = fn(&Workshop, &[String]) -> Result<String, Failure>;
+pub(super) type Act = fn(&Workspace, &[String]) -> Result<String, Failure>;
 
 /// The checks, in order.
 pub(super) const ALL: [(&str, Act); 4] = [("format", format), ("tidy", tidy), ("lint", lint), ("docs", docs)];
@@ -35,7 +35,7 @@ pub(super) fn run(
     }
 }
 
-fn format(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
+fn format(shop: &Workspace, _: &[String]) -> Result<String, Failure> {
     run_command(shop.cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")?;
     run_command(
         shop.cargo().args(["fmt", "--manifest-path", fuzz::MANIFEST, "--check"]),
@@ -44,11 +44,11 @@ fn format(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
     Ok(String::new())
 }
 
-fn tidy(shop: &Workshop, _: &[String]) -> Result<String, Failure> {
+fn tidy(shop: &Workspace, _: &[String]) -> Result<String, Failure> {
     tidy::run(shop)
 }
 
-fn lint(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
+fn lint(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
     // This step does not build the package, and its lock file is easily forgotten after a change of
     // dependencies.
     let mut cargo = shop.cargo();
@@ -68,7 +68,7 @@ fn lint(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
 /// Pages are built with private items, for developers: links to them must resolve.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
-fn docs(shop: &Workshop, packages: &[String]) -> Result<String, Failure> {
+fn docs(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
     let mut cargo = shop.cargo();
     quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", DOC_FLAGS)).args([
         "--no-deps",
@@ -97,7 +97,7 @@ fn name_packages<'a>(
 }
 
 /// Builds the programs that tests and suites start.
-pub(super) fn build_programs(shop: &Workshop) -> Result<(), Failure> {
+pub(super) fn build_programs(shop: &Workspace) -> Result<(), Failure> {
     let mut cargo = shop.cargo();
     quiet_unless_watched(cargo.arg("build")).args([
         "--locked",

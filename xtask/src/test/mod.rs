@@ -24,7 +24,7 @@ use crate::environment;
 use crate::finished_step::{FinishedStep, line};
 use crate::runner::job::{BUSY, EndedJob, Job, SUITES_LINGER, WAITING, Weight};
 use crate::runner::{cost, pool, programs};
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 pub use report::failure;
 
 /// The selection of tests.
@@ -56,7 +56,7 @@ impl TestSelection {
 /// # Errors
 ///
 /// An unknown step, or a failed one.
-pub fn run(shop: &Workshop, wanted: &TestSelection) -> Result<(), Failure> {
+pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
     if let Some(unknown) = wanted.steps.iter().find(|step| budget::row(step).is_none()) {
         let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
         return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
@@ -131,7 +131,7 @@ const NODE_SEEDS: &str = "0..25";
 const CLUSTER_SEEDS: &str = "60";
 
 fn jobs(
-    shop: &Workshop,
+    shop: &Workspace,
     wanted: &TestSelection,
     programs: &[programs::Program],
 ) -> Result<Vec<Job>, Failure> {
@@ -170,7 +170,7 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
 }
 
 /// Runs the jobs in parallel and prints each failure as it occurs.
-fn run_jobs(shop: &Workshop, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
+fn run_jobs(shop: &Workspace, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
     let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
         if one.failure.is_some() {
             println!("{}", report::failure(one, &advice(one)));
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn unknown_step_is_answered_with_known_ones() {
-        let shop = Workshop::find().unwrap();
+        let shop = Workspace::find().unwrap();
         let wanted =
             TestSelection { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..TestSelection::default() };
         let said = run(&shop, &wanted).unwrap_err().to_string();

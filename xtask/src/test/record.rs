@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::runner::job::EndedJob;
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 
 use super::budget;
 use crate::finished_step::FinishedStep;
@@ -18,7 +18,7 @@ const END: &str = "<!-- end of times -->\n";
 
 /// Writes the tables of a run.
 pub(super) fn write(
-    shop: &Workshop,
+    shop: &Workspace,
     steps: &[FinishedStep],
     jobs: &[EndedJob],
     whole: &FinishedStep,

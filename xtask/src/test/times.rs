@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::runner::job::EndedJob;
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 
-fn file(shop: &Workshop) -> PathBuf {
+fn file(shop: &Workspace) -> PathBuf {
     shop.target.join("xtask").join("times.json")
 }
 
 /// The stored times, by the jobs' labels; empty in a fresh checkout.
-pub(super) fn load(shop: &Workshop) -> BTreeMap<String, Duration> {
+pub(super) fn load(shop: &Workspace) -> BTreeMap<String, Duration> {
     let text = fs::read_to_string(file(shop)).unwrap_or_default();
     let milliseconds: BTreeMap<String, u64> = serde_json::from_str(&text).unwrap_or_default();
     milliseconds.into_iter().map(|(label, one)| (label, Duration::from_millis(one))).collect()
 }
 
 /// Stores the times of these jobs, and keeps those of others.
-pub(super) fn save(shop: &Workshop, jobs: &[EndedJob]) -> Result<(), Failure> {
+pub(super) fn save(shop: &Workspace, jobs: &[EndedJob]) -> Result<(), Failure> {
     let mut all = load(shop);
     all.extend(jobs.iter().filter(|one| one.failure.is_none()).map(|one| (one.label(), one.took)));
     let milliseconds: BTreeMap<&str, u64> = all
@@ -43,7 +43,7 @@ mod tests {
     #[test]
     fn saved_times_replace_only_those_of_same_job() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Workshop { root: folder.path().to_owned(), target: folder.path().join("target") };
+        let shop = Workspace { root: folder.path().to_owned(), target: folder.path().join("target") };
         assert!(load(&shop).is_empty());
         for (name, seconds) in [("a", 1), ("b", 2), ("a", 3)] {
             let job = EndedJob {

@@ -139,11 +139,11 @@ fn exceptions(
     tree: &Tree,
     violations: &mut Vec<Violation>,
 ) -> BTreeMap<(String, String, TypeMeasure), usize> {
-    type Listed = BTreeMap<String, BTreeMap<String, BTreeMap<String, usize>>>;
+    type ExceptionTables = BTreeMap<String, BTreeMap<String, BTreeMap<String, usize>>>;
     let Some(text) = tree.text(EXCEPTIONS) else { return BTreeMap::new() };
-    let listed: Listed = toml::from_str(text).unwrap_or_else(|error| {
+    let listed: ExceptionTables = toml::from_str(text).unwrap_or_else(|error| {
         violations.push(Violation::new(EXCEPTIONS, 0, format!("it cannot be read: {error}")));
-        Listed::new()
+        ExceptionTables::new()
     });
     let mut counts = BTreeMap::new();
     for (room, types) in listed {

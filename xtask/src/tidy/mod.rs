@@ -35,7 +35,7 @@ mod words;
 
 use std::fmt;
 
-use crate::workshop::{Failure, Workshop};
+use crate::workspace::{Failure, Workspace};
 use manifest::Manifests;
 pub use tree::Tree;
 
@@ -67,7 +67,7 @@ impl fmt::Display for Violation {
 }
 
 /// Checks the tree of `shop`; the failure lists every violation.
-pub fn run(shop: &Workshop) -> Result<String, Failure> {
+pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let tree = Tree::read(&shop.root)?;
     let violations = check(&tree);
     if violations.is_empty() {

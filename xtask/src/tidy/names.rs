@@ -14,16 +14,18 @@ const TREE_MAX: usize = 3;
 
 /// Pronouns, question words and bare participles: they do not say what the type is.
 const REFUSED: &str = "
-    About Against All Alone Answered Apart Applied Ask Asked Asker Aside At Awaited Begun Beside Broken Brought Built Calm
-    Changed Come Coming Committed Compared Counted Covered Dead Deaf Decided Decoded Digested Do Doing Done Due Effected
-    Ended Evaluated Fixed Forwarded Found Founding Gathered Gathering Given Go Got Grown Handed Happening Heard Held Here
-    Holding How In Inserted Inspected Installing Issued Joined Judged Kept Known Laid Learnt Left Listed Loaded Looked
-    Lost Made Moved Named Nobody No Noted Nothing Of One Opened Opening Over Owed Own Owned Paced Packed Parked Parsed
-    Placed Planned Played Pointed Prepared Present Printed Promised Queued Quiet Ran Reading Received Recovered Refused
-    Releasing Remembered Removed Replied Restored Running Said Scheduled Scrubbed Secured Seen Sending Sent Settled Shown
-    Shows Skipped Spent Staged Stamped Standing Stored Summed Swapped Synced Taken Taking Tell Telling Then Timed To
-    Together Told Transacted Transacting Turned Uncommitted Until Unread Unsent Waiting Walked Wanted Was Watched Way Went
-    What Whereto Who Whole Whose Why Within Woken Word Writing Written";
+    About Against All Alone Answered Apart Applied Aside Ask Asked Asker At Awaited Begun Beside Brings Broken
+    Brought Built Calm Changed Come Coming Committed Compared Configured Counted Covered Dead Deaf Decided Decoded
+    Digested Do Doing Done Drawn Due Effected Ended Evaluated Filled Fixed Foreign Forwarded Found Founding Gathered
+    Gathering Given Go Got Grown Handed Happening Heard Hears Held Here Holding How In Inserted Inspected Installing
+    Issued Joined Judged Kept Known Laid Learnt Left Listed Loaded Logged Look Looked Lost Made Moved Named Next No
+    Nobody Noted Nothing Of One Opened Opening Outgoing Outstanding Over Overdue Oversized Owed Own Owned Paced
+    Packed Parked Parsed Pinned Placed Planned Played Pointed Prepared Present Printed Promised Queued Quiet Ran
+    Reading Received Recent Recovered Refused Regrouped Releasing Remembered Removed Replied Restored Running Said
+    Says Scheduled Scrubbed Secured Seen Sending Sent Settled Shown Shows Skipped Spent Staged Stamped Standing
+    Stored Summed Swapped Synced Taken Taking Tell Telling Tells Then Timed To Together Told Transacted Transacting
+    Turned Uncommitted Unflushed Unread Unsent Until Waiting Walked Wanted Was Watched Way Went What When Whereto
+    Who Whole Whose Why Within Woken Word Writing Written";
 
 /// Files and lines that define a type, by crate.
 type Rooms<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;
@@ -35,13 +37,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     for (path, text) in tree.rust() {
         let code = split(text).code;
         for (number, line) in code.lines().enumerate() {
-            let Some(name) = defined(line) else { continue };
-            if REFUSED.split_whitespace().any(|refused| refused == name) {
-                let what = format!(
-                    "`{name}` does not say what it is: name the thing, by a noun of docs/glossary.md"
-                );
-                violations.push(Violation::new(path, number + 1, what));
+            let definition = defined(line);
+            for name in definition.into_iter().chain(defined_by_macro(line)).chain(aliases(line)) {
+                if REFUSED.split_whitespace().any(|refused| refused == name) {
+                    let what = format!(
+                        "`{name}` does not say what it is: name the thing, by a noun of docs/glossary.md"
+                    );
+                    violations.push(Violation::new(path, number + 1, what));
+                }
             }
+            let Some(name) = definition else { continue };
             places
                 .entry(name.to_owned())
                 .or_default()
@@ -110,6 +115,22 @@ pub(super) fn defined(line: &str) -> Option<&str> {
     (defines && rest.starts_with(char::is_uppercase)).then(|| &rest[..end])
 }
 
+/// The type that a line of `numbered!` defines: `Name: u16 {`.
+fn defined_by_macro(line: &str) -> Option<&str> {
+    let (name, rest) = line.trim_start().split_once(": u")?;
+    let is_name = name.starts_with(char::is_uppercase) && name.chars().all(char::is_alphanumeric);
+    (is_name && rest.trim_start_matches(char::is_numeric) == " {").then_some(name)
+}
+
+/// The names that an import gives to types: `use a::{B as Name};`.
+fn aliases(line: &str) -> impl Iterator<Item = &str> {
+    line.split(" as ").skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let is_of_import = matches!(rest.as_bytes().get(end), Some(b',' | b';' | b'}'));
+        (is_of_import && rest.starts_with(char::is_uppercase)).then(|| &rest[..end])
+    })
+}
+
 /// The crate that a file belongs to, by its folder.
 pub(super) fn room(path: &str) -> &str {
     let depth = match path.split('/').next() {
@@ -135,12 +156,20 @@ mod tests {
             "pub enum Whose {",
             "    pub(super) trait Asked: Sized {",
             "type Wanted<'a> = &'a str;",
+            "    What: u32 {",
+            "use b::{Answer as Told, Question};",
+            "    Answer as Told,",
         ] {
             assert_eq!(violations(&[("crates/a/src/lib.rs", line)]).len(), 1, "{line}");
         }
-        for line in
-            ["// struct Told;", "    type Wanted = u8;", "let told = \"struct Told;\";", "struct ToldLater;"]
-        {
+        for line in [
+            "// struct Told;",
+            "    type Wanted = u8;",
+            "let told = \"struct Told;\";",
+            "struct ToldLater;",
+            "use b::Told as Answer;",
+            "    Told: u8,",
+        ] {
             assert_eq!(violations(&[("crates/a/src/lib.rs", line)]), [""; 0], "{line}");
         }
     }

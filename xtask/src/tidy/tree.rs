@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::workshop::Failure;
+use crate::workspace::Failure;
 
 /// Output of tools, which the rules ignore. (In a second work tree `.git` is a file.)
 const PASSED_OVER: [&str; 8] = [

@@ -24,7 +24,7 @@ use crate::servers::{Cluster, Place, Setting};
 
 /// The operation of a client, repeated one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LoadKind {
     /// One replicated write.
     Write,
     /// Two blind writes as one transaction.
@@ -71,11 +71,11 @@ async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Measurement, Fail
     let alone = &clients[..1];
     let all = &clients[..CLIENTS];
     let us = |latencies: &Histogram| latencies.percentile(0.5) as f64 / 1e3;
-    let (write, _) = phase(&run, Kind::Write, alone, orders).await?;
-    let (two, _) = phase(&run, Kind::Two, alone, orders).await?;
-    let (many, _) = phase(&run, Kind::Many, alone, orders).await?;
-    let (_, writes) = phase(&run, Kind::Write, all, orders).await?;
-    let (_, twos) = phase(&run, Kind::Two, all, orders).await?;
+    let (write, _) = phase(&run, LoadKind::Write, alone, orders).await?;
+    let (two, _) = phase(&run, LoadKind::Two, alone, orders).await?;
+    let (many, _) = phase(&run, LoadKind::Many, alone, orders).await?;
+    let (_, writes) = phase(&run, LoadKind::Write, all, orders).await?;
+    let (_, twos) = phase(&run, LoadKind::Two, all, orders).await?;
     reading.put("write p50 us", us(&write));
     reading.put("two-key p50 us", us(&two));
     reading.put("64 keys p50 us", us(&many));
@@ -86,7 +86,7 @@ async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Measurement, Fail
     reading.put("rate of two / write", twos / writes);
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     for count in CONTENDED {
-        let (_, rate) = phase(&run, Kind::Contended, &clients[..count], orders).await?;
+        let (_, rate) = phase(&run, LoadKind::Contended, &clients[..count], orders).await?;
         reading.put(&format!("zipf, {count} clients K txn/s"), rate / 1e3);
         (least, most) = (least.min(rate), most.max(rate));
     }
@@ -98,7 +98,7 @@ async fn measure(cluster: &Cluster, orders: &Orders) -> Result<Measurement, Fail
 /// Runs clients for the measured time, after a warm-up. Returns latencies, and the rate per second.
 async fn phase(
     run: &Rc<Run>,
-    kind: Kind,
+    kind: LoadKind,
     clients: &[(Client, Keyspace)],
     orders: &Orders,
 ) -> Result<(Histogram, f64), Failure> {
@@ -135,24 +135,24 @@ async fn phase(
 impl Run {
     async fn one(
         &self,
-        kind: Kind,
+        kind: LoadKind,
         (client, keyspace): &(Client, Keyspace),
         draws: &mut Draws,
     ) -> Result<(), Error> {
         let count = match kind {
-            Kind::Write => {
+            LoadKind::Write => {
                 let index = self.draw(false, draws);
                 return keyspace
                     .insert(self.records.key(index), self.records.value(index, 1))
                     .await
                     .map(drop);
             }
-            Kind::Two | Kind::Contended => 2,
-            Kind::Many => MANY_KEYS,
+            LoadKind::Two | LoadKind::Contended => 2,
+            LoadKind::Many => MANY_KEYS,
         };
         let transaction = client.begin();
         for _ in 0..count {
-            let index = self.draw(kind == Kind::Contended, draws);
+            let index = self.draw(kind == LoadKind::Contended, draws);
             transaction.insert(keyspace, self.records.key(index), self.records.value(index, 1))?;
         }
         transaction.commit().await.map(drop)

@@ -163,7 +163,7 @@ pub(crate) fn write(out: &mut String, summary: &ScenarioSummary) -> fmt::Result 
 mod tests {
     use super::*;
     use crate::failure::Failure;
-    use crate::rounds::Kind;
+    use crate::rounds::ContenderRole;
     use crate::scenarios::Figure;
 
     const SCENARIO: Scenario = Scenario {
@@ -185,7 +185,7 @@ mod tests {
         let rates = [(100.0, 50.0), (1000.0, 900.0), (10.0, 10.0)];
         let outcome = |label: &str, round, value| Outcome {
             label: label.into(),
-            kind: Kind::Ours,
+            kind: ContenderRole::Ours,
             round,
             result: Ok(ScenarioReading { figures: vec![Figure { name: "rate".into(), value }] }),
         };

@@ -97,10 +97,10 @@ fn accept(
 }
 
 /// The connection is over.
-struct ConnectionOver;
+struct ConnectionEnd;
 
 impl Connection {
-    fn turn(&mut self, store: &mut Store, readiness: &Readiness, name: u64) -> Result<(), ConnectionOver> {
+    fn turn(&mut self, store: &mut Store, readiness: &Readiness, name: u64) -> Result<(), ConnectionEnd> {
         if self.sent == self.out.len() {
             (self.sent, _) = (0, self.out.clear());
             self.receive()?;
@@ -111,39 +111,39 @@ impl Connection {
             self.send()?;
             if self.sent < self.out.len() {
                 // The client does not read: nothing more is read from it until it does.
-                readiness.change(&self.stream, name, Watch::Send).map_err(|_| ConnectionOver)?;
+                readiness.change(&self.stream, name, Watch::Send).map_err(|_| ConnectionEnd)?;
             }
         } else {
             self.send()?;
             if self.sent == self.out.len() {
-                readiness.change(&self.stream, name, Watch::Receive).map_err(|_| ConnectionOver)?;
+                readiness.change(&self.stream, name, Watch::Receive).map_err(|_| ConnectionEnd)?;
             }
         }
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<(), ConnectionOver> {
+    fn receive(&mut self) -> Result<(), ConnectionEnd> {
         match self.stream.read(&mut self.received[self.filled..]) {
-            Ok(0) => Err(ConnectionOver),
+            Ok(0) => Err(ConnectionEnd),
             Ok(count) => {
                 self.filled += count;
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(ConnectionOver),
+            Err(_) => Err(ConnectionEnd),
         }
     }
 
-    fn answer(&mut self, store: &mut Store) -> Result<(), ConnectionOver> {
+    fn answer(&mut self, store: &mut Store) -> Result<(), ConnectionEnd> {
         let mut at = 0;
         loop {
             match self.decoder.decode(&self.received[at..self.filled]) {
                 DecodeResult::Frame { frame, used } => {
-                    store.answer(&frame, &mut self.out).map_err(|_| ConnectionOver)?;
+                    store.answer(&frame, &mut self.out).map_err(|_| ConnectionEnd)?;
                     at += used;
                 }
                 DecodeResult::Refused { envelope, failure, used, .. } => {
-                    store.refuse(&envelope, failure, &mut self.out).map_err(|_| ConnectionOver)?;
+                    store.refuse(&envelope, failure, &mut self.out).map_err(|_| ConnectionEnd)?;
                     at += used;
                 }
                 DecodeResult::Need(need) => {
@@ -156,19 +156,19 @@ impl Connection {
                     }
                     return Ok(());
                 }
-                DecodeResult::Broken(_) => return Err(ConnectionOver),
+                DecodeResult::Broken(_) => return Err(ConnectionEnd),
             }
         }
     }
 
-    fn send(&mut self) -> Result<(), ConnectionOver> {
+    fn send(&mut self) -> Result<(), ConnectionEnd> {
         match self.stream.write(&self.out[self.sent..]) {
             Ok(count) => {
                 self.sent += count;
                 Ok(())
             }
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
-            Err(_) => Err(ConnectionOver),
+            Err(_) => Err(ConnectionEnd),
         }
     }
 }

@@ -10,7 +10,7 @@ use zerohop_wire::messages::{
     HelloAck, Insert, Map, Message, OperationAnswer, Outcome, Pong, Query, RecordOperation, RecordRead,
     RecordWrite, Remove, SessionOpened, WriteChange,
 };
-use zerohop_wire::{Elements, Encoder, Envelope, Failure, Frame, Kind, pack};
+use zerohop_wire::{Elements, Encoder, Envelope, Failure, Frame, FrameKind, pack};
 
 /// Records, and the state that a client needs to reach them.
 pub(super) struct Store {
@@ -122,7 +122,7 @@ impl Store {
                 let Record { version, value } = self.records.get(read.key).ok_or(Failure::NotFound)?;
                 Ok(Outcome::Value { version: *version, length: value.len() as u64, bytes: value })
             }
-            _ => Err(unknown(Kind::Inspect)),
+            _ => Err(unknown(FrameKind::Inspect)),
         }
     }
 
@@ -147,12 +147,12 @@ impl Store {
                 let number = self.records.remove(write.key).map_or(0, |_| 1);
                 Ok(Outcome::Done { version: Timestamp::ZERO, number })
             }
-            _ => Err(unknown(Kind::CompareSwap)),
+            _ => Err(unknown(FrameKind::CompareSwap)),
         }
     }
 }
 
-fn unknown(kind: Kind) -> Failure<'static> {
+fn unknown(kind: FrameKind) -> Failure<'static> {
     Failure::UnknownKind { kind: kind.number() }
 }
 

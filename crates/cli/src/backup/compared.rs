@@ -1,7 +1,7 @@
 //! The result of an anti-entropy comparison by the members of all partitions.
 
 use serde::Serialize;
-use zerohop_backup::{Progress, Target as Taken};
+use zerohop_backup::{Progress, Target as BackupTarget};
 use zerohop_client::{ComparedSlice, Error};
 use zerohop_wire::words::by_number;
 
@@ -28,10 +28,10 @@ pub(super) struct DifferingCopy {
 }
 
 /// Has all members of these keyspaces compare their contents.
-pub(super) async fn compare(targets: &[Taken]) -> Result<ComparisonTotals, Error> {
+pub(super) async fn compare(targets: &[BackupTarget]) -> Result<ComparisonTotals, Error> {
     let mut shown = BackupProgress::new("compared");
     let mut compared = ComparisonTotals::default();
-    for Taken { keyspace, settings } in targets {
+    for BackupTarget { keyspace, settings } in targets {
         let mut comparison = keyspace.compare();
         while let Some(slices) = comparison.next_slices().await? {
             slices.iter().for_each(|slice| compared.count(&settings.name, slice));

@@ -7,7 +7,7 @@ mod progress;
 mod restore;
 mod verify;
 
-use zerohop_backup::{BackupError, Target as Taken};
+use zerohop_backup::{BackupError, Target as BackupTarget};
 use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::by_number;
@@ -33,7 +33,7 @@ impl From<BackupError> for CommandError {
 }
 
 /// The keyspaces of these names, or all keyspaces if there are no names.
-async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<Taken>, CommandError> {
+async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<BackupTarget>, CommandError> {
     let all = admin::status(client).await?.keyspaces;
     if let Some(name) = names.iter().find(|name| !all.iter().any(|one| one.name == **name)) {
         return Err(CommandError::Refused(format!(
@@ -44,7 +44,7 @@ async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<Taken>, Comm
     let mut found = Vec::new();
     for status in all.into_iter().filter(|one| names.is_empty() || names.contains(&one.name)) {
         let keyspace = client.keyspace(&status.name).await?;
-        found.push(Taken { keyspace, settings: settings_of(status) });
+        found.push(BackupTarget { keyspace, settings: settings_of(status) });
     }
     Ok(found)
 }

@@ -32,7 +32,7 @@ use self::limits::{
 use self::phase::PhaseFailure;
 use self::report::{KvBenchReport, KvPhaseReport};
 use self::shared::BenchShared;
-use self::worker::{Crew, WorkerPlan};
+use self::worker::{WorkerPlan, WorkerThreads};
 use self::workload::Workload;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
@@ -129,7 +129,7 @@ pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> 
     let outcome = std::thread::scope(|scope| {
         // A worker ends when its channel of orders closes: the crew, which this closure drops, owns
         // it.
-        let mut crew = Crew::start(scope, &plan, threads, &shared);
+        let mut crew = WorkerThreads::start(scope, &plan, threads, &shared);
         runtime.block_on(conduct(&mut crew, &shared, &mut report.phases))
     });
     let ending = match outcome {
@@ -153,7 +153,7 @@ pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> 
 /// Orders the phases one after another. In every case the last phase removes what the first has
 /// written.
 async fn conduct(
-    crew: &mut Crew,
+    crew: &mut WorkerThreads,
     shared: &BenchShared,
     reports: &mut Vec<KvPhaseReport>,
 ) -> Result<CommandEnding, PhaseFailure> {
@@ -172,7 +172,7 @@ async fn conduct(
 }
 
 async fn run_phase(
-    crew: &mut Crew,
+    crew: &mut WorkerThreads,
     shared: &BenchShared,
     phase: KvPhase,
     reports: &mut Vec<KvPhaseReport>,

@@ -28,12 +28,12 @@ pub(super) struct WorkerPlan {
 
 /// The worker threads.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct WorkerThreads {
     orders: Vec<Sender<KvPhase>>,
     answers: Receiver<Result<Histogram, PhaseFailure>>,
 }
 
-impl Crew {
+impl WorkerThreads {
     pub(super) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         plan: &'scope WorkerPlan,
@@ -51,7 +51,7 @@ impl Crew {
                 order
             })
             .collect();
-        Crew { orders, answers }
+        WorkerThreads { orders, answers }
     }
 
     /// Waits until all clients are connected.

@@ -17,10 +17,10 @@ const PIECES_AHEAD: usize = 4;
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
 pub(super) struct GivenBytes {
-    /// The bytes; `-` reads them from standard input.
+    /// The bytes to write; - reads them from standard input.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: Option<OsString>,
-    /// Reads them from a file.
+    /// Reads the bytes to write from a file.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::{BlobTrouble, Error};
+use zerohop_client::{BlobError, Error};
 
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
@@ -22,7 +22,7 @@ const AGAIN_MAX: u32 = 3;
 pub(crate) struct GetArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// The file; `-` stands for standard output.
+    /// The file to write; - stands for standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
@@ -33,13 +33,13 @@ pub(crate) struct GetArguments {
 pub(crate) struct ReadArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// Where to begin, in bytes.
+    /// The offset of the first byte, in bytes from the beginning of the blob.
     #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::parse_whole)]
     at: u64,
-    /// How many bytes [default: all that follow].
+    /// The number of bytes [default: up to the end of the blob].
     #[arg(long, value_name = "BYTES", value_parser = quantity::parse_whole)]
     length: Option<u64>,
-    /// Writes to a file what a `blob write --if-seen` can rest on; for up to 64 MiB.
+    /// Writes the versions that were read to a file, for `blob write --if-seen`. The part has at most 64 MiB.
     #[arg(long, value_name = "FILE")]
     seen: Option<PathBuf>,
     #[command(flatten)]
@@ -185,7 +185,7 @@ async fn stream(
                     }
                     return Ok(CommandEnding::Done);
                 }
-                Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. })
+                Err(Error::Blob { why: BlobError::ChangedMeanwhile, .. })
                     if again < AGAIN_MAX && file.is_some() =>
                 {
                     again += 1;

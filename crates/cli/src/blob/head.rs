@@ -13,7 +13,7 @@ use crate::output;
 pub(crate) struct TruncateArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// Bytes that it has afterwards.
+    /// The new size in bytes.
     #[arg(value_parser = quantity::parse_whole, allow_negative_numbers = true)]
     size: u64,
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(crate) struct TruncateArguments {
 pub(crate) struct StatArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// Replaces what is kept with the blob, and prints it then.
+    /// Replaces the attributes of the blob, at most 32 KiB, and then prints the blob's facts.
     #[arg(long, value_name = "TEXT")]
     set_attributes: Option<String>,
     #[command(flatten)]

@@ -14,21 +14,21 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct BlobListArguments {
-    /// What the names begin with [default: nothing, for all names].
+    /// The prefix of the names [default: none, for all names].
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
-    /// Prints at most so many names.
+    /// The highest number of names to print [default: no limit].
     #[arg(long, value_name = "NAMES", value_parser = quantity::parse_whole)]
     limit: Option<u64>,
-    /// Begins behind this name.
+    /// Prints only names that come after this name.
     #[arg(long, value_name = "NAME")]
     after: Option<OsString>,
-    /// Prints also the names of blobs that are not finished: that are being put, or whose writer ended. A tab and `unfinished` follow
-    /// such a name, except with `--null`.
+    /// Prints also the names of unfinished blobs: a put of them is in progress, or its writer ended early. A tab and "unfinished"
+    /// follow such a name, except with --null.
     #[arg(long)]
     unfinished: bool,
-    /// Prints names as they are, with a zero byte behind each instead of a line feed. Without it a name that has a newline or another
-    /// control character is printed with escapes (`\n`, `\xNN`); on a terminal also one that has a backslash or is not UTF-8.
+    /// Prints names as they are, with a zero byte behind each instead of a line feed. Without this option a name that has a line feed or
+    /// another control character is printed with escapes (`\n`, `\xNN`). On a terminal so is a name that has a backslash or is not UTF-8.
     #[arg(short = '0', long, conflicts_with = "json")]
     null: bool,
     #[command(flatten)]

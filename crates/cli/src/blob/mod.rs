@@ -28,45 +28,74 @@ use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobCommand {
-    /// Makes a blob of a file, or of standard input.
+    /// Creates a blob from a file, or from standard input.
     ///
-    /// It appears once it is complete, and not before: no reader gets a part of it.
+    /// Readers find the blob once all of its bytes are stored. If a complete blob of this name exists, nothing is written (exit code 1).
+    ///
+    /// Example: zerohop blob put backup disk.img
     Put(put::PutArguments),
-    /// Writes a whole blob to a file, or to standard output.
+    /// Copies a whole blob to a file, or to standard output.
     ///
-    /// What comes is one version of it; if others write to it meanwhile, a file is written again, and what went to standard
-    /// output is to be thrown away: the exit code is 3 then.
+    /// The copy has one version of the blob. If another client changes the blob meanwhile, the command writes the file again, up
+    /// to three times. Discard what it has written to standard output if the exit code is 3.
+    ///
+    /// Example: zerohop blob get backup disk.img
     Get(get::GetArguments),
     /// Writes a part of a blob to standard output.
+    ///
+    /// The output ends at the blob's end, also if --length is larger.
+    ///
+    /// Example: zerohop blob read backup --at 512 --length 512
     Read(get::ReadArguments),
-    /// Writes bytes at an offset.
+    /// Overwrites bytes of a blob from an offset on.
     ///
-    /// All of them are there or none, in however many chunks. More than 64 MiB are refused, unless --pieces is given.
+    /// A write beyond the end makes the blob larger. Readers find all of the bytes or none, also over several chunks. One write
+    /// has at most 64 MiB, unless --pieces is given.
+    ///
+    /// Example: zerohop blob write backup boot --at 512
     Write(write::WriteArguments),
-    /// Adds bytes at the end, and prints where they begin.
+    /// Adds bytes at the end of a blob, and prints the offset of the first of them.
     ///
-    /// The bytes are added as a whole, whatever their number: a reader of the blob finds all of them or none.
+    /// Readers find all of the bytes or none, however many they are.
+    ///
+    /// Example: zerohop blob append log --file today.log
     Append(write::BlobAppendArguments),
-    /// Makes a blob smaller, or larger with zeros.
+    /// Sets the size of a blob.
+    ///
+    /// Bytes behind the new size are removed. If the blob grows, zeros are added.
+    ///
+    /// Example: zerohop blob truncate backup 1048576
     Truncate(head::TruncateArguments),
-    /// Prints what a blob is.
+    /// Prints size, chunk size, id, generation and attributes of a blob.
+    ///
+    /// The sizes are in bytes. The generation counts how often the blob was truncated or filled in.
+    ///
+    /// Example: zerohop blob stat backup --json
     Stat(head::StatArguments),
     /// Removes a blob.
+    ///
+    /// If there is no blob of this name, the exit code is 1.
+    ///
+    /// Example: zerohop blob rm backup
     #[command(visible_alias = "del", aliases = ["delete", "remove"])]
     Rm(head::BlobRemoveArguments),
-    /// Prints the names that begin with a prefix, in their order.
+    /// Prints the names of blobs that begin with a prefix, in the order of their bytes.
+    ///
+    /// Example: zerohop blob ls logs/ --limit 100
     #[command(alias = "list")]
     Ls(list::BlobListArguments),
-    /// Changes a number inside a blob, where it is, and prints it.
+    /// Changes a binary number inside a blob on the server, and prints it.
     ///
-    /// Also where it lies in two chunks.
+    /// The number may be in two chunks. Bytes beyond the end of the blob count as zeros.
+    ///
+    /// Example: zerohop blob transform counters add 5 --type u64 --at 16
     Transform(transform::BlobTransformArguments),
 }
 
 /// Where the blob is, and how the answer is printed.
 #[derive(Args, Debug)]
 pub(crate) struct BlobPlace {
-    /// The keyspace.
+    /// The keyspace of the blob.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
     keyspace: String,
     #[command(flatten)]
@@ -79,7 +108,7 @@ pub(crate) struct BlobPlace {
 /// A name, any bytes.
 #[derive(Args, Debug)]
 pub(crate) struct NameArgument {
-    /// The name of the blob.
+    /// The name of the blob: any bytes, at most 4 KiB.
     #[arg(value_name = "NAME", allow_hyphen_values = true)]
     name: OsString,
 }

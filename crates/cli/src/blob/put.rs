@@ -25,17 +25,17 @@ const READ_BYTES: u64 = 1 << 20;
 pub(crate) struct PutArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// The file; `-` stands for standard input.
+    /// The file to read; - stands for standard input.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
-    /// Replaces the blob, if there is one of this name. The old one is there, whole, until the new one is complete, however long
-    /// they are and wherever this command is killed. Of several such commands at the same time, the last to be complete stays.
+    /// Replaces a blob of this name, if there is one. Readers find the complete old blob until the new blob is complete, also if
+    /// this command is killed. Of several such commands at the same time, the last one to complete its blob wins.
     #[arg(long)]
     replace: bool,
-    /// Bytes of a chunk, a power of two from 4KiB to 16MiB [default: as the keyspace says, 1MiB unless it was told otherwise].
+    /// The size of a chunk in bytes: a power of two from 4KiB to 16MiB [default: the keyspace's setting, 1MiB if it has none].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     chunk: Option<u64>,
-    /// What is kept with the blob, any bytes up to 32 KiB.
+    /// Attributes that are stored with the blob: any bytes, at most 32 KiB.
     #[arg(long, value_name = "TEXT", default_value = "")]
     attributes: String,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! Negative answers of blob operations: a sentence or JSON, with exit code 1.
 
 use serde::Serialize;
-use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason};
+use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason};
 
 use super::BlobPlace;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -43,7 +43,7 @@ pub(super) fn print_refusal(
         Some(Failure::ConditionFailed { .. }) => {
             print_reason(place, name, "exists", "there is one of this name already: --replace replaces it")
         }
-        _ if matches!(error, Error::Blob { why: BlobTrouble::Unfinished, .. }) => {
+        _ if matches!(error, Error::Blob { why: BlobError::Unfinished, .. }) => {
             print_reason(place, name, "unfinished", UNFINISHED)
         }
         _ if is_changed(&error) => print_reason(

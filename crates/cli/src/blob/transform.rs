@@ -8,7 +8,7 @@ use zerohop_client::{Blob, Error, Number, Transform};
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::Name;
-use crate::common::transform::{GivenTransform, HasNumber};
+use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -29,7 +29,7 @@ struct ChangedNumber<'a> {
     value: Value,
 }
 
-impl HasNumber for Blob<'_> {
+impl TransformTarget for Blob<'_> {
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error> {
         match old {
             true => self.transform_and_get_old(transform).await,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::BlobSeen;
+use zerohop_client::BlobReadVersion;
 
 use super::bytes::{ByteSource, GivenBytes};
 use super::progress::BlobProgress;
@@ -21,13 +21,13 @@ pub(crate) struct WriteArguments {
     pub(super) name: NameArgument,
     #[command(flatten)]
     bytes: GivenBytes,
-    /// Where, in bytes.
+    /// The offset of the first byte, in bytes from the beginning of the blob.
     #[arg(long, value_name = "OFFSET", value_parser = quantity::parse_whole)]
     at: u64,
-    /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
+    /// Writes any number of bytes, in pieces of 4 MiB. Readers may find some pieces without the others.
     #[arg(long)]
     pieces: bool,
-    /// Writes only if nothing has changed of what a `blob read --seen` has read.
+    /// Writes only if the part that `blob read --seen` has read has not changed since.
     #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
     if_seen: Option<PathBuf>,
     #[command(flatten)]
@@ -94,9 +94,9 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
 }
 
 /// The versions that a read has written to a file.
-fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
+fn seen_of(path: &Path) -> Result<BlobReadVersion, CommandError> {
     let text = ByteSource::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
-    let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);
+    let seen = std::str::from_utf8(&text).ok().and_then(BlobReadVersion::parse);
     seen.ok_or_else(|| {
         CommandError::Usage(format!("{} is not what `blob read --seen` writes", names::path(path)))
     })

@@ -1,7 +1,7 @@
 //! An error in JSON: with `--json` every command that fails before it has printed a result prints one line.
 
 use serde::Serialize;
-use zerohop_client::{BlobTrouble, Error, Failure, Reason};
+use zerohop_client::{BlobError, Error, Failure, Reason};
 
 use super::ending::CommandError;
 use super::shown::{JsonKey, Name};
@@ -87,13 +87,13 @@ pub(crate) fn of_client(error: &Error) -> &'static str {
             _ => "unavailable",
         },
         Error::Blob { why, .. } => match why {
-            BlobTrouble::Absent => "not_found",
-            BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } | BlobTrouble::Attributes { .. } => {
+            BlobError::Absent => "not_found",
+            BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
                 "too_large"
             }
-            BlobTrouble::Contended => "contended",
-            BlobTrouble::Unfinished => "unfinished",
-            BlobTrouble::ChangedMeanwhile => "changed",
+            BlobError::Contended => "contended",
+            BlobError::Unfinished => "unfinished",
+            BlobError::ChangedMeanwhile => "changed",
         },
         Error::UnderWay { .. } => "under_way",
         Error::Unexpected => "unexpected",

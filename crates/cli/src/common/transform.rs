@@ -60,7 +60,7 @@ pub(crate) enum GivenType {
 }
 
 /// A record or blob that contains a number that can be transformed.
-pub(crate) trait HasNumber {
+pub(crate) trait TransformTarget {
     /// Transforms it, and returns the new number, or the old one.
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error>;
 }
@@ -122,14 +122,17 @@ impl PrintedNumber {
 
 impl GivenTransform {
     /// Runs the transform. The inner error is a negative answer of the data.
-    pub(crate) async fn run(self, of: &impl HasNumber) -> Result<Result<PrintedNumber, Error>, CommandError> {
+    pub(crate) async fn run(
+        self,
+        of: &impl TransformTarget,
+    ) -> Result<Result<PrintedNumber, Error>, CommandError> {
         of_type!(self.number, run(self, of).await)
     }
 }
 
 async fn run<N>(
     given: GivenTransform,
-    of: &impl HasNumber,
+    of: &impl TransformTarget,
 ) -> Result<Result<PrintedNumber, Error>, CommandError>
 where
     N: Number + FromStr + Display + Into<Value>,

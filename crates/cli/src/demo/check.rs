@@ -46,15 +46,15 @@ pub(super) async fn check(
 /// Counts keys and blobs that belong to none of these files.
 pub(super) async fn count_foreign(keyspace: &Keyspace, files: &[StoredFile]) -> Result<u64, DemoError> {
     let mut scan = keyspace.scan("");
-    let mut strangers = 0;
+    let mut foreign_keys = 0;
     while let Some(keys) = scan.next_page().await.map_err(DemoError::cluster("listing the keys"))? {
-        strangers += keys.iter().filter(|listed| find(&listed.key, files).is_none()).count() as u64;
+        foreign_keys += keys.iter().filter(|listed| find(&listed.key, files).is_none()).count() as u64;
     }
     let mut blobs = keyspace.list_blobs("");
     while let Some(names) = blobs.next_page().await.map_err(DemoError::cluster("listing the blobs"))? {
-        strangers += names.iter().filter(|name| !is_large(name, files)).count() as u64;
+        foreign_keys += names.iter().filter(|name| !is_large(name, files)).count() as u64;
     }
-    Ok(strangers)
+    Ok(foreign_keys)
 }
 
 async fn check_groups(

@@ -134,9 +134,9 @@ pub(super) async fn run(
         let checked = check::check(&keyspace, &files, &progress).await?;
         Ok::<_, DemoError>((checked, check::count_foreign(&keyspace, &files).await?))
     };
-    let (checked, strangers) = progress.watch("verifying the cluster", files.len(), checking).await?;
+    let (checked, foreign_keys) = progress.watch("verifying the cluster", files.len(), checking).await?;
     (report.whole, report.verified) = (checked.intact, checked.intact_before_kill);
-    (report.strangers, report.faults) = (strangers, checked.faults);
+    (report.foreign_keys, report.faults) = (foreign_keys, checked.faults);
     nodes.iter().for_each(LocalNode::request_end);
     for node in nodes {
         node.stop().await?;

@@ -30,7 +30,7 @@ pub(super) struct ClusterReport {
     /// Files that are intact at the end, including those acknowledged before the kill.
     pub(super) whole: u64,
     pub(super) verified: u64,
-    pub(super) strangers: u64,
+    pub(super) foreign_keys: u64,
     #[serde(skip)]
     pub(super) faults: Vec<Fault>,
 }
@@ -38,7 +38,7 @@ pub(super) struct ClusterReport {
 impl ClusterReport {
     /// Whether all results are as they must be.
     pub(super) fn is_well(&self) -> bool {
-        self.whole == self.files && self.verified == self.acknowledged && self.strangers == 0
+        self.whole == self.files && self.verified == self.acknowledged && self.foreign_keys == 0
     }
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for ClusterReport {
             "  verify   {:>8} files  of {} are whole after all that; {}",
             self.whole,
             self.files,
-            counted(self.strangers, "strange key")
+            counted(self.foreign_keys, "strange key")
         )
     }
 }

@@ -252,16 +252,16 @@ async fn verify(
     let checking = async {
         let of_first = check::check(first, first_files, &progress).await?;
         let of_again = check::check(again, again_files, &progress).await?;
-        let strangers = check::count_foreign(first, first_files).await?
+        let foreign_keys = check::count_foreign(first, first_files).await?
             + check::count_foreign(again, again_files).await?;
-        Ok::<_, DemoError>((of_first, of_again, strangers))
+        Ok::<_, DemoError>((of_first, of_again, foreign_keys))
     };
-    let (of_first, of_again, strangers) = progress.watch("verifying", total, checking).await?;
+    let (of_first, of_again, foreign_keys) = progress.watch("verifying", total, checking).await?;
     report.first_whole = of_first.intact;
     report.again_files = again_files.len() as u64;
     report.again_whole = of_again.intact;
     report.verified = of_again.intact_before_kill;
-    report.strangers = strangers;
+    report.foreign_keys = foreign_keys;
     report.add_faults(of_first);
     report.add_faults(of_again);
     Ok(())

@@ -50,7 +50,7 @@ pub(crate) struct DemoReport {
     pub(crate) again_files: u64,
     pub(crate) again_whole: u64,
     /// Keys that the demo did not store.
-    pub(crate) strangers: u64,
+    pub(crate) foreign_keys: u64,
     /// Files that are lost or have wrong contents.
     pub(crate) faulty: u64,
     /// These files, up to a thousand of each check.
@@ -73,7 +73,7 @@ impl DemoReport {
             && self.first_whole == self.files
             && self.again_whole == self.again_files
             && self.verified == self.acknowledged
-            && self.strangers == 0
+            && self.foreign_keys == 0
             && self.cluster.as_ref().is_none_or(ClusterReport::is_well);
     }
 }
@@ -132,7 +132,7 @@ impl fmt::Display for DemoReport {
             self.acknowledged,
             self.first_whole + self.again_whole,
             self.files + self.again_files,
-            self.strangers
+            self.foreign_keys
         )?;
         self.cluster.iter().try_for_each(|cluster| write!(f, "{cluster}"))?;
         writeln!(f)?;
@@ -206,7 +206,7 @@ mod tests {
             |report| report.first_whole -= 1,
             |report| report.again_whole -= 1,
             |report| report.verified -= 1,
-            |report| report.strangers = 1,
+            |report| report.foreign_keys = 1,
             |report| report.cluster.as_mut().unwrap().whole -= 1,
         ];
         for (at, spoil) in spoil.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::shown::JsonKey;
-use crate::common::transform::{GivenTransform, HasNumber};
+use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ struct TransformedRecord<'a> {
     condition: Condition,
 }
 
-impl HasNumber for TransformedRecord<'_> {
+impl TransformTarget for TransformedRecord<'_> {
     async fn transform<N: Number>(&self, transform: Transform<N>, old: bool) -> Result<N, Error> {
         let operation = match old {
             true => self.keyspace.transform_and_get_old(self.key, transform),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use zerohop_client::{ClientOptions, ClientTls, Secret};
 use zerohop_redis::Spans;
 use zerohop_server::Server;
-use zerohop_server::gateway::{NoRoom, ReplyAddress, Spanning};
+use zerohop_server::gateway::{ReplyAddress, Spanning, TooManyUnits};
 
 /// The pause before a reply is sent again to an instance whose queue is full. An instance empties
 /// its queue every few microseconds.
@@ -18,12 +18,12 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 const FULL_TRIES_MAX: u32 = 10_000;
 
 #[derive(Debug)]
-struct ByTransactions(Spans);
+struct TransactionSpans(Spans);
 
-impl Spanning for ByTransactions {
-    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom> {
+impl Spanning for TransactionSpans {
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), TooManyUnits> {
         let tell = move |reply| send_reply(asker, reply);
-        self.0.start_unit(keyspace, unit, Box::new(tell)).map_err(|_| NoRoom)
+        self.0.start_unit(keyspace, unit, Box::new(tell)).map_err(|_| TooManyUnits)
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn add(
     let own = std::iter::once(server.manager_address());
     let endpoints = own.chain(server.instances().iter().map(|(_, at)| *at)).map(|at| at.to_string());
     let spans = Spans::start(endpoints.collect(), options)?;
-    let spanning: Arc<dyn Spanning> = Arc::new(ByTransactions(spans));
+    let spanning: Arc<dyn Spanning> = Arc::new(TransactionSpans(spans));
     server.set_cross_partition(&spanning);
     Ok(())
 }

@@ -15,7 +15,7 @@ use zerohop_client::{
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply as Says, AdminRequest, KeyspaceDrop, KeyspaceStatus,
+    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply, AdminRequest, KeyspaceDrop, KeyspaceStatus,
     REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::*;
@@ -25,7 +25,7 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features,
 
 #[derive(Default)]
 struct FakeStore {
-    records: BTreeMap<Vec<u8>, Record2>,
+    records: BTreeMap<Vec<u8>, FakeRecord>,
     outcomes: BTreeMap<(SessionId, PartitionId, u64), FakeOutcome>,
     applied: u64,
     /// Writes after which the connection is dropped without an answer.
@@ -38,7 +38,7 @@ struct FakeStore {
 }
 
 #[derive(Clone)]
-enum Record2 {
+enum FakeRecord {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
 }
@@ -171,16 +171,16 @@ impl FakeStore {
         let version = Timestamp(self.applied + 1);
         match (self.records.get(read.key), read.query) {
             (None, _) => tell(Err(Failure::NotFound)),
-            (Some(Record2::Bytes(bytes)), Query::Inspect) => tell(Ok(Outcome::Info {
+            (Some(FakeRecord::Bytes(bytes)), Query::Inspect) => tell(Ok(Outcome::Info {
                 version,
                 record: RecordType::Bytes,
                 length: bytes.len() as u64,
                 expires_at_ms: None,
             })),
-            (Some(Record2::Bytes(bytes)), _) => {
+            (Some(FakeRecord::Bytes(bytes)), _) => {
                 tell(Ok(Outcome::Value { version, length: bytes.len() as u64, bytes }));
             }
-            (Some(Record2::List(values)), _) => {
+            (Some(FakeRecord::List(values)), _) => {
                 let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
                 let (length, values) = (values.len() as u64, Elements::from_slice(&values[..]));
                 tell(Ok(Outcome::List { version, length, first: 0, values }));
@@ -216,19 +216,19 @@ impl FakeStore {
             return FakeOutcome::Failed(failure);
         }
         let (record, number) = match write.change {
-            WriteChange::Insert(Insert { value, .. }) => (Record2::Bytes(value.to_vec()), 0),
+            WriteChange::Insert(Insert { value, .. }) => (FakeRecord::Bytes(value.to_vec()), 0),
             WriteChange::Remove(Remove) => {
                 return FakeOutcome::Done(version, u64::from(self.records.remove(write.key).is_some()));
             }
             WriteChange::Append(Append { values }) => {
                 let mut list = match found {
-                    Some(Record2::List(list)) => list,
+                    Some(FakeRecord::List(list)) => list,
                     None => Vec::new(),
                     Some(_) => return FakeOutcome::Failed(Failure::WrongType { found: RecordType::Bytes }),
                 };
                 list.extend(values.iter().map(<[u8]>::to_vec));
                 let number = list.len() as u64;
-                (Record2::List(list), number)
+                (FakeRecord::List(list), number)
             }
             WriteChange::Expire(_) if found.is_none() => return FakeOutcome::Failed(Failure::NotFound),
             WriteChange::Expire(_) => return FakeOutcome::Done(version, 0),
@@ -389,7 +389,7 @@ fn blocking_client_needs_no_runtime_and_refuses_to_block_one() {
 
 fn under_way(reason: &str) -> Option<AdminAnswer> {
     let (code, reason) = (REFUSED_CLOSING.to_owned(), reason.to_owned());
-    Some(AdminAnswer::of(Says::Refused(AdminRefusal { code, reason, keyspace: 9 })))
+    Some(AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: 9 })))
 }
 
 fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
@@ -408,7 +408,7 @@ async fn drop_waits_until_done_and_ignores_later_keyspace_of_same_name() {
     let says = |answers: Vec<Option<AdminAnswer>>| server.store.lock().unwrap().admin = answers;
     let papers = KeyspaceStatus { id: 9, name: "papers".into(), ..KeyspaceStatus::default() };
     let refused = |code| Some(AdminAnswer::refused(code, "why"));
-    let done = || Some(AdminAnswer::of(Says::Keyspace(papers.clone())));
+    let done = || Some(AdminAnswer::of(AdminReply::Keyspace(papers.clone())));
 
     says(vec![refused(REFUSED_FAILED), under_way("a"), under_way("a"), None, under_way("b"), done()]);
     let mut told = Vec::new();

@@ -117,7 +117,8 @@ impl Agent {
 
     fn bootstrap_if_all_known(&mut self) {
         let Some(founding) = &self.bootstrap else { return };
-        if founding.starts_heard.len() + 1 >= founding.members.len() || is_planted(Bug::FoundsUnasked) {
+        if founding.starts_heard.len() + 1 >= founding.members.len() || is_planted(Bug::BootstrapWithoutPeers)
+        {
             let heard = founding.starts_heard.clone();
             self.found(heard);
         }

@@ -127,7 +127,7 @@ impl Agent {
             let before = self.silent.since.get(&id).filter(|(of, _)| *of == incarnation);
             let since = before.map_or(self.now, |(_, since)| *since);
             silent.insert(id, (incarnation, since));
-            if self.now.since_us(since) >= patience_ms * 1000 && !is_planted(Bug::NobodyIsSilent) {
+            if self.now.since_us(since) >= patience_ms * 1000 && !is_planted(Bug::UnseenNodeNotDeclaredDead) {
                 dead.push((id, incarnation));
             }
         }

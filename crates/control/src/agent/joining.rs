@@ -69,7 +69,7 @@ impl Agent {
                 self.propose_no_op();
             }
             StartPhase::Waiting { applied_count: mark }
-                if self.maps.applied_count >= mark || is_planted(Bug::OpensWithAnyMap) =>
+                if self.maps.applied_count >= mark || is_planted(Bug::InstancesOpenedWithAnyMap) =>
             {
                 let map = Arc::clone(self.map());
                 self.find_number(&map);

@@ -239,8 +239,8 @@ impl Agent {
             AgentEvent::Received { bytes } => self.receive(bytes),
             AgentEvent::Persisted(number) => self.persisted(number),
             AgentEvent::Opened { intact, closed } => self.opened(DiskState { intact, closed }),
-            AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish } => {
-                self.handle_instance_proposal((instance, keyspace, partition), epoch, wish);
+            AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change } => {
+                self.handle_instance_proposal((instance, keyspace, partition), epoch, change);
             }
             AgentEvent::Drained(drained) => self.drained(drained),
             AgentEvent::FetchMap => self.fetch_soon(),
@@ -460,10 +460,10 @@ impl Agent {
             return;
         }
         self.other_cluster_contacts.insert(by.clone(), cluster);
-        let is_stranger = |known: &Address| self.other_cluster_contacts.contains_key(known);
+        let is_foreign = |known: &Address| self.other_cluster_contacts.contains_key(known);
         let all =
-            self.group.applied_count == 0 && self.group.known().filter(|known| *known != me).all(is_stranger);
-        let all_named = !self.settings.named.is_empty() && self.settings.named.iter().all(is_stranger);
+            self.group.applied_count == 0 && self.group.known().filter(|known| *known != me).all(is_foreign);
+        let all_named = !self.settings.named.is_empty() && self.settings.named.iter().all(is_foreign);
         if all || all_named {
             self.end(EndReason::OtherCluster { by: by.clone(), cluster });
         }

@@ -183,14 +183,15 @@ impl Agent {
         &mut self,
         (instance, keyspace, partition): (InstanceId, KeyspaceId, PartitionId),
         epoch: PartitionEpoch,
-        wish: GroupRequest,
+        request: GroupRequest,
     ) {
         let place = (instance, keyspace, partition);
         if !self.has_joined() || self.is_past(keyspace, partition, epoch) {
             return;
         }
         let by = RegroupOrigin::Instance(instance, self.settings.incarnation);
-        let command = ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step: wish.step() });
+        let command =
+            ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step: request.step() });
         if let Some(number) = self.proposals.by_group.get(&place).copied() {
             if self.proposals.pending.get(&number).is_some_and(|pending| pending.command == command) {
                 return;
@@ -280,7 +281,7 @@ impl Agent {
             }
             return;
         }
-        if is_planted(Bug::JoinsUnderNewNames) && pending.purpose == Purpose::Join && pending.tries > 0 {
+        if is_planted(Bug::JoinRetriedWithNewId) && pending.purpose == Purpose::Join && pending.tries > 0 {
             let Some(pending) = self.proposals.remove(number) else { return };
             return self.propose(Purpose::Join, pending.command, pending.until);
         }

@@ -405,7 +405,7 @@ impl Consensus {
 
     fn delay_until_durable(&mut self, held: DelayedMessages) {
         self.delayed_messages.push_back(held);
-        if planted::is_planted(Bug::VotesTwice) {
+        if planted::is_planted(Bug::VoteNotSynced) {
             // Votes are sent at once, without waiting for the disk.
             let held = self.delayed_messages.back_mut().map(|held| std::mem::take(&mut held.messages));
             let is_vote = |message: &Message| message.get_msg_type() == MessageType::MsgRequestVoteResponse;
@@ -446,7 +446,7 @@ impl Consensus {
 
     fn hard_written(&self) -> HardState {
         let mut hard = self.core.store().hard.clone();
-        if planted::is_planted(Bug::VotesTwice) {
+        if planted::is_planted(Bug::VoteNotSynced) {
             hard.vote = 0;
         }
         hard

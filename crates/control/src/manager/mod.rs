@@ -400,14 +400,14 @@ impl RaftManager {
             tokens.push(token);
         } else if let Some(regroup) = gather::regroup_of(&request)
             && self.consensus.all_read_batches()
-            && !planted::is_planted(Bug::HandsOutUndecided)
+            && !planted::is_planted(Bug::UndecidedMapSent)
         {
             let is_awaited = gather::is_awaited(&self.state, regroup);
             self.waiting.insert(request.id, vec![token]);
             self.pending_regroups.add(now, request, bytes.len(), is_awaited);
         } else if self.consensus.propose(bytes) {
             self.waiting.insert(request.id, vec![token]);
-            if planted::is_planted(Bug::HandsOutUndecided) {
+            if planted::is_planted(Bug::UndecidedMapSent) {
                 let delta = self.state.clone().apply(&request).delta;
                 self.effects.extend(delta.map(ManagerEffect::MapChanged));
             }

@@ -20,7 +20,7 @@ enum BatchDecision {
     New(Result<u64, CommandRefusal>),
 }
 
-type Regrouped = BTreeMap<(KeyspaceId, PartitionId), ReplicaGroup>;
+type BatchGroups = BTreeMap<(KeyspaceId, PartitionId), ReplicaGroup>;
 
 impl ControlState {
     /// Applies the next entry of the log. Returns the result of each request, in their order. The shared
@@ -35,7 +35,7 @@ impl ControlState {
     /// All requests that are not refused change the map once. Each sees the groups as changed by the requests
     /// before it.
     fn apply_batch(&mut self, requests: &[CommandRequest]) -> Vec<AppliedCommand> {
-        let (mut groups, mut seen) = (Regrouped::new(), BTreeSet::new());
+        let (mut groups, mut seen) = (BatchGroups::new(), BTreeSet::new());
         let mut decided = Vec::with_capacity(requests.len());
         for request in requests {
             decided.push(match self.known(request) {
@@ -79,7 +79,7 @@ impl ControlState {
     }
 
     /// Decides one request and records the resulting group. Returns the group's new epoch.
-    fn regroup_in(&self, groups: &mut Regrouped, command: &ControlCommand) -> Result<u64, CommandRefusal> {
+    fn regroup_in(&self, groups: &mut BatchGroups, command: &ControlCommand) -> Result<u64, CommandRefusal> {
         // Entries with any other command are not decoded.
         let ControlCommand::Regroup(regroup) = command else { return Err(CommandRefusal::NotControl) };
         let place = (regroup.keyspace, regroup.partition);
@@ -91,7 +91,7 @@ impl ControlState {
 
     /// The outcome of a request that must not be applied (again).
     pub(super) fn known(&self, request: &CommandRequest) -> Option<CommandOutcome> {
-        if planted::is_planted(Bug::RetriesApplied) {
+        if planted::is_planted(Bug::RetryAppliedTwice) {
             return None;
         }
         self.requests.known(request)

@@ -24,7 +24,7 @@ pub struct Recovery {
 }
 
 /// The next group, and the next state of its recovery.
-pub(super) struct Next {
+pub(super) struct NextGroup {
     pub(super) group: ReplicaGroup,
     /// Stored if the group is recovering.
     pub(super) recovery: Recovery,
@@ -38,7 +38,7 @@ pub(super) struct GroupContext<'a> {
 
 impl GroupContext<'_> {
     /// The group to continue with, if it can be determined yet.
-    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
+    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<NextGroup> {
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
         let up = |instance: &&InstanceId| !self.is_down(**instance);
@@ -84,7 +84,7 @@ impl GroupContext<'_> {
             followers: others,
             state: GroupState::Stable,
         };
-        Some(Next { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
+        Some(NextGroup { group: next, recovery: Recovery { chosen_may_lack_end: in_doubt, ..recovery } })
     }
 
     pub(super) fn is_down(&self, instance: InstanceId) -> bool {

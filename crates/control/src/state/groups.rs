@@ -7,7 +7,7 @@
 use zerohop_placement::{Durability, Group, GroupState, KeyspaceConfig, MapChange, NodeState, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::group_decision::{GroupContext, Next, Recovery};
+use super::group_decision::{GroupContext, NextGroup, Recovery};
 use super::{ControlState, MapDraft};
 use crate::command::{CommandRefusal, GroupStep, Regroup, RegroupOrigin};
 use crate::planted::{self, Bug};
@@ -144,7 +144,7 @@ impl ControlState {
             }
             GroupStep::Promote(instance) => {
                 let follows = group.followers.contains(&instance);
-                if planted::is_planted(Bug::PromotesFollower) && follows {
+                if planted::is_planted(Bug::FollowerPromoted) && follows {
                     drop_follower(group, instance);
                 } else {
                     drop_in_sync(group, instance)?;
@@ -187,7 +187,7 @@ impl ControlState {
         &mut self,
         keyspace: KeyspaceId,
         partition: PartitionId,
-        next: Next,
+        next: NextGroup,
         draft: &mut MapDraft,
     ) {
         if next.group.state == GroupState::Recovering {
@@ -207,7 +207,7 @@ impl GroupContext<'_> {
         partition: PartitionId,
         group: Group<'_>,
         recovery: Option<&Recovery>,
-    ) -> Option<Next> {
+    ) -> Option<NextGroup> {
         if group.state == GroupState::Recovering {
             let recovery = recovery.cloned().unwrap_or_default();
             return self.try_to_end(&group.to_group(), recovery);
@@ -215,7 +215,7 @@ impl GroupContext<'_> {
         let mut next = group.to_group();
         if self.is_down(group.primary) {
             let is_down = |instance| self.is_down(instance);
-            let follower = || match planted::is_planted(Bug::PromotesFollower) {
+            let follower = || match planted::is_planted(Bug::FollowerPromoted) {
                 true => successor(partition, group.followers, is_down),
                 false => None,
             };
@@ -227,7 +227,7 @@ impl GroupContext<'_> {
         next.followers.extend(down);
         let changed = next.as_group() != group;
         next.epoch = next.epoch.next();
-        changed.then(|| Next { group: next, recovery: Recovery::default() })
+        changed.then(|| NextGroup { group: next, recovery: Recovery::default() })
     }
 
     /// The group after the processes of some members have been replaced. An in-sync replica that may have
@@ -238,11 +238,11 @@ impl GroupContext<'_> {
         recovery: Option<&Recovery>,
         restarted: &dyn Fn(InstanceId) -> bool,
         kept: RestartedDisk,
-    ) -> Next {
+    ) -> NextGroup {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
         let keeps_all =
-            kept.keeps_all(self.config.durability) || planted::is_planted(Bug::RestartedStaysInSync);
+            kept.keeps_all(self.config.durability) || planted::is_planted(Bug::RestartedReplicaStaysInSync);
         let lost = |instance: InstanceId| restarted(instance) && !keeps_all;
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
@@ -256,22 +256,22 @@ impl GroupContext<'_> {
             }
             return self
                 .try_to_end(&group.to_group(), recovery.clone())
-                .unwrap_or(Next { group: next, recovery });
+                .unwrap_or(NextGroup { group: next, recovery });
         }
         let trusted = |instance: &InstanceId| !lost(*instance) && !self.is_down(*instance);
         if let Some(heir) = in_sync.iter().copied().find(trusted) {
             next.primary = heir;
             next.in_sync = in_sync.iter().copied().filter(|one| *one != heir && trusted(one)).collect();
             next.followers.extend(in_sync.iter().copied().filter(|one| !trusted(one)));
-            return Next { group: next, recovery: Recovery::default() };
+            return NextGroup { group: next, recovery: Recovery::default() };
         }
         // If only followers have restarted and the primary is down, the group has lost nothing new.
         let restarted: Vec<InstanceId> = in_sync.into_iter().filter(|instance| lost(*instance)).collect();
         if restarted.is_empty() {
-            return Next { group: next, recovery: Recovery::default() };
+            return NextGroup { group: next, recovery: Recovery::default() };
         }
         next.state = GroupState::Recovering;
-        Next {
+        NextGroup {
             group: next,
             recovery: Recovery { restarted: restarted.into_iter().collect(), ..Recovery::default() },
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use zerohop_placement::{GroupState, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::group_decision::{GroupContext, Next};
+use super::group_decision::{GroupContext, NextGroup};
 use super::{ControlState, MapDraft, Ring, Spot};
 use crate::command::{CommandRefusal, HeldLogs, KeptCopy};
 
@@ -98,7 +98,7 @@ impl ControlState {
         next.state = GroupState::Recovering;
         let next = view.try_to_end(&next, recovery.clone()).unwrap_or_else(|| {
             next.epoch = next.epoch.next();
-            Next { group: next, recovery }
+            NextGroup { group: next, recovery }
         });
         let epoch = next.group.epoch;
         self.decide(keyspace, partition, next, draft);

@@ -40,17 +40,17 @@ struct SnapshotProto {
     #[prost(uint32, tag = "10")]
     next_instance: u32,
     #[prost(message, repeated, tag = "11")]
-    pins: Vec<Pinned>,
+    pins: Vec<PinnedPlacement>,
     #[prost(message, repeated, tag = "12")]
     closings: Vec<ClosingProto>,
     #[prost(message, repeated, tag = "13")]
     places: Vec<AddressProto>,
     #[prost(message, repeated, tag = "14")]
-    losses: Vec<OneLoss>,
+    losses: Vec<LossRecord>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct OneLoss {
+struct LossRecord {
     #[prost(uint32, tag = "1")]
     keyspace: u32,
     #[prost(uint32, tag = "2")]
@@ -80,7 +80,7 @@ struct ClosingProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct Pinned {
+struct PinnedPlacement {
     #[prost(uint32, tag = "1")]
     keyspace: u32,
     #[prost(uint32, tag = "2")]
@@ -193,7 +193,7 @@ impl ControlState {
             doubted: facts.doubted,
             closed: facts.closed,
         });
-        let pins = self.pins.iter().map(|((keyspace, partition), pin)| Pinned {
+        let pins = self.pins.iter().map(|((keyspace, partition), pin)| PinnedPlacement {
             keyspace: keyspace.get(),
             partition: partition.get(),
             to: pin.to.get(),
@@ -208,7 +208,7 @@ impl ControlState {
             .expected_nodes
             .iter()
             .map(|(manager, node)| AddressProto { manager: manager.as_str().to_owned(), node: node.get() });
-        let losses = self.losses.iter().map(|((keyspace, partition), loss)| OneLoss {
+        let losses = self.losses.iter().map(|((keyspace, partition), loss)| LossRecord {
             keyspace: keyspace.get(),
             partition: partition.get(),
             epoch: loss.epoch.get(),
@@ -289,12 +289,12 @@ fn read_dropping(one: ClosingProto) -> (KeyspaceId, DroppingKeyspace) {
     (KeyspaceId(one.keyspace), DroppingKeyspace { since: MapEpoch(one.since), drained })
 }
 
-fn read_loss(one: OneLoss) -> ((KeyspaceId, PartitionId), Loss) {
+fn read_loss(one: LossRecord) -> ((KeyspaceId, PartitionId), Loss) {
     let nodes = one.nodes.into_iter().map(NodeId).collect();
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), Loss { epoch: MapEpoch(one.epoch), nodes })
 }
 
-fn read_pin(one: &Pinned) -> ((KeyspaceId, PartitionId), Pin) {
+fn read_pin(one: &PinnedPlacement) -> ((KeyspaceId, PartitionId), Pin) {
     let pin = Pin { to: InstanceId(one.to), from: InstanceId(one.from) };
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), pin)
 }

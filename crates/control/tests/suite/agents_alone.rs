@@ -212,13 +212,11 @@ fn proposals_for_other_nodes_or_control_are_refused() {
         ControlCommand::ReportLogs(held),
     ] {
         let body = AgentBody::Propose(CommandRequest { id, after: 0, command });
-        let message = Message { cluster: CLUSTER, from: Some(address("stranger:1")), body };
+        let message = Message { cluster: CLUSTER, from: Some(address("foreign:1")), body };
         let host = nodes.machines[0].agent.as_mut().expect("runs");
         let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
         let answer = effects.iter().find_map(|effect| match effect {
-            AgentEffect::Send { to, bytes, .. } if *to == address("stranger:1") => {
-                Message::decode(bytes).ok()
-            }
+            AgentEffect::Send { to, bytes, .. } if *to == address("foreign:1") => Message::decode(bytes).ok(),
             _ => None,
         });
         match answer.expect("is answered").body {
@@ -422,8 +420,8 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
     let node = map.node(agent.node().expect("has joined")).expect("is in the map");
     let instance: InstanceId = node.instances().next().expect("is there").id;
     let (keyspace, partition, group) = map.partitions_of(instance).next().expect("holds something");
-    let mut ask = |epoch, wish| {
-        let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish };
+    let mut ask = |epoch, request| {
+        let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request };
         let effects = agent.handle(Time(nodes.now), event);
         let asks = |effect: &&AgentEffect| match effect {
             AgentEffect::Send { bytes, .. } => {

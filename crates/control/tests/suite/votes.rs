@@ -139,7 +139,7 @@ fn restarted_voter_does_not_vote_twice_in_one_term() {
 #[test]
 fn unwritten_vote_makes_two_leaders_in_one_term() {
     use zerohop_control::planted::{Bug, plant};
-    plant(Some(Bug::VotesTwice));
+    plant(Some(Bug::VoteNotSynced));
     let [one, other] = elect();
     plant(None);
     assert!(one.is_some() && one == other, "{one:?}, {other:?}");

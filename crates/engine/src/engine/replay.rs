@@ -237,7 +237,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         if let Some(&seed) = replay.seeds.get(&partition)
             && store.names_no_seed()
-            && !is_planted(Bug::SeedUnheard)
+            && !is_planted(Bug::KeyHashSeedIgnored)
         {
             // Only the journal has entries of this log.
             store.log.index_seed = seed;

@@ -17,7 +17,7 @@ use super::{Engine, Handle, folder_of, store_of};
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::planted::{Bug, is_planted};
-use crate::store::snapshot_install::{Incoming, InstalledRun};
+use crate::store::snapshot_install::{InstallState, InstalledRun};
 
 /// Marker file in the folder of a partition whose log is being installed.
 pub(super) const INCOMING: &str = "incoming";
@@ -91,7 +91,7 @@ impl<D: Disk> Engine<D> {
         if !store.log.order.is_empty() || store.log.last != (0, 0) {
             return Err(EngineError::NotNext { last: store.log.last });
         }
-        store.incoming = Incoming::Runs;
+        store.incoming = InstallState::Runs;
         let is_on_disk = !store.log.is_in_memory_only();
         if is_on_disk { self.mark_incoming(handle) } else { Ok(()) }
     }
@@ -137,7 +137,7 @@ impl<D: Disk> Engine<D> {
         if !store.is_incoming() {
             return Ok(());
         }
-        if store.incoming == Incoming::Runs {
+        if store.incoming == InstallState::Runs {
             return Err(EngineError::Incoming);
         }
         let folder = folder_of(store.log.partition);
@@ -148,7 +148,7 @@ impl<D: Disk> Engine<D> {
         }
         let Engine { partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        store.incoming = Incoming::No;
+        store.incoming = InstallState::No;
         if !store.log.is_in_memory_only() {
             // A mark must confirm what was synced.
             store.is_dirty = true;
@@ -161,7 +161,7 @@ impl<D: Disk> Engine<D> {
     pub(super) fn mark_incoming(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
         let folder = folder_of(store.log.partition);
-        if is_planted(Bug::HalfTakenKept) {
+        if is_planted(Bug::PartialInstallNotMarked) {
             return Ok(());
         }
         let disk = &mut self.io.disk;

@@ -191,7 +191,7 @@ impl<D: Disk> Engine<D> {
             let name = (child.id, next_handle + number as u32);
             let mut copy = store.copy_for(name, child.folder.clone(), segments, state);
             copy.checkpoints.retained = kept;
-            if is_planted(Bug::TailOfOneChild) && number == 1 {
+            if is_planted(Bug::UncommittedTailInOneChild) && number == 1 {
                 copy.truncate_after(io, copy.commit)?;
             }
             made.push(copy);

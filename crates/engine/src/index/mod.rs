@@ -18,7 +18,7 @@ pub mod location;
 mod page;
 
 use location::Location;
-use page::{Page, SLOTS, SlotAt};
+use page::{Page, SLOTS, SlotPosition};
 
 /// Lines of a page at most: 16 KiB, about 1,100 entries, rebuilt in some ten microseconds.
 const PAGE_LINES_MAX: usize = 256;
@@ -35,7 +35,7 @@ const DIRECTORY_PER_PAGE_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexSlot {
     page: u32,
-    at: SlotAt,
+    at: SlotPosition,
 }
 
 /// The index of one partition.

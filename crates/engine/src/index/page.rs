@@ -44,7 +44,7 @@ impl Line {
 
 /// A slot of a page; valid until the page next changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SlotAt {
+pub(super) struct SlotPosition {
     line: u32,
     slot: u32,
 }
@@ -95,7 +95,7 @@ impl Page {
         &self,
         fragment: u32,
         mut accept: impl FnMut(Location) -> Result<bool, E>,
-    ) -> Result<Option<(SlotAt, Location)>, E> {
+    ) -> Result<Option<(SlotPosition, Location)>, E> {
         let mut at = self.home(fragment);
         for _ in 0..self.lines.len() {
             let line = &self.lines[at];
@@ -104,7 +104,7 @@ impl Page {
                 let slot = candidates.trailing_zeros();
                 let location = Location(line.locations[slot as usize]);
                 if accept(location)? {
-                    return Ok(Some((SlotAt { line: at as u32, slot }, location)));
+                    return Ok(Some((SlotPosition { line: at as u32, slot }, location)));
                 }
                 candidates &= candidates - 1;
             }
@@ -136,11 +136,11 @@ impl Page {
         }
     }
 
-    pub(super) fn replace(&mut self, at: SlotAt, location: Location) {
+    pub(super) fn replace(&mut self, at: SlotPosition, location: Location) {
         self.lines[at.line as usize].locations[at.slot as usize] = location.0;
     }
 
-    pub(super) fn remove(&mut self, at: SlotAt) {
+    pub(super) fn remove(&mut self, at: SlotPosition) {
         let fragment = self.lines[at.line as usize].fragments[at.slot as usize];
         let mut passed = self.home(fragment);
         while passed != at.line as usize {

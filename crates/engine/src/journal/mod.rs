@@ -300,7 +300,7 @@ impl Journal {
             disk.sync_wait(begun.ticket).map_err(DiskError::beyond_repair)?;
         }
         if is_new && let Some(file) = self.files.back_mut() {
-            if !is_planted(Bug::MissingFlush) {
+            if !is_planted(Bug::JournalNotSynced) {
                 disk.sync(file.file).map_err(DiskError::beyond_repair)?;
             }
             file.synced_bytes = file.written_bytes;

@@ -19,7 +19,7 @@ use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
 use crate::log::entry::{Base, Meta};
 use crate::log::garbage_stats::DeadEntries;
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
-use crate::log::tail_cache::Recent;
+use crate::log::tail_cache::TailOffsets;
 use places::Places;
 
 /// A segment of one partition's log.
@@ -66,7 +66,7 @@ pub(crate) struct Segment {
     pub(crate) removal_bytes: u64,
     samples: Vec<(u32, u32)>,
     positions: Places,
-    recent: Recent,
+    recent: TailOffsets,
     /// Number of readers of the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
     /// Its entries cannot be counted from the base of a preceding segment: it is not merged with one.
@@ -100,7 +100,7 @@ impl Segment {
             samples: Vec::new(),
             positions: Places::default(),
             last_position_at: 0,
-            recent: Recent::default(),
+            recent: TailOffsets::default(),
             sealed: false,
             pins: 0,
             is_unmergeable: false,

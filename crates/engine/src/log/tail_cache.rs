@@ -6,13 +6,13 @@ use crate::limits::RECENT_ENTRIES;
 
 /// Offsets of entries by their log indexes, counted from the segment's first.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recent {
+pub(crate) struct TailOffsets {
     /// Offset 0 means an unused slot.
     positions: [(u32, u32); RECENT_ENTRIES],
     next: u32,
 }
 
-impl Recent {
+impl TailOffsets {
     /// Records the position of the segment's newest entry.
     pub(crate) fn record(&mut self, index: u32, offset: u32) {
         self.positions[self.next as usize % RECENT_ENTRIES] = (index, offset);
@@ -21,7 +21,7 @@ impl Recent {
 
     /// Forgets all positions: entries were truncated, or are to be read again.
     pub(crate) fn clear(&mut self) {
-        *self = Recent::default();
+        *self = TailOffsets::default();
     }
 
     /// The offset of the last of them up to this log index.
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn tail_cache_finds_only_recent_entries() {
-        let mut recent = Recent::default();
+        let mut recent = TailOffsets::default();
         assert_eq!(recent.before(u32::MAX), None);
         for index in 0..10 {
             recent.record(index, 100 + 10 * index);
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn lookup_of_missing_log_index_finds_preceding_entry() {
-        let mut recent = Recent::default();
+        let mut recent = TailOffsets::default();
         recent.record(3, 30);
         recent.record(7, 70);
         assert_eq!([recent.before(2), recent.before(6), recent.before(7)], [None, Some(30), Some(70)]);

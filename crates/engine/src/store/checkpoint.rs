@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::snapshot_install::Incoming;
+use super::snapshot_install::InstallState;
 use super::{PartitionStore, UpkeepStep};
 use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
@@ -111,7 +111,7 @@ impl PartitionStore {
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
         let is_new = self.checkpoints.lacks_newest(self.commit);
         let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
-        let is_half = self.incoming == Incoming::Runs;
+        let is_half = self.incoming == InstallState::Runs;
         if self.commit == 0 || !is_new || has_to_wait || is_half || self.is_stopped() {
             return Ok(());
         }

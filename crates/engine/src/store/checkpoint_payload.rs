@@ -20,7 +20,8 @@ impl PartitionStore {
     /// crash: it starts at one of the kept checkpoints.
     pub(crate) fn state_retained_through(&self) -> u64 {
         // A log in memory only is never read by a recovery.
-        if self.has_state_in_log && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
+        if self.has_state_in_log && !self.log.is_in_memory_only() && !is_planted(Bug::NeededEntriesCompacted)
+        {
             self.checkpoints.covered()
         } else {
             u64::MAX

@@ -246,7 +246,7 @@ impl PartitionStore {
             }
             CompactionStage::Log(through) => {
                 let is_done = self.log.sync_done(io, wait)?;
-                if self.log.synced_index() >= through || is_planted(Bug::NameTooEarly) {
+                if self.log.synced_index() >= through || is_planted(Bug::CompactedSegmentRenamedEarly) {
                     job.stage = self.name_output(io, job)?;
                     return Ok(UpkeepStep::Progressed);
                 }
@@ -494,7 +494,7 @@ impl PartitionStore {
     /// The log index up to which removals may be dropped from the run that starts with this segment. Entries of an older
     /// segment that die later are dead by a later removal.
     fn removals_through(&self, run_begins: u32) -> u64 {
-        if is_planted(Bug::RemovalDropped) {
+        if is_planted(Bug::TombstoneDropped) {
             return u64::MAX;
         }
         let older = self.log.order.iter().take_while(|&&s| s != run_begins).map(|&s| self.log.segment(s));

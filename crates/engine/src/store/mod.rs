@@ -80,7 +80,7 @@ pub(crate) struct PartitionStore {
     /// An entry was repaired in memory only: its segment must be rewritten.
     pub(crate) has_repaired: bool,
     /// Whether another member's log is being installed.
-    pub(crate) incoming: snapshot_install::Incoming,
+    pub(crate) incoming: snapshot_install::InstallState,
     /// The invariant because of which the log is not written any more.
     pub(crate) broken: Option<BrokenInvariant>,
     pub(crate) check_turn: CheckTurn,
@@ -150,7 +150,7 @@ impl PartitionStore {
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
             has_repaired: false,
-            incoming: snapshot_install::Incoming::No,
+            incoming: snapshot_install::InstallState::No,
             broken: None,
             check_turn: CheckTurn::default(),
             scratch: Vec::new(),
@@ -285,7 +285,7 @@ impl PartitionStore {
         // atomic batch.
         let is_unfinished =
             self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == self.log.last.1);
-        if !is_unfinished || is_planted(Bug::UnitNotCut) {
+        if !is_unfinished || is_planted(Bug::PartialBatchKept) {
             return Ok(0);
         }
         let (keep, last) = (self.complete_batches_through(u64::MAX), self.log.last.1);
@@ -344,7 +344,7 @@ impl PartitionStore {
 
     /// Whether another member's log is being installed: the data here does not count yet.
     pub(crate) fn is_incoming(&self) -> bool {
-        self.incoming != snapshot_install::Incoming::No
+        self.incoming != snapshot_install::InstallState::No
     }
 
     /// # Errors

@@ -334,7 +334,7 @@ impl PartitionStore {
                 let entry = entry_of(head, bytes);
                 if in_memory.is_none()
                     && crc(entry.payload) != head.payload_crc
-                    && !is_planted(Bug::SkippedChecksum)
+                    && !is_planted(Bug::ChecksumNotChecked)
                 {
                     return Err(log.corrupt(position.slot, position.offset));
                 }

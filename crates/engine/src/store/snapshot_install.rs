@@ -13,7 +13,7 @@ use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
 
 /// Whether the data here counts as a log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Incoming {
+pub(crate) enum InstallState {
     /// It is the log.
     #[default]
     No,
@@ -49,7 +49,7 @@ impl PartitionStore {
                 io.space.admit(&mut io.disk, bytes.len() as u64, false)?;
             }
         }
-        if self.incoming != Incoming::Runs {
+        if self.incoming != InstallState::Runs {
             let reason = "a run that nobody waits for".into();
             return Err(EngineError::Format { path: self.log.folder.clone(), reason });
         }
@@ -172,7 +172,7 @@ impl PartitionStore {
 
     /// See [`crate::Engine::finish_install`].
     pub(crate) fn finish_install<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
-        if self.log.last != last || self.incoming == Incoming::No {
+        if self.log.last != last || self.incoming == InstallState::No {
             return Err(EngineError::NotNext { last: self.log.last });
         }
         self.log.set_end(last);
@@ -184,7 +184,7 @@ impl PartitionStore {
                 segment.trust_from(u64::MAX);
             }
         }
-        self.incoming = Incoming::Complete;
+        self.incoming = InstallState::Complete;
         Ok(())
     }
 }

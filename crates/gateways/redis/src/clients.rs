@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::NodeState;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
-use zerohop_reactor::{ConnectionId, Foreign, Now, Replies};
+use zerohop_reactor::{ConnectionId, ForeignResult, Now, Replies};
 use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
 use zerohop_server::gateway::{
     Gateway, InstanceContext, ReplyBatch, Siblings, Spanning, UNIT_TOKEN_BIT, UnitAnswer, Units,
@@ -77,7 +77,7 @@ impl Clients {
                 ran.map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
-            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+            Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
@@ -155,7 +155,7 @@ impl Clients {
                 let mut reply = Vec::new();
                 let ran = match Unit::decode(&unit) {
                     Ok(unit) => self.scheduler.run(at, parked.to, asker, &unit, &mut reply),
-                    Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+                    Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
                 };
                 match ran {
                     Ok(true) => self.scheduler.reply(asker, reply),
@@ -306,7 +306,7 @@ impl<D: Disk> Gateway<D> for Clients {
         bytes: &[u8],
         at: &mut InstanceContext<'_, '_, D>,
         out: &mut Vec<u8>,
-    ) -> Foreign {
+    ) -> ForeignResult {
         let mut client = match self.out_of_table(id) {
             Some(client) => client,
             None => self.welcome(id, at.instance, at.now, at.replies.peer(id)),
@@ -314,8 +314,8 @@ impl<D: Disk> Gateway<D> for Clients {
         if self.scheduler.farewell.ends {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
-            let held = Foreign::Used { used: 0, need: 0, pauses: true, waits };
-            return if waits { held } else { Foreign::Close };
+            let held = ForeignResult::Used { used: 0, need: 0, pauses: true, waits };
+            return if waits { held } else { ForeignResult::Close };
         }
         let mut here = ClientWorld {
             at: at.reborrow(),
@@ -334,13 +334,13 @@ impl<D: Disk> Gateway<D> for Clients {
         let result = match received.then {
             NextStep::More => {
                 let need = bytes.len() - received.used + 1;
-                Foreign::Used { used: received.used, need, pauses: false, waits }
+                ForeignResult::Used { used: received.used, need, pauses: false, waits }
             }
             NextStep::PauseInput => {
                 let holds = waits && !wants_room || is_delayed;
-                Foreign::Used { used: received.used, need: 0, pauses: holds, waits }
+                ForeignResult::Used { used: received.used, need: 0, pauses: holds, waits }
             }
-            NextStep::Close => Foreign::Close,
+            NextStep::Close => ForeignResult::Close,
         };
         self.table[id.slot as usize] = Some(client);
         result
@@ -463,7 +463,7 @@ impl<D: Disk> Gateway<D> for Clients {
             let mut reply = Vec::new();
             let (ran, may_write) = match Unit::decode(&bytes) {
                 Ok(unit) => (self.scheduler.run(at, to, asker, &unit, &mut reply), unit.may_write()),
-                Err(_) => (Err(zerohop_wire::What::Unexpected.into()), true),
+                Err(_) => (Err(zerohop_wire::BadRequestReason::Unexpected.into()), true),
             };
             match ran {
                 Ok(true) => self.scheduler.reply(asker, reply),
@@ -510,7 +510,7 @@ impl<D: Disk> Gateway<D> for Clients {
         let retry_ms = scheduler.is_stuck.then_some(now_ms + 1);
         let other_ms = [
             scheduler.client_queues.next_ms(),
-            scheduler.overdue.next_ms(),
+            scheduler.deadlines.next_ms(),
             self.delays.next_ms(),
             self.next_end_ms(),
         ];

@@ -6,14 +6,14 @@
 //!                └── resp::Connection::complete <── reply or failure
 //!
 //!   [here]   Instance::run(Execution); what cannot run yet goes to [later]
-//!   [later]  ClientQueues ─┬─> Outgoing ────> another thread
+//!   [later]  ClientQueues ─┬─> OutgoingMessages ────> another thread
 //!                          └─> RemoteLinks ─> another node
 //! ```
 //!
 //! `zerohop-resp` knows the commands; `zerohop-partition` runs several reads and changes as one
 //! unit. This module brings a unit to the primary of its keys, in the order of its client's
 //! commands, and returns the reply within a time limit. [`client_queues`] has the rules.
-//! [`zerohop_server::gateway::Outgoing`] reaches other instances of the node and [`remote`] other nodes. Units with keys in
+//! [`zerohop_server::gateway::OutgoingMessages`] reaches other instances of the node and [`remote`] other nodes. Units with keys in
 //! several partitions go to the task that runs them as transactions ([`cross_partition`]).
 
 mod client_queues;
@@ -23,16 +23,16 @@ mod delays;
 mod execution;
 mod limits;
 mod members;
-mod overdue;
 mod remote;
 mod retry;
 mod scheduler;
 mod shutdown;
+mod unit_deadlines;
 mod world;
 
 use zerohop_server::gateway::GatewayStart;
 
-pub use self::cross_partition::{NoRoom, ReplySink, Spans};
+pub use self::cross_partition::{ReplySink, Spans, TooManyUnits};
 
 use self::clients::Clients;
 

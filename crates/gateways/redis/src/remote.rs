@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_reactor::{ConnectionId, Replies};
 use zerohop_resp::PartitionPlace;
-use zerohop_wire::messages::{Call, Member, PeerMessage, UnitReport, UnitRequest, UnitVerdict};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Message};
 
 use super::limits::{PIECE_BYTES_MAX, UNIT_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
@@ -71,17 +71,17 @@ impl RemoteLinks {
                 }
                 let end = bytes.len().min(wire.sent + PIECE_BYTES_MAX);
                 let (total, at, piece) = (bytes.len() as u32, wire.sent as u32, &bytes[wire.sent..end]);
-                let (envelope, call) = match *head {
+                let (envelope, body) = match *head {
                     Head::RunUnit { number, behind, to: PartitionPlace { keyspace, partition } } => {
                         let ask = UnitRequest { number, behind, total, at, piece };
-                        (Envelope { keyspace, partition, ..Envelope::default() }, Call::UnitAsk(ask))
+                        (Envelope { keyspace, partition, ..Envelope::default() }, PeerBody::UnitAsk(ask))
                     }
                     Head::Outcome { number, verdict } => {
                         let told = UnitReport { number, verdict, total, at, piece };
-                        (Envelope::default(), Call::UnitTold(told))
+                        (Envelope::default(), PeerBody::UnitTold(told))
                     }
                 };
-                let peer = PeerMessage { from: me, to: wire.peer, call };
+                let peer = PeerMessage { from: me, to: wire.peer, body };
                 replies.send(*connection, &envelope, &Message::Peer(peer));
                 wire.sent = end;
                 if end == bytes.len() {

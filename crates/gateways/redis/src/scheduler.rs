@@ -10,7 +10,7 @@ use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
 use zerohop_reactor::ConnectionId;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
-use zerohop_server::gateway::{InstanceContext, Outgoing, Spanning, UNIT_TOKEN_BIT};
+use zerohop_server::gateway::{InstanceContext, OutgoingMessages, Spanning, UNIT_TOKEN_BIT};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -20,10 +20,10 @@ use super::execution::{Execution, RecordWait};
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
 };
-use super::overdue::Overdue;
 use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
 use super::shutdown::ShutdownProgress;
+use super::unit_deadlines::UnitDeadlines;
 
 /// The connection in tokens of units that another instance has sent.
 const OF_OTHERS: u64 = u64::MAX;
@@ -35,12 +35,12 @@ pub(super) struct UnitScheduler {
     pub(super) under_way: BTreeMap<u64, RunningUnit>,
     next_number: u64,
     /// Until when clients of this instance wait for those.
-    pub(super) overdue: Overdue,
+    pub(super) deadlines: UnitDeadlines,
     /// Units of this instance's clients that run elsewhere, or later.
     pub(super) client_queues: ClientQueues,
     /// Units of other instances that were not run here.
     pub(super) sent_back: RetryTable<UnitTarget>,
-    pub(super) outgoing: Outgoing,
+    pub(super) outgoing: OutgoingMessages,
     pub(super) wires: RemoteLinks,
     /// Executes units with keys in several partitions.
     pub(super) spanning: Option<Arc<dyn Spanning>>,
@@ -115,10 +115,10 @@ impl UnitScheduler {
         UnitScheduler {
             under_way: BTreeMap::new(),
             next_number: 0,
-            overdue: Overdue::new(time_out),
+            deadlines: UnitDeadlines::new(time_out),
             client_queues: ClientQueues::new(time_out),
             sent_back: RetryTable::new(),
-            outgoing: Outgoing::new(place),
+            outgoing: OutgoingMessages::new(place),
             wires: RemoteLinks::default(),
             spanning: None,
             spanning_count: 0,
@@ -190,7 +190,7 @@ impl UnitScheduler {
                 );
                 // A unit of another instance has its own time limit there.
                 if matches!(asker, UnitOrigin::Client { .. }) {
-                    self.overdue.begin(number, at.now.elapsed_ms);
+                    self.deadlines.begin(number, at.now.elapsed_ms);
                 }
                 Ok(false)
             }
@@ -464,7 +464,7 @@ impl UnitScheduler {
                 self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
-            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+            Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
             Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Range, RecordType};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, Range, RecordType};
 
 use super::EngineResultExt;
 use crate::overlay::Shape;
@@ -48,8 +48,8 @@ fn load<D: Disk>(
     }
 }
 
-fn done<'o>(shape: Option<&Shape>, number: u64) -> Brought<'o> {
-    Brought::Done { version: shape.map(|shape| shape.version).unwrap_or_default(), number }
+fn done<'o>(shape: Option<&Shape>, number: u64) -> WireOutcome<'o> {
+    WireOutcome::Done { version: shape.map(|shape| shape.version).unwrap_or_default(), number }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_record::state::{Contents, RecordState};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, is_of_blob, name_of_header};
 use zerohop_wire::messages::{BlobChange, RecordType};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{Cell, LogAction, PlanResult, WritePlan, chunk};
 use crate::outcome::WriteOutcome;
@@ -38,7 +38,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<
 }
 
 fn check_key(is_right: bool) -> Result<(), Failure<'static>> {
-    if is_right { Ok(()) } else { Err(What::Chunk.into()) }
+    if is_right { Ok(()) } else { Err(BadRequestReason::Chunk.into()) }
 }
 
 fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
@@ -90,14 +90,14 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         // A staged append is truncated with the rest, so its writer must not publish it.
         BlobChange::Cut { size, .. } if size < found.size || is_filling => {
-            let uncut = found.pending_truncation_end.max(found.size);
+            let truncation_end = found.pending_truncation_end.max(found.size);
             let filling =
                 if found.is_staged_append == FillState::Not { FillState::Not } else { FillState::CutOff };
             (
                 BlobHeader {
                     size,
                     stamp: next,
-                    pending_truncation_end: uncut,
+                    pending_truncation_end: truncation_end,
                     is_staged_append: filling,
                     ..found
                 },
@@ -120,11 +120,11 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         BlobChange::Fill { until, .. } => {
             let stamp = if is_filling { found.stamp } else { next };
-            let uncut = found.pending_truncation_end.max(until).max(found.size).max(1);
+            let truncation_end = found.pending_truncation_end.max(until).max(found.size).max(1);
             (
                 BlobHeader {
                     stamp,
-                    pending_truncation_end: uncut,
+                    pending_truncation_end: truncation_end,
                     is_staged_append: FillState::UnderWay,
                     ..found
                 },
@@ -139,7 +139,7 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
             (BlobHeader { size, pending_truncation_end: 0, is_staged_append: FillState::Not, ..found }, size)
         }
         BlobChange::Describe { attributes, .. } => (BlobHeader { attributes, ..found }, 0),
-        _ => return Err(What::Chunk.into()),
+        _ => return Err(BadRequestReason::Chunk.into()),
     };
     if new == found {
         return Ok(WritePlan::leave(cell.unchanged(number)));

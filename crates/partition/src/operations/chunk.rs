@@ -8,7 +8,9 @@ use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_record::operations::{Remove, WriteOperation};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::messages::{Brings, OperationAnswer, Outcome as Brought, RecordType, Transform};
+use zerohop_wire::messages::{
+    OperationAnswer, Outcome as WireOutcome, RecordType, ReturnedNumber, Transform,
+};
 
 use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
@@ -80,11 +82,11 @@ pub(super) fn transform<'a, D: Disk>(
     old[..width].copy_from_slice(&number);
     let old = u64::from_le_bytes(old);
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
-    let new = if is_planted(Bug::TransformTwice) { applied(applied(old)) } else { applied(old) };
+    let new = if is_planted(Bug::TransformAppliedTwice) { applied(applied(old)) } else { applied(old) };
     let told = match transform.returns {
-        Brings::Nothing => 0,
-        Brings::Old => old,
-        Brings::New => new,
+        ReturnedNumber::Nothing => 0,
+        ReturnedNumber::Old => old,
+        ReturnedNumber::New => new,
     };
     if new == old && matches!(found, ChunkLookup::Chunk(_)) {
         return Ok(WritePlan::leave(cell.unchanged(told)));
@@ -152,7 +154,7 @@ pub(super) fn answer<'o, D: Disk>(
     let (begin, asked_end) = (u64::from(offset), u64::from(offset) + u64::from(length));
     let end = asked_end.min(chunk.end).max(begin);
     view.chunk(key, shape, begin..end, out).or_fail()?;
-    Ok(Brought::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
+    Ok(WireOutcome::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
 }
 
 /// Whether a write is admissible, and the chunk that it changes.
@@ -160,7 +162,7 @@ fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result
     cell.of_type(RecordType::Chunk)?;
     let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
-        Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationTaken) => {
+        Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationAccepted) => {
             Err(WriteOutcome::StaleBlob(chunk.stamp))
         }
         Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => {

@@ -7,14 +7,14 @@
 
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome};
 
 use crate::overlay::Shape;
 
 pub(super) fn answer<'o>(key: &[u8], shape: Option<&Shape>, seen: Timestamp) -> OperationAnswer<'o> {
     let version = shape.map_or(Timestamp::ZERO, |shape| shape.version);
     let is_lasting = seen != Timestamp::ZERO || is_of_blob(key);
-    Ok(Brought::Done { version, number: u64::from(version == seen && is_lasting) })
+    Ok(WireOutcome::Done { version, number: u64::from(version == seen && is_lasting) })
 }
 
 #[cfg(test)]

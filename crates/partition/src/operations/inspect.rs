@@ -1,13 +1,13 @@
 //! `inspect`: the properties of a record without its contents.
 
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome};
 
 use crate::overlay::Shape;
 
 pub(super) fn answer<'o>(shape: Option<&Shape>) -> OperationAnswer<'o> {
     let Some(shape) = shape else { return Err(Failure::NotFound) };
-    Ok(Brought::Info {
+    Ok(WireOutcome::Info {
         version: shape.version,
         record: shape.record,
         length: shape.length(),

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Range, RecordType};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, Range, RecordType};
 use zerohop_wire::{Elements, Failure};
 
 use super::EngineResultExt;
@@ -22,14 +22,14 @@ pub(super) fn answer<'o, D: Disk>(
     match shape.record {
         RecordType::Bytes => {
             view.bytes(key, shape, part, out).or_fail()?;
-            Ok(Brought::Value { version, length, bytes: out })
+            Ok(WireOutcome::Value { version, length, bytes: out })
         }
         RecordType::Chunk => Err(Failure::WrongType { found: RecordType::Chunk }),
         RecordType::List => {
             let (first, bounds) = (part.start, (LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX));
             let packed = view.values(key, shape, part, bounds, out).or_fail()?;
             let values = Elements::packed(packed.count, &out[..packed.bytes])?;
-            Ok(Brought::List { version, length, first, values })
+            Ok(WireOutcome::List { version, length, first, values })
         }
     }
 }

@@ -19,11 +19,11 @@ use zerohop_engine::{EngineResult, TrimTo};
 use zerohop_record::state::{Change, Contents, EvaluatedWrite, RecordState};
 use zerohop_wire::blob::{is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::WriteChange as Asked;
+use zerohop_wire::messages::WriteChange;
 use zerohop_wire::messages::{
     Condition, Expiry, OperationAnswer, Query, Range as Part, RecordRead, RecordType, RecordWrite,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::failure::failure_of;
 use crate::limits::DEADLINE_BYTES_MAX;
@@ -206,7 +206,7 @@ impl<'a> WritePlan<'a> {
             Change::Take => LogAction::Take,
             Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
             Change::DropFront(units) => {
-                let Some(shape) = &cell.shape else { return Err(What::Chunk.into()) };
+                let Some(shape) = &cell.shape else { return Err(BadRequestReason::Chunk.into()) };
                 LogAction::Trim { to: cell.view.trim_to(cell.key, shape, units).or_fail()?, units }
             }
             Change::Deadline(deadline) => LogAction::Deadline(deadline),
@@ -238,8 +238,8 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
     }
     match (write.change.apply(cell), &write.change) {
         (Some(applied), _) => WritePlan::of(cell, applied?),
-        (None, Asked::Blob(change)) => blob::plan(cell, change),
-        (None, _) => Err(What::ItemKind.into()),
+        (None, WriteChange::Blob(change)) => blob::plan(cell, change),
+        (None, _) => Err(BadRequestReason::ItemKind.into()),
     }
 }
 
@@ -247,10 +247,10 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
 /// are internal records of the partition.
 #[inline]
 pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'static>> {
-    let is_of_blobs = matches!(write.change, Asked::Blob(_))
-        || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove(_)));
+    let is_of_blobs = matches!(write.change, WriteChange::Blob(_))
+        || matches!((write.condition, write.change), (Condition::IfVersion(_), WriteChange::Remove(_)));
     if is_of_blob(write.key) && (!is_of_blobs || is_staged(write.key)) {
-        Err(What::ReservedKey.into())
+        Err(BadRequestReason::ReservedKey.into())
     } else {
         Ok(())
     }

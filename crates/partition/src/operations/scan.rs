@@ -8,8 +8,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, RecordType, Scan, ScannedKey};
-use zerohop_wire::{Elements, Failure, What, pack};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScannedKey};
+use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
 use super::EngineResultExt;
 use crate::hash_range::Slice;
@@ -77,14 +77,14 @@ pub(crate) fn keys<'o>(
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
         Some((fragment, key)) => (u32::from_le_bytes(*fragment), Some(key)),
         None if scan.cursor.is_empty() => (0, None),
-        None => return Err(What::Lengths.into()),
+        None => return Err(BadRequestReason::Lengths.into()),
     };
     let mut count = 0;
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
         let (mut keys, next_page) = all.page(from)?;
         keys.sort_unstable();
         // A page of one key would be the same forever.
-        let goes_back = is_planted(Bug::ScanGoesBack) && scan.keys_max > 1;
+        let goes_back = is_planted(Bug::ScanRepeatsKey) && scan.keys_max > 1;
         keys.retain(|(fragment, key)| {
             let place = (*fragment, Some(&key[..]));
             place > (from, after) || goes_back && place == (from, after)
@@ -93,7 +93,7 @@ pub(crate) fn keys<'o>(
             let is_full =
                 count == scan.keys_max || count > 0 && out.len() + key.len() + ITEM_BYTES > PAGE_BYTES_MAX;
             if is_full {
-                if is_planted(Bug::ScanPassesOver) {
+                if is_planted(Bug::ScanSkipsKey) {
                     set_cursor(next, fragment, &key);
                 }
                 break 'pages;
@@ -119,7 +119,7 @@ pub(crate) fn keys<'o>(
             }
         }
     }
-    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
+    Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
 /// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of its result. `look`
@@ -135,7 +135,7 @@ pub(crate) fn names<'o, 'n>(
     for name in names {
         let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
         if is_full && count > 0 {
-            return Ok(Brought::Page { next, keys: Elements::packed(count, out)? });
+            return Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? });
         }
         next.clear();
         next.extend_from_slice(name);
@@ -147,7 +147,7 @@ pub(crate) fn names<'o, 'n>(
         }
     }
     next.clear();
-    Ok(Brought::Page { next, keys: Elements::packed(count, out)? })
+    Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
 fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
@@ -161,7 +161,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use zerohop_wire::messages::{Expiry, Insert, WriteChange};
-    use zerohop_wire::{Failure, What};
+    use zerohop_wire::{BadRequestReason, Failure};
 
     use crate::testing::{PartitionBench, append, insert};
 
@@ -212,7 +212,7 @@ mod tests {
         let mut bench = PartitionBench::new();
         bench.write(b"k", insert(b"v")).number().expect("is done");
         let refused = bench.scan_answer(b"abc", b"", 1);
-        assert_eq!(refused.number(), Err(Failure::BadRequest { what: What::Lengths }));
+        assert_eq!(refused.number(), Err(Failure::BadRequest { reason: BadRequestReason::Lengths }));
         assert_eq!(bench.scan(&[0xFF; 40], b"", 1).1, b"");
     }
 }

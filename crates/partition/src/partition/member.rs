@@ -192,9 +192,9 @@ impl Partition {
     }
 
     /// Assigns no timestamp at or below this bound any more.
-    pub fn begin_above(&mut self, ceiling: Timestamp) {
-        if !is_planted(Bug::CeilingForgotten) {
-            self.clock.begin_above(ceiling);
+    pub fn begin_above(&mut self, timestamp_bound: Timestamp) {
+        if !is_planted(Bug::TimestampBoundIgnored) {
+            self.clock.begin_above(timestamp_bound);
         }
     }
 
@@ -204,8 +204,8 @@ impl Partition {
     }
 
     /// Whether the timestamps of one more request, which has seen `seen`, stay below the bound.
-    pub fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
-        self.clock.is_below(seen, ceiling)
+    pub fn is_below(&self, seen: Timestamp, timestamp_bound: Timestamp) -> bool {
+        self.clock.is_below(seen, timestamp_bound)
     }
 
     /// The log index of the state.

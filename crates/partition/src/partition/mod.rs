@@ -19,7 +19,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{OperationAnswer, OperationBatch, RecordOperation, StageBytes, Transact};
-use zerohop_wire::{Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use crate::batch::Collector;
 use crate::clock::Clock;
@@ -358,10 +358,10 @@ impl Partition {
     ) {
         let RecordRequest { token, envelope, message } = *request;
         let mut to = AnswerTarget::One(token);
-        let wish = self.read_lock_for(&envelope);
+        let read_lock = self.read_lock_for(&envelope);
         match message {
             Message::Read { read, .. } => {
-                self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
+                self.read(engine, (read, read_lock), envelope.time_out_ms, &mut to, effects)
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
             Message::Compare(compare) => self.compare(engine, compare, token, effects),
@@ -375,8 +375,10 @@ impl Partition {
             }
             Message::Stage(StageBytes { stamp, .. }) if self.is_answered(stamp) => effects.dropped(token),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
-            Message::Batch(batch) => self.batch(engine, (batch, wish), envelope.time_out_ms, token, effects),
-            _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
+            Message::Batch(batch) => {
+                self.batch(engine, (batch, read_lock), envelope.time_out_ms, token, effects)
+            }
+            _ => effects.answer(token, &Message::Answer(Err(BadRequestReason::Unexpected.into()))),
         }
     }
 
@@ -404,7 +406,7 @@ impl Partition {
     fn batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (batch, wish): (&OperationBatch<'_>, Option<ReadLockRequest>),
+        (batch, read_lock): (&OperationBatch<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
         token: Token,
         effects: &mut dyn PartitionEffects,
@@ -421,7 +423,7 @@ impl Partition {
             let mut to = AnswerTarget::Item(&mut collector, place);
             match operation {
                 RecordOperation::Read(read) => {
-                    self.read(engine, (&read, wish), time_out_ms, &mut to, effects)
+                    self.read(engine, (&read, read_lock), time_out_ms, &mut to, effects)
                 }
                 RecordOperation::Write(write) => {
                     self.write(engine, &batch.stamp, sequence.0, &write, &mut to, effects);

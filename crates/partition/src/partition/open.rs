@@ -174,7 +174,7 @@ impl Partition {
         if restored.has_lost_state {
             state.sessions.clear(state.newest.next());
         }
-        if is_planted(Bug::SessionsForgottenAtStart) {
+        if is_planted(Bug::SessionsNotRestoredAtStart) {
             state.sessions.clear(Timestamp::ZERO);
         }
         let mut clock = Clock::default();

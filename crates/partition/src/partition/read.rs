@@ -6,7 +6,7 @@ use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
-use zerohop_wire::messages::{Outcome as Brought, Query, RecordRead, Scan, WaitUntil};
+use zerohop_wire::messages::{Outcome as WireOutcome, Query, RecordRead, Scan, WaitUntil};
 use zerohop_wire::{Failure, Message};
 
 use super::read_locks::ReadLockRequest;
@@ -29,7 +29,7 @@ impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (read, wish): (&RecordRead<'_>, Option<ReadLockRequest>),
+        (read, read_lock): (&RecordRead<'_>, Option<ReadLockRequest>),
         time_out_ms: u32,
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
@@ -42,7 +42,7 @@ impl Partition {
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
         {
             // A transaction is about to change the record, so it cannot be confirmed.
-            let answer = Ok(Brought::Done { version: Timestamp::ZERO, number: 0 });
+            let answer = Ok(WireOutcome::Done { version: Timestamp::ZERO, number: 0 });
             self.deliver(to, 0, &answer, effects);
             return;
         }
@@ -59,9 +59,9 @@ impl Partition {
         let (commit, handle) = (state.applied, group.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
-            let wish = wish.filter(|_| !matches!(read.query, Query::Confirm { .. }));
-            wish.map_or(0, |wish| {
-                wish.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
+            let read_lock = read_lock.filter(|_| !matches!(read.query, Query::Confirm { .. }));
+            read_lock.map_or(0, |read_lock| {
+                read_lock.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
             })
         };
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
@@ -77,7 +77,7 @@ impl Partition {
                 }
                 _ => whole,
             };
-            let answer = Ok(Brought::Value { version, length, bytes });
+            let answer = Ok(WireOutcome::Value { version, length, bytes });
             deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
@@ -88,7 +88,7 @@ impl Partition {
                 let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
                 let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
                 let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
-                let answer = Ok(Brought::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
+                let answer = Ok(WireOutcome::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
                 deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
                 return;
             }
@@ -159,7 +159,7 @@ impl Partition {
         key: &[u8],
         effects: &mut dyn PartitionEffects,
     ) {
-        if is_planted(Bug::WaitsNotWoken) {
+        if is_planted(Bug::WaitsNotChecked) {
             return;
         }
         for number in self.waits.of(key) {

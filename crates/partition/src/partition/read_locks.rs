@@ -39,7 +39,7 @@ impl ReadLockRequest {
     ) -> u32 {
         // Often written records are not locked, since their writers would often wait. An absence is not confirmed either, and an
         // expiring record changes by itself.
-        let quiet_ms = if is_planted(Bug::HoldIgnored) { 0 } else { READ_LOCK_QUIET_MS };
+        let quiet_ms = if is_planted(Bug::ReadLockIgnored) { 0 } else { READ_LOCK_QUIET_MS };
         let is_quiet = version != Timestamp::ZERO
             && clock.now_ms() >= version.millis() + quiet_ms
             && overlay.record(key).is_none()
@@ -47,7 +47,7 @@ impl ReadLockRequest {
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
         match transacting.add_read_lock(self.slice.hash(key), self.until_ms) {
             // Long enough that other writes come in between more often than once in some hundred seeds.
-            true if is_planted(Bug::HoldIgnored) => 10 * READ_LOCK_US,
+            true if is_planted(Bug::ReadLockIgnored) => 10 * READ_LOCK_US,
             true => READ_LOCK_US,
             false => 0,
         }

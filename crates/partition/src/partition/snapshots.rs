@@ -6,9 +6,9 @@ use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    OperationAnswer, Outcome as Brought, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
+    OperationAnswer, Outcome as WireOutcome, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
 };
-use zerohop_wire::{Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
@@ -47,7 +47,7 @@ impl Partition {
         let mut to = AnswerTarget::One(token);
         match opened {
             Ok((index, version)) => {
-                self.deliver(&mut to, index, &Ok(Brought::Done { version, number: 0 }), effects);
+                self.deliver(&mut to, index, &Ok(WireOutcome::Done { version, number: 0 }), effects);
             }
             Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
         }
@@ -111,7 +111,9 @@ impl Partition {
             count if is_for_answer && count >= ANSWER_SNAPSHOTS_MAX => {
                 return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
             }
-            count if !is_for_answer && count >= SNAPSHOTS_MAX => return Err(What::Snapshots.into()),
+            count if !is_for_answer && count >= SNAPSHOTS_MAX => {
+                return Err(BadRequestReason::Snapshots.into());
+            }
             _ => {}
         }
         let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));
@@ -198,7 +200,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let at = Timestamp(meta.timestamp);
         if let Some(Mark::Snapshot(SnapshotMark::Open { id, lease_ms, ends_ms })) = mark_of(meta, payload)
-            && !is_planted(Bug::SnapshotsNotFollowed)
+            && !is_planted(Bug::FollowersKeepNoSnapshots)
         {
             let kept = SnapshotRetention { floor: at, lease_ms, ends_ms };
             self.snapshots.get_or_insert_default().append(meta.index, id, kept);
@@ -224,7 +226,7 @@ impl Partition {
                 return Ok(());
             }
             Some(Mark::Snapshot(SnapshotMark::End { ids })) => snapshots.ended(&ids),
-            Some(Mark::Epoch { snapshots: kept }) if !is_planted(Bug::OthersNotEnded) => {
+            Some(Mark::Epoch { snapshots: kept }) if !is_planted(Bug::UnknownSnapshotsKept) => {
                 let others = snapshots.others(&kept);
                 if others.is_empty() {
                     return Ok(());
@@ -287,7 +289,7 @@ impl Partition {
         {
             overdue.extend(snapshots.oldest());
         }
-        if overdue.is_empty() || is_planted(Bug::LeasesNotEnded) {
+        if overdue.is_empty() || is_planted(Bug::SnapshotLeasesNeverExpire) {
             return Ok(());
         }
         match self.close_snapshots(engine, &overdue, effects) {
@@ -307,7 +309,7 @@ impl Partition {
     pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
         let snapshots = self.snapshots.as_ref()?;
         let is_ending = snapshots.is_ending((self.state.applied, self.group.last()));
-        snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::LeasesNotEnded))
+        snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::SnapshotLeasesNeverExpire))
     }
 
     /// Whether a snapshot can be read at a time.
@@ -323,7 +325,7 @@ impl Partition {
         // The clock assigns no timestamp at or below it any more.
         self.clock.check(at)?;
         self.clock.witness(at);
-        if snapshots.is_closed(at) || is_planted(Bug::SnapshotNotClosed) {
+        if snapshots.is_closed(at) || is_planted(Bug::SnapshotReadBeforeCommit) {
             return Ok(());
         }
         if self.may_commit_by(at) {

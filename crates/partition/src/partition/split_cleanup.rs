@@ -61,7 +61,7 @@ impl Partition {
     /// delay. The items of a transaction are checked when it is prepared.
     #[inline]
     pub(super) fn owns_keys_of(&self, message: &Message<'_>) -> bool {
-        let Some(slice) = self.split_cleanup.slice.filter(|_| !is_planted(Bug::SliceNotChecked)) else {
+        let Some(slice) = self.split_cleanup.slice.filter(|_| !is_planted(Bug::HashRangeNotChecked)) else {
             return true;
         };
         // Keys of staged pieces are stored with their transaction. No request may name them; they are refused elsewhere.
@@ -80,7 +80,7 @@ impl Partition {
     /// Its hash range, as long as it may have foreign records.
     #[must_use]
     pub fn foreign(&self) -> Option<Slice> {
-        let slice = self.split_cleanup.slice.filter(|_| !is_planted(Bug::ForeignCounted));
+        let slice = self.split_cleanup.slice.filter(|_| !is_planted(Bug::SiblingRecordsCounted));
         slice.filter(|slice| slice.splits() > self.state.cleaned_splits && self.group.last() > 0)
     }
 

@@ -5,8 +5,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
 use zerohop_record::state::Contents;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange as Asked};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{Note, SessionNote};
@@ -24,7 +24,7 @@ impl Partition {
     /// Whether the session has reported that it already has the answer of this request.
     pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
         stamp.session.is_some()
-            && !is_planted(Bug::SessionsNotConsulted)
+            && !is_planted(Bug::SessionTableNotChecked)
             && self.state.sessions.get(stamp.session).is_some_and(|session| stamp.sequence.0 < session.lowest)
     }
 
@@ -56,7 +56,7 @@ impl Partition {
 
     /// The outcome of a write that was done before, and the index of its entry.
     pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, WriteOutcome)> {
-        if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
+        if self.overlay.eviction(session).1 || is_planted(Bug::SessionTableNotChecked) {
             return None;
         }
         if let Some((index, outcome)) = self.overlay.outcome(session, sequence) {
@@ -75,7 +75,7 @@ impl Partition {
         match sessions.get(stamp.session) {
             _ if is_evicted => Err(Failure::SessionExpired { mark }),
             // In this batch the first write is unanswered and a later one is answered. No client sends that.
-            Some(session) if sequence < session.lowest => Err(What::Window.into()),
+            Some(session) if sequence < session.lowest => Err(BadRequestReason::Window.into()),
             Some(session) if is_full && !session.would_free(stamp.lowest_unanswered.0) => busy,
             Some(_) => Ok(()),
             None if stamp.session.issued < mark => Err(Failure::SessionExpired { mark }),
@@ -96,7 +96,7 @@ impl Partition {
         if write.key.is_empty() {
             return Err(super::read::no_key());
         }
-        let is_new_blob = matches!(write.change, Asked::Blob(BlobChange::Create { .. }));
+        let is_new_blob = matches!(write.change, WriteChange::Blob(BlobChange::Create { .. }));
         if is_new_blob && self.state.names.bytes() >= NAMES_BYTES_MAX {
             return Err(Failure::MemoryFull);
         }
@@ -108,7 +108,7 @@ impl Partition {
         let mut buffer = std::mem::take(&mut self.buffers.contents);
         buffer.clear();
         let mut view = self.view(engine);
-        if is_planted(Bug::OverlayNotSeen) {
+        if is_planted(Bug::OverlayIgnored) {
             view.overlay = None;
         }
         let RecordGlimpse { shape, hint } = match view.find_if(depends_on_record, write.key) {

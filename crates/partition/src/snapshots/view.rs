@@ -10,8 +10,8 @@ use zerohop_engine::{
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
-use zerohop_wire::messages::{OperationAnswer, Outcome as Brought, Query, Range, RecordRead, RecordType};
-use zerohop_wire::{Elements, Failure, What};
+use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, Query, Range, RecordRead, RecordType};
+use zerohop_wire::{BadRequestReason, Elements, Failure};
 
 use super::PastVersions;
 use crate::operations::EngineResultExt;
@@ -113,7 +113,7 @@ impl<D: Disk> PastView<'_, D> {
                     _ => units_of(&was, kind),
                 };
                 let expires_at_ms = self.past.deadline(read.key, self.at, self.state);
-                Ok(Brought::Info { version, record: kind, length, expires_at_ms })
+                Ok(WireOutcome::Info { version, record: kind, length, expires_at_ms })
             }
             Query::Lookup => self.contents(read.key, (&was, kind, version), Range::ALL, out),
             Query::LookupRange { range } => self.contents(read.key, (&was, kind, version), range, out),
@@ -123,7 +123,7 @@ impl<D: Disk> PastView<'_, D> {
                 }
                 self.chunk(&was, version, (offset, length), out)
             }
-            _ => Err(What::SnapshotQuery.into()),
+            _ => Err(BadRequestReason::SnapshotQuery.into()),
         }
     }
 
@@ -149,7 +149,7 @@ impl<D: Disk> PastView<'_, D> {
                         out.extend_from_slice(&body[(begin - from) as usize..(end - from) as usize]);
                     }
                 })?;
-                Ok(Brought::Value { version, length, bytes: out })
+                Ok(WireOutcome::Value { version, length, bytes: out })
             }
             RecordType::List => {
                 let (mut count, first) = (0, part.start);
@@ -164,7 +164,7 @@ impl<D: Disk> PastView<'_, D> {
                     }
                     has_room
                 })?;
-                Ok(Brought::List { version, length, first, values: Elements::packed(count, out)? })
+                Ok(WireOutcome::List { version, length, first, values: Elements::packed(count, out)? })
             }
         }
     }
@@ -187,7 +187,7 @@ impl<D: Disk> PastView<'_, D> {
             }
         })?;
         out.truncate(end.saturating_sub(begin) as usize);
-        Ok(Brought::Chunk { version, stamp: BlobStamp::decode(&stamp), bytes: out })
+        Ok(WireOutcome::Chunk { version, stamp: BlobStamp::decode(&stamp), bytes: out })
     }
 
     /// Where a chunk's last write ends.

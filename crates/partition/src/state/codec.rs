@@ -68,7 +68,7 @@ impl PartitionState {
             for (sequence, outcome) in session.outcomes.iter() {
                 out.extend_from_slice(&sequence.to_le_bytes());
                 outcome.encode(Timestamp::ZERO, &mut out);
-                has_ended |= matches!(outcome, WriteOutcome::Ended(_));
+                has_ended |= matches!(outcome, WriteOutcome::Transaction(_));
             }
         }
         for (key, deadline) in self.deadlines.iter() {
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn transactions_and_their_outcomes_are_in_version_3_and_read_back() {
         use bytes::Bytes;
-        use zerohop_transaction::{StageId, TransactionEntry, TransactionId, TransactionOutcome as Ended};
+        use zerohop_transaction::{StageId, TransactionEntry, TransactionId, TransactionOutcome};
         use zerohop_wire::ids::{LogIndex, Sequence};
 
         let session = SessionId { issued: Timestamp(100), nonce: 1 };
@@ -297,8 +297,10 @@ mod tests {
         transacted.apply(9, &prepare);
         // The decoder sets it to the last applied entry.
         let mut state = PartitionState { applied: 9, ..PartitionState::default() };
-        let outcome =
-            WriteOutcome::Ended(Box::new(Ended::Committed { timestamp: Timestamp(5), results: Vec::new() }));
+        let outcome = WriteOutcome::Transaction(Box::new(TransactionOutcome::Committed {
+            timestamp: Timestamp(5),
+            results: Vec::new(),
+        }));
         let note = SessionNote { session, sequence: 1, lowest: 1, outcome };
         state.sessions.record(note, 3);
         let with_outcome = state.encode();

@@ -6,7 +6,7 @@ mod tables;
 use bytes::Bytes;
 use tables::{Document, check, field, open};
 use zerohop_transaction::{
-    Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionOutcome as EndedOutcome,
+    Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionOutcome,
 };
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, SnapshotId, Timestamp};
@@ -148,8 +148,8 @@ fn state(document: &mut Document<'_>) {
     document.sentence("sessions, then deadlines, then", &rest, &fields);
 }
 
-fn ended(outcome: EndedOutcome) -> WriteOutcome {
-    WriteOutcome::Ended(Box::new(outcome))
+fn ended(outcome: TransactionOutcome) -> WriteOutcome {
+    WriteOutcome::Transaction(Box::new(outcome))
 }
 
 /// Every outcome: its tag, words of its row, itself, and what its fields are.
@@ -250,7 +250,7 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
         (
             32,
             "a transaction is committed",
-            ended(EndedOutcome::Committed { timestamp: version, results }),
+            ended(TransactionOutcome::Committed { timestamp: version, results }),
             vec![
                 number("timestamp", a),
                 field("parts", 1u32.to_le_bytes()),
@@ -261,7 +261,7 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
         (
             33,
             "a transaction is aborted",
-            ended(EndedOutcome::Aborted { by, refusal }),
+            ended(TransactionOutcome::Aborted { by, refusal }),
             vec![
                 field("by whom: keyspace", 0x0102_0304u32.to_le_bytes()),
                 number("hash", a),

@@ -162,7 +162,7 @@ impl Sessions {
         let Some(Some((_, session))) = self.slots.get_mut(self.recent.get() as usize) else { return };
         session.last_used_ms = session.last_used_ms.max(at_ms);
         session.lowest = session.lowest.max(lowest);
-        let lets_go_below = session.lowest + u64::from(is_planted(Bug::WindowOneTooFar));
+        let lets_go_below = session.lowest + u64::from(is_planted(Bug::OutcomeDroppedEarly));
         while let Some(gone) = session.outcomes.take_below(lets_go_below) {
             *bytes -= OUTCOME_BYTES + gone.heap_bytes();
         }

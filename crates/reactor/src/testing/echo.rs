@@ -11,7 +11,7 @@ use zerohop_wire::messages::Insert;
 
 /// When [`FakeEcho`] answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
+pub(crate) enum AnswerTime {
     /// At once.
     AtOnce,
     /// At the end of the batch, last request first.
@@ -25,7 +25,7 @@ pub(crate) enum When {
 /// Answers a lookup with its key, `repeat` times over, in pieces of `piece_bytes` if that is set; an `Insert` with its value's length. Ping with the time.
 #[derive(Debug)]
 pub(crate) struct FakeEcho {
-    pub(crate) when: When,
+    pub(crate) when: AnswerTime,
     pub(crate) repeat: usize,
     pub(crate) piece_bytes: Option<usize>,
     waiting: Vec<(u64, RequestToken, Vec<u8>)>,
@@ -46,7 +46,7 @@ pub(crate) struct FakeEcho {
 }
 
 impl FakeEcho {
-    pub(crate) fn new(when: When) -> Self {
+    pub(crate) fn new(when: AnswerTime) -> Self {
         FakeEcho {
             when,
             repeat: 1,
@@ -146,10 +146,10 @@ impl Service for FakeEcho {
             }
         };
         match self.when {
-            When::AtOnce => self.answer(token, key, replies),
+            AnswerTime::AtOnce => self.answer(token, key, replies),
             _ => self.waiting.push((now.elapsed_ms, token, key.to_vec())),
         }
-        if let When::After(wait_ms) = self.when {
+        if let AnswerTime::After(wait_ms) = self.when {
             self.deadline_ms.get_or_insert(now.elapsed_ms + wait_ms);
         }
     }
@@ -204,7 +204,7 @@ impl Service for FakeEcho {
     }
 
     fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
-        let When::After(wait_ms) = self.when else { return };
+        let AnswerTime::After(wait_ms) = self.when else { return };
         self.waiting.sort_by_key(|(_, token, _)| token.request.0.reverse_bits());
         let waiting = std::mem::take(&mut self.waiting);
         let (due, later): (Vec<_>, Vec<_>) =
@@ -216,7 +216,7 @@ impl Service for FakeEcho {
 
     fn end_of_batch(&mut self, _: Now, replies: &mut Replies<'_>) {
         self.batches += 1;
-        if self.when == When::BatchBackwards {
+        if self.when == AnswerTime::BatchBackwards {
             self.waiting.reverse();
             self.answer_waiting(replies);
         }

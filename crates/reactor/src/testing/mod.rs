@@ -13,23 +13,23 @@ use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
-pub(super) use self::echo::{FakeEcho, FakeEchoNotice, When};
+pub(super) use self::echo::{AnswerTime, FakeEcho, FakeEchoNotice};
 pub(super) use self::world::{FakeDriver, FakeNetwork};
 use super::*;
 use zerohop_wire::messages::Insert;
 
 /// A reactor over a simulated network, with helpers for tests.
-pub(super) struct ReactorStand {
+pub(super) struct ReactorBench {
     pub(super) reactor: Reactor<FakeDriver, FakeEcho>,
     pub(super) mailbox: ReactorMailbox<FakeEchoNotice>,
     pub(super) world: Rc<RefCell<FakeNetwork>>,
 }
 
-impl ReactorStand {
-    pub(super) fn new(when: When, limits: Limits) -> Self {
+impl ReactorBench {
+    pub(super) fn new(when: AnswerTime, limits: Limits) -> Self {
         let (driver, world) = FakeDriver::new();
         let (reactor, mailbox) = Reactor::new(driver, FakeEcho::new(when), limits);
-        ReactorStand { reactor, mailbox, world }
+        ReactorBench { reactor, mailbox, world }
     }
 
     /// Runs the reactor until it has no more work at the present time; `false` if it has stopped.
@@ -84,7 +84,7 @@ impl ReactorStand {
     }
 
     /// The frames that a peer has received since the last call.
-    pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, StandAnswer)> {
+    pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, ReceivedAnswer)> {
         self.run_until_idle();
         loop {
             let count = self.world.borrow_mut().peer_read(peer, usize::MAX);
@@ -108,7 +108,7 @@ impl ReactorStand {
 
 /// The parts of an answer that tests check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum StandAnswer {
+pub(super) enum ReceivedAnswer {
     Ack,
     Pong,
     Value(Vec<u8>),
@@ -117,7 +117,7 @@ pub(super) enum StandAnswer {
 }
 
 /// Splits bytes into frames; no bytes may be left over.
-pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, StandAnswer)> {
+pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, ReceivedAnswer)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let DecodeResult::Frame { frame, used } = Decoder::with_version(1, FEATURES).decode(bytes) else {
@@ -134,15 +134,15 @@ pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, StandAnswer)> {
     all
 }
 
-fn frame_of(message: Message<'_>) -> StandAnswer {
+fn frame_of(message: Message<'_>) -> ReceivedAnswer {
     match message {
-        Message::HelloAck(_) => StandAnswer::Ack,
-        Message::Pong(_) => StandAnswer::Pong,
+        Message::HelloAck(_) => ReceivedAnswer::Ack,
+        Message::Pong(_) => ReceivedAnswer::Pong,
         Message::Answer(Ok(Outcome::Value { bytes, .. } | Outcome::Chunk { bytes, .. })) => {
-            StandAnswer::Value(bytes.to_vec())
+            ReceivedAnswer::Value(bytes.to_vec())
         }
-        Message::Answer(Ok(Outcome::Done { number, .. })) => StandAnswer::Done(number),
-        Message::Answer(Err(failure)) => StandAnswer::Failed(failure.into_owned()),
+        Message::Answer(Ok(Outcome::Done { number, .. })) => ReceivedAnswer::Done(number),
+        Message::Answer(Err(failure)) => ReceivedAnswer::Failed(failure.into_owned()),
         other => panic!("{other:?}"),
     }
 }
@@ -177,7 +177,7 @@ pub(super) fn hello_message() -> Hello<'static> {
 
 pub(super) fn peer_message() -> Message<'static> {
     let member = |instance| Member { instance: InstanceId(instance), incarnation: Incarnation(1) };
-    Message::Peer(PeerMessage { from: member(1), to: member(7), call: Call::Yield })
+    Message::Peer(PeerMessage { from: member(1), to: member(7), body: PeerBody::Yield })
 }
 
 pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {

@@ -2,20 +2,20 @@
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{GatheredRequest, Hello};
-use zerohop_wire::{Elements, Failure, Features, Kind, Message, What};
+use zerohop_wire::{BadRequestReason, Elements, Failure, Features, FrameKind, Message};
 
 use super::*;
 
 /// Connects as a client that supports coalesced frames.
-fn gatherer(stand: &mut ReactorStand) -> usize {
+fn gatherer(stand: &mut ReactorBench) -> usize {
     let peer = stand.world.borrow_mut().connect();
     let hello = Hello { features: Features::COALESCED, ..hello_message() };
     stand.send(peer, &encoded(1, &Message::Hello(hello)));
-    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, ReceivedAnswer::Ack)]);
     peer
 }
 
-fn request(kind: Kind, body: &[u8]) -> GatheredRequest<'_> {
+fn request(kind: FrameKind, body: &[u8]) -> GatheredRequest<'_> {
     let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
     GatheredRequest {
         keyspace,
@@ -34,7 +34,7 @@ fn coalesced_lookups(id: u64, keys: &[&[u8]]) -> Vec<u8> {
 
 /// The requests of these frames in one coalesced frame.
 pub(super) fn coalesce_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
-    let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
+    let kind = |frame: &[u8]| FrameKind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
     let requests: Vec<GatheredRequest<'_>> =
         frames.iter().map(|frame| request(kind(frame), &frame[48..])).collect();
     encoded(id, &Message::Gather(Elements::from_slice(&requests)))
@@ -44,13 +44,13 @@ fn body_of(frame: &[u8]) -> Vec<u8> {
     frame[48..].to_vec()
 }
 
-fn value(id: u64, key: &[u8]) -> (u64, StandAnswer) {
-    (id, StandAnswer::Value(key.to_vec()))
+fn value(id: u64, key: &[u8]) -> (u64, ReceivedAnswer) {
+    (id, ReceivedAnswer::Value(key.to_vec()))
 }
 
 #[test]
 fn each_request_of_coalesced_frame_is_answered_under_its_id() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.send(peer, &[coalesced_lookups(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
     let expected = [value(101, b"a"), value(102, b"b"), value(103, b"c"), value(7, b"d")];
@@ -60,13 +60,13 @@ fn each_request_of_coalesced_frame_is_answered_under_its_id() {
 
 #[test]
 fn answers_of_one_batch_share_frames_in_any_order() {
-    let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let sent = stand.counters().bytes_out;
     stand.send(peer, &coalesced_lookups(100, &keys));
-    let expected: Vec<(u64, StandAnswer)> =
+    let expected: Vec<(u64, ReceivedAnswer)> =
         (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
     assert_eq!(stand.answers(peer), expected);
     // Two headers for a hundred answers of 24 bytes and a key.
@@ -75,7 +75,7 @@ fn answers_of_one_batch_share_frames_in_any_order() {
 
 #[test]
 fn late_answers_do_not_delay_others() {
-    let mut stand = ReactorStand::new(When::After(50), Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::After(50), Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.send(peer, &coalesced_lookups(100, &[b"a"]));
     stand.run_until_idle();
@@ -91,24 +91,24 @@ fn late_answers_do_not_delay_others() {
 
 #[test]
 fn unreadable_request_in_coalesced_frame_fails_alone() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let good = body_of(&lookup(0, b"good"));
     let requests = [
-        request(Kind::Lookup, &good),
-        request(Kind::Lookup, b"cut"),
-        request(Kind::Ping, &[0; 8]),
-        request(Kind::Gather, b""),
-        GatheredRequest { kind: 0x0177, ..request(Kind::Lookup, &good) },
-        request(Kind::Lookup, &good),
+        request(FrameKind::Lookup, &good),
+        request(FrameKind::Lookup, b"cut"),
+        request(FrameKind::Ping, &[0; 8]),
+        request(FrameKind::Gather, b""),
+        GatheredRequest { kind: 0x0177, ..request(FrameKind::Lookup, &good) },
+        request(FrameKind::Lookup, &good),
     ];
     stand.send(peer, &encoded(10, &Message::Gather(Elements::from_slice(&requests))));
-    let failed = |id, failure| (id, StandAnswer::Failed(failure));
+    let failed = |id, failure| (id, ReceivedAnswer::Failed(failure));
     let expected = [
         value(11, b"good"),
-        failed(12, What::FieldsCut.into()),
-        failed(13, What::Unexpected.into()),
-        failed(14, What::Unexpected.into()),
+        failed(12, BadRequestReason::FieldsCut.into()),
+        failed(13, BadRequestReason::Unexpected.into()),
+        failed(14, BadRequestReason::Unexpected.into()),
         failed(15, Failure::UnknownKind { kind: 0x0177 }),
         value(16, b"good"),
     ];
@@ -118,11 +118,11 @@ fn unreadable_request_in_coalesced_frame_fails_alone() {
 
 #[test]
 fn coalesced_frame_without_negotiation_is_refused() {
-    let mut stand = ReactorStand::new(When::BatchBackwards, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &coalesced_lookups(10, &[b"a"]));
-    assert_eq!(stand.answers(peer), [(10, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(10, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     let sent = stand.counters().bytes_out;
     stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
     assert_eq!(stand.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);
@@ -131,20 +131,20 @@ fn coalesced_frame_without_negotiation_is_refused() {
 
 #[test]
 fn long_answers_between_short_ones_are_complete() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     let long = [b'l'; 300];
     stand.reactor.service.repeat = 100;
     stand.send(peer, &coalesced_lookups(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
     let keys: [&[u8]; 8] = [b"a", b"b", &long, b"c", b"d", &long, &long, b"e"];
-    let expected: Vec<(u64, StandAnswer)> =
+    let expected: Vec<(u64, ReceivedAnswer)> =
         keys.iter().zip(101..).map(|(key, id)| value(id, &key.repeat(100))).collect();
     assert_eq!(stand.answers(peer), expected);
 }
 
 #[test]
 fn slow_reader_gets_complete_frames() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = gatherer(&mut stand);
     stand.world.borrow_mut().set_window(peer, 7);
     for round in 0..10u64 {
@@ -152,7 +152,7 @@ fn slow_reader_gets_complete_frames() {
         stand.run_until_idle();
     }
     let answers = stand.answers(peer);
-    let expected: Vec<(u64, StandAnswer)> = (1..=10u64)
+    let expected: Vec<(u64, ReceivedAnswer)> = (1..=10u64)
         .flat_map(|round| {
             [value(1000 * round + 1, b"a"), value(1000 * round + 2, b"b"), value(1000 * round + 3, b"c")]
         })
@@ -163,7 +163,7 @@ fn slow_reader_gets_complete_frames() {
 #[test]
 fn requests_of_a_frame_count_against_those_in_flight() {
     let limits = Limits { in_flight_max: 4, ..Limits::DEFAULT };
-    let mut stand = ReactorStand::new(When::After(10), limits);
+    let mut stand = ReactorBench::new(AnswerTime::After(10), limits);
     let peer = gatherer(&mut stand);
     stand.send(
         peer,

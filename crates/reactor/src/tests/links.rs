@@ -13,15 +13,15 @@ fn peer_hello(cluster: ClusterId, features: Features) -> Vec<u8> {
     encoded(1, &Message::Hello(Hello { cluster, features, ..hello_message() }))
 }
 
-fn connect_with_features(stand: &mut ReactorStand, cluster: ClusterId, features: Features) -> usize {
+fn connect_with_features(stand: &mut ReactorBench, cluster: ClusterId, features: Features) -> usize {
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &peer_hello(cluster, features));
-    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, ReceivedAnswer::Ack)]);
     peer
 }
 
 /// Has the reactor connect to an instance; returns that instance's end of the connection after it has read the greeting.
-fn called(stand: &mut ReactorStand) -> usize {
+fn called(stand: &mut ReactorBench) -> usize {
     stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
     stand.run_until_idle();
     let (address, peer) = *stand.world.borrow().called.last().unwrap();
@@ -47,7 +47,7 @@ fn ack() -> Vec<u8> {
 
 #[test]
 fn peer_messages_are_accepted_from_own_cluster_only() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = connect_with_features(&mut stand, CLUSTER, Features::PEER);
     stand.send(peer, &encoded(0, &peer_message()).repeat(3));
     assert_eq!(stand.answers(peer), []);
@@ -56,7 +56,7 @@ fn peer_messages_are_accepted_from_own_cluster_only() {
         let client = connect_with_features(&mut stand, cluster, features);
         stand.send(client, &encoded(5, &peer_message()));
         let answers = stand.answers(client);
-        assert!(matches!(answers[..], [(5, StandAnswer::Failed(_))]), "{answers:?}");
+        assert!(matches!(answers[..], [(5, ReceivedAnswer::Failed(_))]), "{answers:?}");
         assert!(!stand.is_closed(client));
     }
     assert_eq!(stand.counters().peer_messages, 3);
@@ -64,7 +64,7 @@ fn peer_messages_are_accepted_from_own_cluster_only() {
 
 #[test]
 fn outgoing_link_sends_hello_first_then_one_write_per_batch() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &ack());
     stand.run_until_idle();
@@ -81,7 +81,7 @@ fn outgoing_link_sends_hello_first_then_one_write_per_batch() {
 #[test]
 fn peer_input_is_read_while_peer_output_blocks() {
     let limits = Limits { unsent_bytes_max: 1, ..Limits::DEFAULT };
-    let mut stand = ReactorStand::new(When::AtOnce, limits);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, limits);
     let peer = called(&mut stand);
     stand.send(peer, &ack());
     stand.world.borrow_mut().set_window(peer, 0);
@@ -95,7 +95,7 @@ fn peer_input_is_read_while_peer_output_blocks() {
 
 #[test]
 fn refused_or_unanswered_connect_is_reported() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &encoded(0, &Message::Answer(Err(Failure::Unauthorized))));
     stand.run_until_idle();
@@ -118,7 +118,7 @@ fn refused_or_unanswered_connect_is_reported() {
 
 #[test]
 fn failure_answer_from_peer_closes_link_without_reply() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &[ack(), encoded(3, &Message::Answer(Err(Failure::Unauthorized)))].concat());
     stand.run_until_idle();
@@ -130,7 +130,7 @@ fn failure_answer_from_peer_closes_link_without_reply() {
 
 #[test]
 fn stop_does_not_wait_for_unread_peer_output() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
     stand.send(peer, &ack());
     stand.world.borrow_mut().set_window(peer, 0);
@@ -143,7 +143,7 @@ fn stop_does_not_wait_for_unread_peer_output() {
 #[test]
 fn service_time_is_not_before_request_arrival() {
     for is_punctual in [false, true] {
-        let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+        let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
         stand.reactor.service.is_punctual = is_punctual;
         let peer = stand.connect_with_hello();
         stand.answers(peer);

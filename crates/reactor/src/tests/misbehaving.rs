@@ -1,22 +1,22 @@
 //! Peers that violate the protocol, and the effect on others.
 
 use zerohop_wire::messages::{Ping, Pong};
-use zerohop_wire::{Failure, HEADER_BYTES, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, HEADER_BYTES, Message};
 
 use super::*;
 
 /// A well-behaved connection and a misbehaving one, both after the greeting.
-fn two() -> (ReactorStand, usize, usize) {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+fn two() -> (ReactorBench, usize, usize) {
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let (good, bad) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(good);
     stand.answers(bad);
     (stand, good, bad)
 }
 
-fn is_served(stand: &mut ReactorStand, peer: usize) {
+fn is_served(stand: &mut ReactorBench, peer: usize) {
     stand.send(peer, &lookup(99, b"still here"));
-    assert_eq!(stand.answers(peer), [(99, StandAnswer::Value(b"still here".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(99, ReceivedAnswer::Value(b"still here".to_vec()))]);
 }
 
 fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
@@ -30,7 +30,7 @@ fn claiming(length: u32) -> Vec<u8> {
 }
 
 fn header(version: u8, body_len: u32) -> Vec<u8> {
-    let kind = zerohop_wire::Kind::Insert.number();
+    let kind = zerohop_wire::FrameKind::Insert.number();
     let flags = zerohop_wire::Flags::BODY_CHECKSUM;
     zerohop_wire::FrameHeader { version, kind, flags, envelope: envelope(77), body_len, body_crc: 1 }
         .encode()
@@ -47,10 +47,10 @@ fn answerable_bad_requests_keep_the_connection() {
     assert_eq!(
         stand.answers(bad),
         [
-            (5, StandAnswer::Failed(Failure::Corrupt)),
-            (6, StandAnswer::Failed(What::Unexpected.into())),
-            (1, StandAnswer::Failed(What::Unexpected.into())),
-            (7, StandAnswer::Value(b"abc".to_vec())),
+            (5, ReceivedAnswer::Failed(Failure::Corrupt)),
+            (6, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into())),
+            (1, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into())),
+            (7, ReceivedAnswer::Value(b"abc".to_vec())),
         ]
     );
     assert_eq!(stand.counters().refused, 3);
@@ -72,7 +72,7 @@ fn unknown_frame_boundary_closes_connection() {
         let (mut stand, good, bad) = two();
         stand.send(bad, &[bytes, lookup(8, b"not read")].concat());
         let expected: Vec<_> =
-            last_answer.into_iter().map(|failure| (77, StandAnswer::Failed(failure))).collect();
+            last_answer.into_iter().map(|failure| (77, ReceivedAnswer::Failed(failure))).collect();
         assert_eq!(stand.answers(bad), expected);
         assert!(stand.world.borrow().peers[bad].server_shut);
         assert_eq!(stand.reactor.service.requests, 0);
@@ -89,23 +89,23 @@ fn unknown_frame_boundary_closes_connection() {
 #[test]
 fn requests_before_hello_are_refused() {
     for (bytes, request, failure) in [
-        (encoded(4, &Message::Ping(Ping::default())), 4, What::HelloExpected.into()),
-        (lookup(5, b"abc"), 5, What::HelloExpected.into()),
+        (encoded(4, &Message::Ping(Ping::default())), 4, BadRequestReason::HelloExpected.into()),
+        (lookup(5, b"abc"), 5, BadRequestReason::HelloExpected.into()),
         (damaged(hello(), HEADER_BYTES), 1, Failure::Corrupt),
         (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
         (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),
     ] {
-        let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+        let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, &[bytes, hello()].concat());
-        assert_eq!(stand.answers(peer), [(request, StandAnswer::Failed(failure))]);
+        assert_eq!(stand.answers(peer), [(request, ReceivedAnswer::Failed(failure))]);
         assert!(stand.world.borrow().peers[peer].server_shut);
     }
 }
 
 #[test]
 fn other_protocol_gets_an_explanatory_line() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     for bytes in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, bytes);

@@ -12,7 +12,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Whether the connection ends exactly after this time, and for this reason.
-fn ends_after(stand: &mut ReactorStand, peer: usize, ms: u64, why: CloseReason) {
+fn ends_after(stand: &mut ReactorBench, peer: usize, ms: u64, why: CloseReason) {
     let before = stand.counters().ended(why);
     stand.advance_ms(ms - 1);
     assert!(!stand.is_closed(peer), "{why} came too early");
@@ -24,7 +24,7 @@ fn ends_after(stand: &mut ReactorStand, peer: usize, ms: u64, why: CloseReason) 
 
 #[test]
 fn connection_without_hello_times_out() {
-    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, LIMITS);
     let silent = stand.world.borrow_mut().connect();
     stand.run_until_idle();
     ends_after(&mut stand, silent, 50, CloseReason::HelloTimeOut);
@@ -36,7 +36,7 @@ fn connection_without_hello_times_out() {
 
 #[test]
 fn unfinished_frame_times_out() {
-    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, LIMITS);
     let peer = stand.connect_with_hello();
     stand.advance_ms(300);
     stand.send(peer, &[lookup(2, b"abc"), lookup(3, b"def")[..20].to_vec()].concat());
@@ -49,7 +49,7 @@ fn unfinished_frame_times_out() {
 
 #[test]
 fn frame_time_limit_grows_with_frame_length() {
-    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, LIMITS);
     let peer = stand.connect_with_hello();
     let frame = insert(2, &vec![1; 256 * 1000 - 10]);
     stand.send(peer, &frame[..100_000]);
@@ -58,12 +58,12 @@ fn frame_time_limit_grows_with_frame_length() {
     assert!(!stand.is_closed(peer));
     stand.send(peer, &frame[100_000..]);
     stand.run_until_idle();
-    assert_eq!(stand.answers(peer).last(), Some(&(2, StandAnswer::Done(256 * 1000 - 10))));
+    assert_eq!(stand.answers(peer).last(), Some(&(2, ReceivedAnswer::Done(256 * 1000 - 10))));
 }
 
 #[test]
 fn client_that_reads_no_answers_is_closed() {
-    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, LIMITS);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.world.borrow_mut().set_window(peer, 0);
@@ -81,7 +81,7 @@ fn client_that_reads_no_answers_is_closed() {
 
 #[test]
 fn idle_connection_is_closed_unless_it_waits_for_answer() {
-    let mut stand = ReactorStand::new(When::Never, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::Never, LIMITS);
     let (idle, waiting) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.send(waiting, &lookup(2, b"abc"));
     stand.run_until_idle();
@@ -92,7 +92,7 @@ fn idle_connection_is_closed_unless_it_waits_for_answer() {
 
 #[test]
 fn half_closed_connection_times_out() {
-    let mut stand = ReactorStand::new(When::Never, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::Never, LIMITS);
     let peer = stand.connect_with_hello();
     stand.send(peer, &lookup(2, b"abc"));
     stand.world.borrow_mut().send_end(peer);
@@ -102,12 +102,12 @@ fn half_closed_connection_times_out() {
 
 #[test]
 fn accept_is_retried_after_descriptor_exhaustion() {
-    let mut stand = ReactorStand::new(When::AtOnce, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, LIMITS);
     stand.world.borrow_mut().accept_error = Some(std::io::ErrorKind::OutOfMemory);
     let peer = stand.world.borrow_mut().connect();
     stand.send(peer, &hello());
     stand.run_until_idle();
     assert_eq!((stand.counters().accept_errors, stand.counters().accepted), (1, 0));
     stand.advance_ms(ACCEPT_RETRY_MS);
-    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, ReceivedAnswer::Ack)]);
 }

@@ -12,7 +12,7 @@ fn lookups(count: u64) -> Vec<u8> {
 
 #[test]
 fn client_that_does_not_read_is_paused() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
     let (deaf, other) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(deaf);
     stand.answers(other);
@@ -24,7 +24,7 @@ fn client_that_does_not_read_is_paused() {
     assert!((10_000..10_000 + answer_bytes).contains(&held), "{held} bytes are held");
     assert!(stand.reactor.service.requests < 100);
     stand.send(other, &lookup(7, b"abc"));
-    assert_eq!(stand.answers(other), [(7, StandAnswer::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(other), [(7, ReceivedAnswer::Value(b"abc".to_vec()))]);
     // When the peer finally reads, all answers are there, in order and exactly once.
     let ids: Vec<u64> = stand.answers(deaf).into_iter().map(|(id, _)| id).collect();
     assert!(ids.into_iter().eq(0..5000));
@@ -33,7 +33,7 @@ fn client_that_does_not_read_is_paused() {
 
 #[test]
 fn requests_in_flight_are_bounded() {
-    let mut stand = ReactorStand::new(When::After(5), LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::After(5), LIMITS);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(35));
@@ -49,7 +49,7 @@ fn requests_in_flight_are_bounded() {
 
 #[test]
 fn dropped_requests_free_their_slots() {
-    let mut stand = ReactorStand::new(When::Never, LIMITS);
+    let mut stand = ReactorBench::new(AnswerTime::Never, LIMITS);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &lookups(15));
@@ -64,7 +64,7 @@ fn dropped_requests_free_their_slots() {
 #[test]
 fn unread_late_answers_close_the_connection() {
     let limits = Limits { unsent_bytes_end: 20_000, in_flight_max: 1000, ..LIMITS };
-    let mut stand = ReactorStand::new(When::Never, limits);
+    let mut stand = ReactorBench::new(AnswerTime::Never, limits);
     let (deaf, other) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(deaf);
     stand.answers(other);
@@ -85,7 +85,7 @@ fn unread_late_answers_close_the_connection() {
 #[test]
 fn total_connection_memory_is_bounded() {
     let limits = Limits { unsent_bytes_total_max: 50_000, in_flight_max: 4096, ..LIMITS };
-    let mut stand = ReactorStand::new(When::AtOnce, limits);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, limits);
     let deaf: Vec<usize> = (0..20).map(|_| stand.connect_with_hello()).collect();
     for &peer in &deaf {
         stand.answers(peer);
@@ -98,13 +98,13 @@ fn total_connection_memory_is_bounded() {
     let listener = stand.connect_with_hello();
     stand.answers(listener);
     stand.send(listener, &lookup(7, b"abc"));
-    assert_eq!(stand.answers(listener), [(7, StandAnswer::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(listener), [(7, ReceivedAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
 fn large_frames_without_memory_are_refused_with_retry() {
     let limits = Limits { large_frames_bytes_max: 1 << 20, ..Limits::DEFAULT };
-    let mut stand = ReactorStand::new(When::AtOnce, limits);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, limits);
     let (first, second) = (stand.connect_with_hello(), stand.connect_with_hello());
     stand.answers(first);
     stand.answers(second);
@@ -113,18 +113,18 @@ fn large_frames_without_memory_are_refused_with_retry() {
     stand.run_until_idle();
     assert!(stand.reactor.connections.large_total >= 800_000);
     stand.send(second, &[short.clone(), lookup(4, b"abc")].concat());
-    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: MEMORY_FULL_RETRY_MS });
-    assert_eq!(stand.answers(second), [(3, busy), (4, StandAnswer::Value(b"abc".to_vec()))]);
+    let busy = ReceivedAnswer::Failed(Failure::Busy { retry_after_ms: MEMORY_FULL_RETRY_MS });
+    assert_eq!(stand.answers(second), [(3, busy), (4, ReceivedAnswer::Value(b"abc".to_vec()))]);
     stand.send(first, &long[800_000..]);
-    assert_eq!(stand.answers(first), [(2, StandAnswer::Done(900_000))]);
+    assert_eq!(stand.answers(first), [(2, ReceivedAnswer::Done(900_000))]);
     stand.send(second, &short);
-    assert_eq!(stand.answers(second), [(3, StandAnswer::Done(300_000))]);
+    assert_eq!(stand.answers(second), [(3, ReceivedAnswer::Done(300_000))]);
     assert_eq!(stand.reactor.connections.large_total, 0);
 }
 
 #[test]
 fn claimed_length_causes_no_allocation() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     stand.send(peer, &insert(2, &vec![1; 16 << 20])[..48]);
@@ -135,15 +135,15 @@ fn claimed_length_causes_no_allocation() {
 #[test]
 fn excess_connections_are_refused_then_closed() {
     let limits = Limits { connections_max: 2, refusals_max: 1, ..Limits::DEFAULT };
-    let mut stand = ReactorStand::new(When::AtOnce, limits);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, limits);
     let (first, second, told, closed) = (
         stand.connect_with_hello(),
         stand.connect_with_hello(),
         stand.connect_with_hello(),
         stand.connect_with_hello(),
     );
-    assert_eq!(stand.answers(second), [(1, StandAnswer::Ack)]);
-    let busy = StandAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
+    assert_eq!(stand.answers(second), [(1, ReceivedAnswer::Ack)]);
+    let busy = ReceivedAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
     assert_eq!(stand.answers(told), [(1, busy)]);
     assert!(stand.is_closed(closed));
     // After one connection has left and the refused one is closed, there is room again.
@@ -152,12 +152,12 @@ fn excess_connections_are_refused_then_closed() {
     stand.run_until_idle();
     assert_eq!(stand.counters().ended(CloseReason::TooMany), 2);
     let next = stand.connect_with_hello();
-    assert_eq!(stand.answers(next), [(1, StandAnswer::Ack)]);
+    assert_eq!(stand.answers(next), [(1, ReceivedAnswer::Ack)]);
 }
 
 #[test]
 fn idle_connections_return_their_buffers() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     for _ in 0..50 {
         let peer = stand.connect_with_hello();
         stand.send(peer, &lookups(100));

@@ -3,7 +3,7 @@
 use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{AuthFault, DecodeResult, Decoder, Failure, Features, Message, What};
+use zerohop_wire::{AuthFault, BadRequestReason, DecodeResult, Decoder, Failure, Features, Message};
 
 use super::*;
 use crate::proofs::Proofs;
@@ -19,15 +19,15 @@ fn credential(text: &str) -> Credential {
 }
 
 /// A server whose secret is "ours", eight times.
-fn stand_with_secret(limits: Limits) -> ReactorStand {
-    let mut stand = ReactorStand::new(When::AtOnce, limits);
+fn stand_with_secret(limits: Limits) -> ReactorBench {
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, limits);
     let guard = Guard::new(&secret("ours"), Nonces::new([1; 32]));
     stand.reactor.prove(Some(Proofs { guard, credential: credential("ours") }));
     stand
 }
 
 /// The first frame that a peer has received, as `hear` decodes it; later frames are dropped.
-fn first_message<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
+fn first_message<T>(stand: &mut ReactorBench, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
     stand.run_until_idle();
     stand.read_all();
     let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].bytes_read);
@@ -40,7 +40,7 @@ fn first_message<T>(stand: &mut ReactorStand, peer: usize, hear: impl FnOnce(Mes
 
 /// Sends a greeting with an offered proof, and returns the server's challenge.
 fn request_challenge(
-    stand: &mut ReactorStand,
+    stand: &mut ReactorBench,
     text: &str,
     hello: Hello<'static>,
 ) -> (usize, Result<Prove, Failure<'static>>) {
@@ -55,7 +55,7 @@ fn request_challenge(
     (peer, prove)
 }
 
-fn authenticate(stand: &mut ReactorStand, hello: Hello<'static>) -> usize {
+fn authenticate(stand: &mut ReactorBench, hello: Hello<'static>) -> usize {
     let (peer, prove) = request_challenge(stand, "ours", hello);
     stand.send(peer, &encoded(2, &Message::Prove(prove.unwrap())));
     first_message(stand, peer, |message| assert_eq!(message, Message::Proved));
@@ -67,11 +67,11 @@ fn proven_client_is_served_and_not_counted_unproven() {
     let mut stand = stand_with_secret(Limits::DEFAULT);
     let peer = authenticate(&mut stand, hello_message());
     stand.send(peer, &lookup(5, b"abc"));
-    assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
+    assert_eq!(stand.answers(peer), [(5, ReceivedAnswer::Value(b"abc".to_vec()))]);
     assert_eq!((stand.reactor.connections.unproven.count(), stand.reactor.connections.open), (0, 1));
     // Another proof is invalid now.
     stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
-    assert_eq!(stand.answers(peer), [(6, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(6, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     assert!(!stand.is_closed(peer));
 }
 
@@ -85,7 +85,7 @@ fn requests_right_behind_the_proof_are_served() {
     stand.read_all();
     let taken = std::mem::take(&mut stand.world.borrow_mut().peers[peer].bytes_read);
     let proved = encoded(2, &Message::Proved).len();
-    assert_eq!(frames(&taken[proved..]), [(3, StandAnswer::Value(b"abc".to_vec()))]);
+    assert_eq!(frames(&taken[proved..]), [(3, ReceivedAnswer::Value(b"abc".to_vec()))]);
 }
 
 #[test]
@@ -102,20 +102,20 @@ fn missing_or_wrong_proof_is_refused_with_reason() {
     ] {
         let peer = stand.world.borrow_mut().connect();
         stand.send(peer, &[encoded(3, &Message::Hello(hello)), lookup(4, b"never read")].concat());
-        assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(why))]);
+        assert_eq!(stand.answers(peer), [(3, ReceivedAnswer::Failed(why))]);
     }
     let wrong = encoded(2, &Message::Prove(Prove { proof: [0; 32] }));
     for (bytes, id, why) in [
         (wrong, 2, failed(AuthFault::Proof)),
-        (lookup(2, b"no proof"), 2, What::ProofExpected.into()),
-        (encoded(2, &peer_message()), 2, What::ProofExpected.into()),
-        (hello(), 1, What::ProofExpected.into()),
+        (lookup(2, b"no proof"), 2, BadRequestReason::ProofExpected.into()),
+        (encoded(2, &peer_message()), 2, BadRequestReason::ProofExpected.into()),
+        (hello(), 1, BadRequestReason::ProofExpected.into()),
     ] {
         let hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
         let (peer, prove) = request_challenge(&mut stand, "another", hello);
         assert_eq!(prove, Err(failed(AuthFault::ServerProof)));
         stand.send(peer, &[bytes, lookup(9, b"never read")].concat());
-        assert_eq!(stand.answers(peer), [(id, StandAnswer::Failed(why))]);
+        assert_eq!(stand.answers(peer), [(id, ReceivedAnswer::Failed(why))]);
         stand.world.borrow_mut().send_end(peer);
         stand.run_until_idle();
         assert!(stand.is_closed(peer));
@@ -137,7 +137,7 @@ fn late_or_oversized_proof_closes_connection() {
     stand.send(large, &insert(2, &[0; 2000]));
     let answers = stand.answers(large);
     assert!(
-        matches!(answers[..], [(2, StandAnswer::Failed(Failure::FrameTooLong { limit: 1024, .. }))]),
+        matches!(answers[..], [(2, ReceivedAnswer::Failed(Failure::FrameTooLong { limit: 1024, .. }))]),
         "{answers:?}"
     );
     assert_eq!(stand.reactor.connections.large_total, 0);
@@ -166,7 +166,7 @@ fn oldest_unproven_connection_is_evicted_first() {
     }
     for peer in known.into_iter().chain([late]) {
         stand.send(peer, &lookup(5, b"abc"));
-        assert_eq!(stand.answers(peer), [(5, StandAnswer::Value(b"abc".to_vec()))]);
+        assert_eq!(stand.answers(peer), [(5, ReceivedAnswer::Value(b"abc".to_vec()))]);
     }
     stand.advance_ms(limits::HELLO_TIME_OUT_MS + 1);
     assert_eq!((stand.reactor.connections.unproven.count(), stand.reactor.connections.open), (0, 7));
@@ -190,7 +190,7 @@ fn peer_link_is_accepted_when_clients_use_all_slots() {
     let client = stand.world.borrow_mut().connect();
     stand.send(client, &hello());
     let answers = stand.answers(client);
-    assert!(matches!(answers[..], [(1, StandAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    assert!(matches!(answers[..], [(1, ReceivedAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
     let peer =
         authenticate(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
     stand.send(peer, &encoded(0, &peer_message()));
@@ -208,7 +208,7 @@ fn peer_link_is_accepted_when_clients_use_all_slots() {
     });
     stand.send(liar, &encoded(2, &Message::Prove(prove)));
     let answers = stand.answers(liar);
-    assert!(matches!(answers[..], [(2, StandAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    assert!(matches!(answers[..], [(2, ReceivedAnswer::Failed(Failure::Busy { .. }))]), "{answers:?}");
     assert!(known.iter().all(|peer| !stand.is_closed(*peer)));
 }
 
@@ -237,14 +237,14 @@ fn token_admits_client_but_not_as_instance() {
     stand.send(peer, &encoded(2, &Message::Prove(prove)));
     first_message(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
     stand.send(peer, &encoded(3, &peer_message()));
-    assert_eq!(stand.answers(peer), [(3, StandAnswer::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.answers(peer), [(3, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into()))]);
     assert_eq!(stand.counters().peer_messages, 0);
     let (_, connection) = stand.reactor.connections.iter().next().unwrap();
     assert_eq!(connection.access, Access::Token(7));
 }
 
 /// Has the reactor connect to an instance, and answers its greeting with this secret, or without any.
-fn called(stand: &mut ReactorStand, text: Option<&str>) -> (usize, Option<Challenge>) {
+fn called(stand: &mut ReactorBench, text: Option<&str>) -> (usize, Option<Challenge>) {
     stand.mailbox.leave(FakeEchoNotice::Call(7401)).unwrap();
     stand.run_until_idle();
     let (_, peer) = *stand.world.borrow().called.last().unwrap();
@@ -306,7 +306,7 @@ fn outgoing_link_sends_nothing_to_peer_with_wrong_secret() {
 
 #[test]
 fn client_without_secret_works_on_open_cluster() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let mut offered = hello_message();
     let caller: Caller = credential("ours").add_proof_offer(&mut offered).unwrap();
     let peer = stand.world.borrow_mut().connect();
@@ -317,6 +317,6 @@ fn client_without_secret_works_on_open_cluster() {
     });
     assert_eq!(checked, Err(Failure::AuthFailed { fault: AuthFault::NoSecretThere }));
     let peer = stand.connect_with_hello();
-    assert_eq!(stand.answers(peer), [(1, StandAnswer::Ack)]);
+    assert_eq!(stand.answers(peer), [(1, ReceivedAnswer::Ack)]);
     assert_eq!(stand.reactor.connections.unproven.count(), 0);
 }

@@ -65,19 +65,19 @@ const LIMITS: Limits = Limits {
 
 /// The script of one client: its requests, of which the `n`th has the id `n + 2`. The second client accepts coalesced answers, the third also sends
 /// coalesced requests.
-fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) {
+fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, ReceivedAnswer)>) {
     let features = if client > 0 { Features::COALESCED } else { Features::default() };
     let hello = encoded(1, &Message::Hello(Hello { features, ..hello_message() }));
-    let (mut bytes, mut answers) = (hello, vec![(1, StandAnswer::Ack)]);
+    let (mut bytes, mut answers) = (hello, vec![(1, ReceivedAnswer::Ack)]);
     let mut frames = Vec::new();
     for (id, &size) in (2..).zip(sizes) {
         if size > 2000 {
             frames.push(insert(id, &vec![client as u8; size * 10]));
-            answers.push((id, StandAnswer::Done(size as u64 * 10)));
+            answers.push((id, ReceivedAnswer::Done(size as u64 * 10)));
         } else {
             let key = vec![client as u8 + id as u8; size];
             frames.push(lookup(id, &key));
-            answers.push((id, StandAnswer::Value(key)));
+            answers.push((id, ReceivedAnswer::Value(key)));
         }
     }
     match client {
@@ -90,11 +90,11 @@ fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, StandAnswer)>) 
 
 /// Executes the steps and returns what every client received, and the reactor's counters.
 fn run_steps(
-    when: When,
+    when: AnswerTime,
     sizes: &[Vec<usize>],
     steps: &[RandomStep],
-) -> (Vec<Vec<(u64, StandAnswer)>>, ReactorCounters) {
-    let mut stand = ReactorStand::new(when, LIMITS);
+) -> (Vec<Vec<(u64, ReceivedAnswer)>>, ReactorCounters) {
+    let mut stand = ReactorBench::new(when, LIMITS);
     let scripts: Vec<Vec<u8>> =
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
     let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
@@ -117,10 +117,10 @@ fn run_steps(
             RandomStep::ClientReads { client, bytes } => drop(world.peer_read(peers[client], bytes)),
             RandomStep::Window { client, bytes } => world.set_window(peers[client], bytes),
             RandomStep::UnprovenClient { bytes, leaves } => {
-                let stranger = world.connect();
-                world.send(stranger, &bytes);
+                let unproven = world.connect();
+                world.send(unproven, &bytes);
                 if leaves {
-                    world.send_end(stranger);
+                    world.send_end(unproven);
                 }
             }
             RandomStep::RunReactor => {
@@ -158,8 +158,12 @@ fn run_steps(
     (got, counters)
 }
 
-fn when() -> impl Strategy<Value = When> {
-    prop_oneof![Just(When::AtOnce), Just(When::BatchBackwards), (1..10u64).prop_map(When::After)]
+fn when() -> impl Strategy<Value = AnswerTime> {
+    prop_oneof![
+        Just(AnswerTime::AtOnce),
+        Just(AnswerTime::BatchBackwards),
+        (1..10u64).prop_map(AnswerTime::After)
+    ]
 }
 
 proptest! {

@@ -5,14 +5,15 @@ use crate::limits::{PIECES_MAX, SEND_BYTES};
 
 #[test]
 fn first_answers_are_sent_before_the_last_are_ready() {
-    let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = stand.connect_with_hello();
     stand.answers(peer);
     let writes = stand.world.borrow().peers[peer].writes;
     let keys: Vec<Vec<u8>> = (0..40).map(|key| vec![key; 2_000]).collect();
     let all: Vec<u8> = keys.iter().zip(0..).flat_map(|(key, id)| lookup(id, key)).collect();
     stand.send(peer, &all);
-    let expected: Vec<(u64, StandAnswer)> = (0..).zip(keys.into_iter().map(StandAnswer::Value)).collect();
+    let expected: Vec<(u64, ReceivedAnswer)> =
+        (0..).zip(keys.into_iter().map(ReceivedAnswer::Value)).collect();
     assert_eq!(stand.answers(peer), expected);
     let writes = stand.world.borrow().peers[peer].writes - writes;
     let least = 40 * 2_000 / (SEND_BYTES + 2_100);
@@ -23,9 +24,9 @@ fn first_answers_are_sent_before_the_last_are_ready() {
 fn multi_piece_answer_arrives_complete_at_slow_reader() {
     let key = b"0123456789abcdef";
     for (piece_bytes, repeat) in [(1 << 16, 20_000), (1_000, 20_000), (7, 10_000), (64 << 10, 10)] {
-        let answer = StandAnswer::Value(key.repeat(repeat));
+        let answer = ReceivedAnswer::Value(key.repeat(repeat));
         for window in [usize::MAX, 100_000, 4_099] {
-            let mut stand = ReactorStand::new(When::AtOnce, Limits::DEFAULT);
+            let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
             let peer = stand.connect_with_hello();
             stand.answers(peer);
             stand.reactor.service.repeat = repeat;

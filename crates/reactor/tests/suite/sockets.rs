@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use zerohop_reactor::{CloseReason, FOREIGN_ANSWER, Limits};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::client::*;
 use super::{ReactorThread, SuiteNotice};
@@ -127,7 +127,7 @@ fn garbage_is_answered_by_protocol_and_harmless() {
     let mut good = SocketClient::connect_with_hello(server.address);
     let mut seed = 1u64;
     for round in 0..200 {
-        let mut stranger = TcpStream::connect(server.address).unwrap();
+        let mut client = TcpStream::connect(server.address).unwrap();
         let noise: Vec<u8> = (0..500)
             .map(|_| {
                 seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -136,14 +136,14 @@ fn garbage_is_answered_by_protocol_and_harmless() {
             .collect();
         let greeting = if round % 2 == 0 { hello() } else { Vec::new() };
         // The connection may be closed before all is written.
-        drop(stranger.write_all(&[greeting, noise].concat()));
+        drop(client.write_all(&[greeting, noise].concat()));
         if round % 3 == 0 {
-            drop(stranger);
+            drop(client);
         }
         good.send(&lookup(round, b"abc"));
         assert_eq!(good.next(), Some((round, SocketAnswer::Value(b"abc".to_vec()))));
     }
-    server.until("all strangers are gone", |_, open| open == 1);
+    server.until("all clients are gone", |_, open| open == 1);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn the_last_answer_arrives_though_more_was_sent_than_is_read() {
     for _ in 0..20 {
         let mut client = SocketClient::connect(server.address);
         client.send(&[lookup(5, b"before hello"), vec![7; 300_000]].concat());
-        assert_eq!(client.next(), Some((5, SocketAnswer::Failed(What::HelloExpected.into()))));
+        assert_eq!(client.next(), Some((5, SocketAnswer::Failed(BadRequestReason::HelloExpected.into()))));
         assert_eq!(client.next(), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AbortReason, AuthFault, ErrorCode, Permission, What};
+use super::{AbortReason, AuthFault, BadRequestReason, ErrorCode, Permission};
 use crate::blob_stamp::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::record_type::RecordType;
@@ -16,7 +16,7 @@ pub enum Failure<'a> {
     /// The request is invalid.
     BadRequest {
         /// The detail.
-        what: What,
+        reason: BadRequestReason,
     },
     /// The two sides have no common version; the server closes the connection after this.
     UnsupportedVersion {
@@ -230,7 +230,7 @@ impl Failure<'_> {
             Self::WrongOwner { epoch, delta } => {
                 Failure::WrongOwner { epoch, delta: Cow::Owned(delta.into_owned()) }
             }
-            Self::BadRequest { what } => Failure::BadRequest { what },
+            Self::BadRequest { reason } => Failure::BadRequest { reason },
             Self::UnsupportedVersion { min, max } => Failure::UnsupportedVersion { min, max },
             Self::UnknownKind { kind } => Failure::UnknownKind { kind },
             Self::Corrupt => Failure::Corrupt,
@@ -310,9 +310,9 @@ impl Failure<'_> {
     }
 }
 
-impl From<What> for Failure<'_> {
-    fn from(what: What) -> Self {
-        Self::BadRequest { what }
+impl From<BadRequestReason> for Failure<'_> {
+    fn from(reason: BadRequestReason) -> Self {
+        Self::BadRequest { reason }
     }
 }
 

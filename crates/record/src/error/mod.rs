@@ -5,18 +5,18 @@
 
 mod abort_reason;
 mod auth_fault;
+mod bad_request_reason;
 mod failure;
 mod parts;
 mod permission;
 mod sentence;
-mod what;
 
 pub use abort_reason::AbortReason;
 pub use auth_fault::AuthFault;
+pub use bad_request_reason::BadRequestReason;
 pub use failure::{Advice, Failure};
 pub use parts::Parts;
 pub use permission::Permission;
-pub use what::What;
 
 use crate::numbered;
 

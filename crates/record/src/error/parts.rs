@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AbortReason, AuthFault, ErrorCode, Failure, Permission, What};
+use super::{AbortReason, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
 use crate::blob_stamp::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::record_type::RecordType;
@@ -30,7 +30,7 @@ pub struct Parts<'a> {
 fn optional_type(number: u8) -> Result<Option<RecordType>, Failure<'static>> {
     match number {
         0 => Ok(None),
-        _ => RecordType::from_number(number).map(Some).ok_or_else(|| What::Outcome.into()),
+        _ => RecordType::from_number(number).map(Some).ok_or_else(|| BadRequestReason::Outcome.into()),
     }
 }
 
@@ -40,7 +40,7 @@ impl Failure<'_> {
     pub fn parts(&self) -> Parts<'_> {
         let mut parts = Parts { code: self.code(), ..Parts::default() };
         match self {
-            Self::BadRequest { what } => parts.detail = what.number(),
+            Self::BadRequest { reason } => parts.detail = reason.number(),
             Self::UnsupportedVersion { min, max } => parts.detail = u32::from(*min) | u32::from(*max) << 8,
             Self::UnknownKind { kind } => parts.detail = u32::from(*kind),
             Self::FrameTooLong { length, limit }
@@ -108,8 +108,8 @@ impl<'a> Failure<'a> {
             return Ok(Self::Other { code });
         };
         Ok(match known {
-            ErrorCode::BadRequest => match What::from_number(detail) {
-                Some(what) => Self::BadRequest { what },
+            ErrorCode::BadRequest => match BadRequestReason::from_number(detail) {
+                Some(reason) => Self::BadRequest { reason },
                 None => Self::Other { code },
             },
             ErrorCode::UnsupportedVersion => {
@@ -142,7 +142,7 @@ impl<'a> Failure<'a> {
             }
             ErrorCode::NotFound => Self::NotFound,
             ErrorCode::WrongType => {
-                Self::WrongType { found: RecordType::from_number(record).ok_or(What::Outcome)? }
+                Self::WrongType { found: RecordType::from_number(record).ok_or(BadRequestReason::Outcome)? }
             }
             ErrorCode::ConditionFailed => Self::ConditionFailed { version, found: optional_type(record)? },
             ErrorCode::CompareFailed => {

@@ -10,7 +10,7 @@ use crate::words::{by_number, counted};
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::BadRequest { what } => write!(f, "bad request: {what}"),
+            Self::BadRequest { reason } => write!(f, "bad request: {reason}"),
             Self::UnsupportedVersion { min, max } => write!(
                 f,
                 "the other side speaks versions {min} to {max} of the protocol: use a client or server that does too"
@@ -170,7 +170,7 @@ fn pause_ms(retry_after_ms: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::What;
+    use crate::error::BadRequestReason;
 
     #[test]
     fn error_messages_name_the_limits_and_the_remedy() {
@@ -191,7 +191,7 @@ mod tests {
         let limit = BLOB_ATTRIBUTES_BYTES_MAX as u32;
         let attributes = Failure::ValueTooLong { length: 40_000, limit }.to_string();
         assert!(attributes.contains("attributes have 40000 bytes, 32768"), "{attributes}");
-        let bad = Failure::from(What::Reserved).to_string();
+        let bad = Failure::from(BadRequestReason::Reserved).to_string();
         assert!(bad.starts_with("bad request: a byte that must be zero"), "{bad}");
     }
 }

@@ -4,7 +4,7 @@ use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::elements::Elements;
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::record::RecordType;
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
@@ -18,7 +18,7 @@ pub struct Append<'a> {
 
 impl<'a> WriteOperation<'a> for Append<'a> {
     const FACTS: Facts = Facts {
-        kind: Kind::Append,
+        kind: FrameKind::Append,
         detail: "0",
         fields: "count (4), zero (4)",
         payload: "list of values",

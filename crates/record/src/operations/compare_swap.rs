@@ -1,10 +1,10 @@
 //! `compare_swap`: replaces the record if it equals the expected one, and otherwise answers with the record.
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
-use crate::error::{ErrorCode, Failure, Permission, What};
+use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::{layout, split};
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::{RecordType, check_value};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
@@ -23,7 +23,7 @@ const NEW_PRESENT: u8 = 2;
 
 impl<'a> WriteOperation<'a> for CompareSwap<'a> {
     const FACTS: Facts = Facts {
-        kind: Kind::CompareSwap,
+        kind: FrameKind::CompareSwap,
         detail: "bit 0: a value is expected, else no record; bit 1: there is a new value, else the record is removed",
         fields: "length of the expected value (4), zero (4)",
         payload: "expected value, new value",
@@ -61,10 +61,10 @@ impl<'a> WriteOperation<'a> for CompareSwap<'a> {
         let presence = |mark: u8, value: &'a [u8]| match (detail & mark != 0, value) {
             (true, value) => Ok(Some(value)),
             (false, []) => Ok(None),
-            (false, _) => Err(Failure::from(What::Lengths)),
+            (false, _) => Err(Failure::from(BadRequestReason::Lengths)),
         };
         if detail & !(EXPECTED_PRESENT | NEW_PRESENT) != 0 {
-            return Err(What::Detail.into());
+            return Err(BadRequestReason::Detail.into());
         }
         let (expected, new) = (presence(EXPECTED_PRESENT, expected)?, presence(NEW_PRESENT, new)?);
         Ok((key, Self { expected, new }))

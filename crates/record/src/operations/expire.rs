@@ -3,7 +3,7 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::Expiry;
 use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
@@ -16,7 +16,7 @@ pub struct Expire {
 
 impl<'a> WriteOperation<'a> for Expire {
     const FACTS: Facts = Facts {
-        kind: Kind::Expire,
+        kind: FrameKind::Expire,
         detail: "expiry mode",
         fields: "expiry ms (8)",
         payload: "none",

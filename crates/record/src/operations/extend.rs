@@ -2,7 +2,7 @@
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{RecordType, check_value};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
@@ -16,7 +16,7 @@ pub struct Extend<'a> {
 
 impl<'a> WriteOperation<'a> for Extend<'a> {
     const FACTS: Facts = Facts {
-        kind: Kind::Extend,
+        kind: FrameKind::Extend,
         detail: "0",
         fields: "none",
         payload: "bytes",

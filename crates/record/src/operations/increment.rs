@@ -5,7 +5,7 @@ use std::io::Write as _;
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::RecordType;
 use crate::state::{ApplyOutcome, ApplyResult, EvaluatedWrite, RecordState};
 
@@ -21,7 +21,7 @@ const DIGITS_MAX: u64 = 20;
 
 impl<'a> WriteOperation<'a> for Increment {
     const FACTS: Facts = Facts {
-        kind: Kind::Increment,
+        kind: FrameKind::Increment,
         detail: "0",
         fields: "addend (8, signed)",
         payload: "none",

@@ -3,7 +3,7 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::{Expiry, RecordType, check_value};
 use crate::state::{ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
@@ -18,7 +18,7 @@ pub struct Insert<'a> {
 
 impl<'a> WriteOperation<'a> for Insert<'a> {
     const FACTS: Facts = Facts {
-        kind: Kind::Insert,
+        kind: FrameKind::Insert,
         detail: "expiry mode",
         fields: "expiry ms (8)",
         payload: "value",

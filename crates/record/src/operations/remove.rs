@@ -3,7 +3,7 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
 
 /// Removes the record, of any type. Answers `Done`, number 1 if it existed, 0 if not.
@@ -12,7 +12,7 @@ pub struct Remove;
 
 impl<'a> WriteOperation<'a> for Remove {
     const FACTS: Facts = Facts {
-        kind: Kind::Remove,
+        kind: FrameKind::Remove,
         detail: "0",
         fields: "none",
         payload: "none",

@@ -2,7 +2,7 @@
 
 use super::{WriteBody, WriteHead};
 use crate::error::{ErrorCode, Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::state::{ApplyResult, RecordState};
 
 /// The kind of log entry that an operation writes when it changes a record.
@@ -24,7 +24,7 @@ pub enum LogKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// The kind of its frames, of class 02xx: its number and its name.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// What the detail byte has.
     pub detail: &'static str,
     /// Its fields behind the first 16 bytes of a write, with their sizes in bytes.

@@ -1,9 +1,9 @@
 //! `set_bit`: one bit of a bytes record. It writes the complete record again; many bits belong into blobs.
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
-use crate::error::{ErrorCode, Failure, Permission, What};
+use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::layout;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::BIT_OFFSET_MAX;
 use crate::record::RecordType;
 use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
@@ -20,7 +20,7 @@ pub struct SetBit {
 
 impl<'a> WriteOperation<'a> for SetBit {
     const FACTS: Facts = Facts {
-        kind: Kind::SetBit,
+        kind: FrameKind::SetBit,
         detail: "the bit, 0 or 1",
         fields: "bit offset (8)",
         payload: "none",
@@ -45,7 +45,7 @@ impl<'a> WriteOperation<'a> for SetBit {
         let on = match body.detail() {
             0 => false,
             1 => true,
-            _ => return Err(What::Detail.into()),
+            _ => return Err(BadRequestReason::Detail.into()),
         };
         Ok((key, Self { offset, on }))
     }
@@ -75,5 +75,5 @@ impl<'a> WriteOperation<'a> for SetBit {
 
 /// Errors: the bit lies beyond the longest value.
 pub fn check_bit(offset: u64) -> Result<(), Failure<'static>> {
-    if offset > BIT_OFFSET_MAX { Err(What::BitOffset.into()) } else { Ok(()) }
+    if offset > BIT_OFFSET_MAX { Err(BadRequestReason::BitOffset.into()) } else { Ok(()) }
 }

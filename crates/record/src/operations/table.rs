@@ -6,7 +6,7 @@ use super::{
 };
 use crate::blob_change::BlobChange;
 use crate::error::{Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::state::{ApplyResult, RecordState};
 use crate::transform::Transform;
 
@@ -29,9 +29,9 @@ macro_rules! table {
 
             /// The kind of its frames.
             #[must_use]
-            pub fn kind(&self) -> Kind {
+            pub fn kind(&self) -> FrameKind {
                 match self {
-                    $(Self::$variant(_) => Kind::$variant,)*
+                    $(Self::$variant(_) => FrameKind::$variant,)*
                     Self::Blob(change) => change.kind(),
                 }
             }
@@ -91,9 +91,9 @@ macro_rules! table {
                 }
             }
 
-            pub(crate) fn decode(kind: Kind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+            pub(crate) fn decode(kind: FrameKind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
                 match kind {
-                    $(Kind::$variant => {
+                    $(FrameKind::$variant => {
                         let (key, operation) = <$variant as WriteOperation<'a>>::decode(body)?;
                         Ok((key, Self::$variant(operation)))
                     })*

@@ -2,7 +2,7 @@
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 use crate::record::RecordType;
 use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
@@ -14,7 +14,7 @@ pub struct Take;
 
 impl<'a> WriteOperation<'a> for Take {
     const FACTS: Facts = Facts {
-        kind: Kind::Take,
+        kind: FrameKind::Take,
         detail: "0",
         fields: "none",
         payload: "none",

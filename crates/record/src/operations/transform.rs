@@ -3,14 +3,14 @@
 
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::record::RecordType;
 use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
-use crate::transform::{Brings, Transform};
+use crate::transform::{ReturnedNumber, Transform};
 
 impl<'a> WriteOperation<'a> for Transform {
     const FACTS: Facts = Facts {
-        kind: Kind::Transform,
+        kind: FrameKind::Transform,
         detail: "operator",
         fields: "offset in bytes (8), operand's bits (8), type (1), result (1), zero (6)",
         payload: "none",
@@ -35,7 +35,7 @@ impl<'a> WriteOperation<'a> for Transform {
     }
 
     fn commutes(&self) -> Option<u8> {
-        (self.returns == Brings::Nothing).then(|| self.operator.number())
+        (self.returns == ReturnedNumber::Nothing).then(|| self.operator.number())
     }
 
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a> {
@@ -59,9 +59,9 @@ impl<'a> WriteOperation<'a> for Transform {
         let new = self.operator.applied(self.number, old, self.operand);
         bytes.copy_from_slice(&new.to_le_bytes()[..bytes.len()]);
         let number = match self.returns {
-            Brings::Nothing => 0,
-            Brings::Old => old,
-            Brings::New => new,
+            ReturnedNumber::Nothing => 0,
+            ReturnedNumber::Old => old,
+            ReturnedNumber::New => new,
         };
         if exists && new == old && place.end <= length {
             return Ok(EvaluatedWrite::nothing(record.unchanged(number)));

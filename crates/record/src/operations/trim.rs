@@ -7,7 +7,7 @@ use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::record::{Range, RecordType};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
@@ -22,7 +22,7 @@ pub struct Trim {
 
 impl<'a> WriteOperation<'a> for Trim {
     const FACTS: Facts = Facts {
-        kind: Kind::Trim,
+        kind: FrameKind::Trim,
         detail: "0",
         fields: "range to keep (16)",
         payload: "none",

@@ -3,9 +3,9 @@
 
 use super::*;
 
-fn acknowledge_call(matched: u64, durable: u64) -> Call<'static> {
+fn acknowledge_call(matched: u64, durable: u64) -> PeerBody<'static> {
     let (matched, durable) = (LogIndex(matched), LogIndex(durable));
-    Call::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied: LogIndex(0) })
+    PeerBody::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied: LogIndex(0) })
 }
 
 /// A, alone, with one write. A move starts, and the follower is reachable.
@@ -88,7 +88,7 @@ fn lost_flush_report_is_requested_again() {
     let (mut a, last) = lone_primary_to_admit();
     let holds_all = |durable| {
         let (matched, durable, applied) = (LogIndex(last), LogIndex(durable), LogIndex(last));
-        Call::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied })
+        PeerBody::ReplicateAck(FollowerReport::Acknowledged { matched, durable, applied })
     };
     let beats = |a: &mut TestNode| {
         a.out.sent.clear();

@@ -13,10 +13,10 @@ pub(super) fn exchange(a: &mut TestNode, b: &mut TestNode) {
             sender.handle_event(ReplicaEvent::Tick);
             for (to, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                if let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut Vec::new())
+                if let Ok(Message::Peer(PeerMessage { body, .. })) = frame.message(&mut Vec::new())
                     && to == taker.replica.this_member
                 {
-                    taker.receive(from, epoch.0, &call);
+                    taker.receive(from, epoch.0, &body);
                 }
             }
         }

@@ -125,7 +125,7 @@ fn broken_replica_leaves_the_in_sync_set() {
     b.handle_event(ReplicaEvent::Group(view(2, 2, &[1], &[3])));
     b.granted_by(1);
     b.handle_event(ReplicaEvent::Tick);
-    b.receive(1, 2, &Call::ReplicateAck(FollowerReport::NeedsState));
+    b.receive(1, 2, &PeerBody::ReplicateAck(FollowerReport::NeedsState));
     b.handle_event(ReplicaEvent::Tick);
     assert_eq!(b.out.proposals, [GroupChange::Remove(member(1))]);
 }

@@ -29,8 +29,8 @@ fn entries_to(a: &mut TestNode, to: u32) -> Vec<usize> {
         std::mem::take(&mut a.out.sent).into_iter().partition(|(one, ..)| *one == member(to));
     a.out.sent = of_it;
     let mut found = Vec::new();
-    a.each_sent(|call| {
-        if let Call::Replicate { entries, .. } = call {
+    a.each_sent(|body| {
+        if let PeerBody::Replicate { entries, .. } = body {
             found.push(entries.len());
         }
     });
@@ -96,6 +96,6 @@ fn follower_to_be_admitted_gets_entries_at_once() {
     assert_eq!(entries_to(&mut a, 3), [0; 0]);
     a.handle_event(ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(2, 1, &[], &[3]) }));
     a.sent_messages();
-    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     assert_eq!(entries_to(&mut a, 3), [1]);
 }

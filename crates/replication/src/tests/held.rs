@@ -49,12 +49,12 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 // All parts except the first are lost at first, and are read again later.
                 let mut buffer = Vec::new();
-                let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut buffer) else {
+                let Ok(Message::Peer(PeerMessage { body, .. })) = frame.message(&mut buffer) else {
                     continue;
                 };
-                let is_lost = matches!(call, Call::StatePart { part: 1.., .. }) && round < 3;
+                let is_lost = matches!(body, PeerBody::StatePart { part: 1.., .. }) && round < 3;
                 if !is_lost {
-                    taker.receive(from, epoch.0, &call);
+                    taker.receive(from, epoch.0, &body);
                 }
             }
         }

@@ -70,13 +70,13 @@ fn repromoted_primary_respects_its_read_locks() {
     let mut node = primary();
     assert!(read_with_lock(&mut node) > 0);
     node.handle_event(ReplicaEvent::Group(view(2, 2, &[1], &[])));
-    node.receive(2, 3, &Call::Yield);
+    node.receive(2, 3, &PeerBody::Yield);
     node.handle_event(ReplicaEvent::Group(view(3, 1, &[2], &[])));
     // Beyond the timestamp bound at which it starts.
-    let (ceiling, map_epoch) = (Timestamp::from_millis(1 << 41), node.leases.map_epoch());
+    let (timestamp_bound, map_epoch) = (Timestamp::from_millis(1 << 41), node.leases.map_epoch());
     node.now_us += 1_000;
-    node.leases.synced(ceiling);
-    let grant = Call::LeaseGrant { sent_us: node.now_us, map_epoch, timestamp_bound: ceiling };
+    node.leases.synced(timestamp_bound);
+    let grant = PeerBody::LeaseGrant { sent_us: node.now_us, map_epoch, timestamp_bound };
     node.leases.handle_message(node.now_us, member(2), &grant);
     node.handle_event(ReplicaEvent::Tick);
     node.receive(2, 3, &acknowledge_call(3));

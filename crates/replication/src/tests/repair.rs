@@ -83,15 +83,15 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     a.read(5_000);
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
-    let asked = format!("{:?}", Call::EntryGet(name(1, 2)));
+    let asked = format!("{:?}", PeerBody::EntryGet(name(1, 2)));
     assert_eq!(a.sent_messages().iter().filter(|said| **said == asked).count(), 1);
     // A different entry is not accepted, and the right one is requested again.
     let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
-    a.receive(2, 1, &Call::EntryGot(wrong));
+    a.receive(2, 1, &PeerBody::EntryGot(wrong));
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty());
     assert!(a.sent_messages().contains(&asked));
-    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.receive(2, 1, &PeerBody::EntryGot(kept.as_sent()));
     assert_eq!(a.out.answered, [(5_000, true)]);
     assert_eq!(a.replica.counts().repaired, 1);
 }
@@ -103,7 +103,7 @@ fn repaired_entry_survives_kill_without_further_writes() {
     let (mut a, kept) = corrupt_primary();
     a.granted_by(2);
     a.read(5_000);
-    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.receive(2, 1, &PeerBody::EntryGot(kept.as_sent()));
     assert_eq!(a.replica.counts().repaired, 1);
     for ms in 10_000..20_000 {
         a.engine.maintain(ms).expect("goes on");
@@ -125,7 +125,7 @@ fn unrepairable_entry_is_corrupt_and_moves_the_primary() {
     for _ in 0..10 {
         a.now_us += 10_000;
         a.handle_event(ReplicaEvent::Tick);
-        a.receive(2, 1, &Call::EntryLost(kept.as_sent().name));
+        a.receive(2, 1, &PeerBody::EntryLost(kept.as_sent().name));
     }
     a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.out.proposals.last(), Some(&GroupChange::Remove(member(1))));
@@ -139,15 +139,15 @@ fn unrepairable_entry_is_corrupt_and_moves_the_primary() {
 fn corrupt_sole_copy_retries_repair_each_second() {
     let (mut a, kept) = corrupt_primary();
     a.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
-    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
-    let asked = format!("{:?}", Call::EntryGet(kept.as_sent().name));
+    a.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    let asked = format!("{:?}", PeerBody::EntryGet(kept.as_sent().name));
     let mut count = 0;
     for _ in 0..1_000 {
         a.now_us += 10_000;
         a.handle_event(ReplicaEvent::Tick);
         let asks = a.sent_messages().iter().filter(|said| **said == asked).count();
         for _ in 0..asks {
-            a.receive(3, 2, &Call::EntryLost(kept.as_sent().name));
+            a.receive(3, 2, &PeerBody::EntryLost(kept.as_sent().name));
         }
         count += asks;
     }
@@ -160,15 +160,15 @@ pub(super) fn what_is_corrupt_is_not_left_out_of_what_is_sent() {
     let (mut a, kept) = corrupt_primary();
     a.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[3])));
     a.sent_messages();
-    a.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
+    a.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     a.handle_event(ReplicaEvent::Tick);
     let said = a.sent_messages();
     assert!(
         said.iter().all(|said| !said.starts_with("StatePart") && !said.starts_with("after 1 ")),
         "{said:?}"
     );
-    assert!(said.contains(&format!("{:?}", Call::EntryGet(name(1, 2)))));
-    a.receive(2, 2, &Call::EntryGot(kept.as_sent()));
+    assert!(said.contains(&format!("{:?}", PeerBody::EntryGet(name(1, 2)))));
+    a.receive(2, 2, &PeerBody::EntryGot(kept.as_sent()));
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.sent_messages().iter().any(|said| said.starts_with("after 1 ")));
 }
@@ -182,7 +182,7 @@ fn scrub_finds_corruption_in_unread_data() {
     a.granted_by(2);
     a.handle_event(ReplicaEvent::Tick);
     assert_eq!(a.replica.counts().corruption_found, 1);
-    a.receive(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.receive(2, 1, &PeerBody::EntryGot(kept.as_sent()));
     a.read(5_000);
     assert_eq!(a.out.answered, [(5_000, true)]);
 }
@@ -193,11 +193,11 @@ fn entry_request_is_answered_or_refused_as_missing() {
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
     b.sent_messages();
-    b.receive(1, 1, &Call::EntryGet(name(1, 1)));
-    assert_eq!(b.sent_messages(), [format!("{:?}", Call::EntryGot(entry(1, 1)))]);
+    b.receive(1, 1, &PeerBody::EntryGet(name(1, 1)));
+    assert_eq!(b.sent_messages(), [format!("{:?}", PeerBody::EntryGot(entry(1, 1)))]);
     for other in [name(2, 1), name(1, 2)] {
-        b.receive(1, 1, &Call::EntryGet(other));
-        assert_eq!(b.sent_messages(), [format!("{:?}", Call::EntryLost(other))]);
+        b.receive(1, 1, &PeerBody::EntryGet(other));
+        assert_eq!(b.sent_messages(), [format!("{:?}", PeerBody::EntryLost(other))]);
     }
 }
 
@@ -225,8 +225,8 @@ pub(super) fn corrupt_follower_reports_nothing_until_repaired() {
     c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
     assert!(c.sent_messages().is_empty(), "it does not count");
     c.handle_event(ReplicaEvent::Tick);
-    assert_eq!(c.sent_messages(), [format!("{:?}", Call::EntryGet(name(1, 1)))]);
-    c.receive(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert_eq!(c.sent_messages(), [format!("{:?}", PeerBody::EntryGet(name(1, 1)))]);
+    c.receive(2, 1, &PeerBody::EntryGot(kept.as_sent()));
     c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
     assert_eq!(c.sent_messages().len(), 1);
     assert_eq!(c.replica.log_end().last, name(1, 3));

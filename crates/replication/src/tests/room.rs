@@ -5,7 +5,7 @@ use super::*;
 use crate::limits::{DISK_FULL_HANDOVER_US, DISK_FULL_REPORT_US, DISK_FULL_VALID_US};
 use zerohop_wire::messages::Remove;
 
-const DISK_FULL: Call<'static> = Call::ReplicateAck(FollowerReport::DiskFull);
+const DISK_FULL: PeerBody<'static> = PeerBody::ReplicateAck(FollowerReport::DiskFull);
 
 fn two_of_three(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> ReplicaEvent<'static> {
     ReplicaEvent::Group(GroupView { min_in_sync: 2, ..view(epoch, primary, in_sync, followers) })

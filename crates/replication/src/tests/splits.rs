@@ -20,9 +20,9 @@ fn settled_member() -> TestNode {
 }
 
 fn grant(node: &mut TestNode, holder: u32) {
-    let (map_epoch, ceiling) = (node.leases.map_epoch(), TIMESTAMP_BOUND);
-    let call = Call::LeaseAsk { sent_us: node.now_us, map_epoch, timestamp_bound: ceiling };
-    node.leases.handle_message(node.now_us, member(holder), &call).expect("is granted");
+    let (map_epoch, timestamp_bound) = (node.leases.map_epoch(), TIMESTAMP_BOUND);
+    let body = PeerBody::LeaseAsk { sent_us: node.now_us, map_epoch, timestamp_bound };
+    node.leases.handle_message(node.now_us, member(holder), &body).expect("is granted");
 }
 
 fn split_parent(node: &mut TestNode, born_in: u64) -> InheritedState {

@@ -22,7 +22,7 @@ fn acknowledged_entries_need_no_immediate_tick() {
     let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
     let mut members = Replicas::default();
     members.insert(KEY, replica);
-    let mut at = |members: &mut Replicas, now_us, told: Option<&Call<'_>>| {
+    let mut at = |members: &mut Replicas, now_us, told: Option<&PeerBody<'_>>| {
         let mut context = Context {
             engine: &mut engine,
             now: Now::at_ms(5_000),
@@ -30,8 +30,8 @@ fn acknowledged_entries_need_no_immediate_tick() {
             leases: &leases,
             map: MapView::NONE,
         };
-        if let Some(call) = told {
-            let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call };
+        if let Some(body) = told {
+            let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body };
             members.step(KEY, &mut context, told, &mut out).expect("goes on");
         }
         let before = members.steps().ticks;
@@ -45,14 +45,20 @@ fn acknowledged_entries_need_no_immediate_tick() {
     }
     assert_eq!(at(&mut members, now_us, None), (false, 0));
     let two = [entry(1, 2)];
-    let call =
-        Call::Replicate { preceding: name(1, 1), commit: LogIndex(1), entries: Elements::from_slice(&two) };
-    assert_eq!(at(&mut members, now_us, Some(&call)), (true, 0), "what it took is to be synced");
+    let body = PeerBody::Replicate {
+        preceding: name(1, 1),
+        commit: LogIndex(1),
+        entries: Elements::from_slice(&two),
+    };
+    assert_eq!(at(&mut members, now_us, Some(&body)), (true, 0), "what it took is to be synced");
     assert!((now_us + 1..=now_us + DEFERRED_CHECK_US).contains(&members.next_tick_us()));
     assert_eq!(at(&mut members, now_us + DEFERRED_CHECK_US, None).1, 1, "whether a checkpoint is due");
     // A member that differs needs more than that.
-    let call =
-        Call::Replicate { preceding: name(1, 9), commit: LogIndex(1), entries: Elements::from_slice(&[]) };
+    let body = PeerBody::Replicate {
+        preceding: name(1, 9),
+        commit: LogIndex(1),
+        entries: Elements::from_slice(&[]),
+    };
     members.remove(KEY).expect("is there");
     let mut c = TestNode::new(3);
     c.handle_event(ReplicaEvent::Group(view(1, 1, &[3], &[])));
@@ -65,7 +71,7 @@ fn acknowledged_entries_need_no_immediate_tick() {
         map: MapView::NONE,
     };
     members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));
-    let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
+    let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body: &body };
     members.step(KEY, &mut context, told, &mut c.out).expect("goes on");
     let before = members.steps().ticks;
     members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));

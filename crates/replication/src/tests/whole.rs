@@ -26,7 +26,7 @@ fn fillers_are_never_sent_as_real_entries() {
     node.granted_by(3);
     node.handle_event(ReplicaEvent::Tick);
     node.sent_messages();
-    node.receive(3, 2, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
+    node.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
     node.now_us += COALESCE_US;
     node.handle_event(ReplicaEvent::Tick);
     node.handle_event(ReplicaEvent::Tick);
@@ -50,7 +50,7 @@ fn primary_and_newcomer() -> (TestNode, TestNode) {
     a.out.sent.clear();
     let mut b = TestNode::new(2);
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
-    a.receive(2, 1, &Call::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
+    a.receive(2, 1, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
     a.handle_event(ReplicaEvent::Tick);
     (a, b)
 }
@@ -64,10 +64,10 @@ fn deliver(frame: &[u8], from: u32, to: &mut TestNode) {
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
     let mut scratch = Vec::new();
-    let Ok(Message::Peer(PeerMessage { call, .. })) = frame.message(&mut scratch) else {
+    let Ok(Message::Peer(PeerMessage { body, .. })) = frame.message(&mut scratch) else {
         panic!("of a peer")
     };
-    to.receive(from, 1, &call);
+    to.receive(from, 1, &body);
 }
 
 /// Those messages of a node that are parts of a snapshot.
@@ -77,7 +77,7 @@ fn parts(node: &mut TestNode) -> Vec<Vec<u8>> {
         let DecodeResult::Frame { frame, .. } = decoder.decode(frame) else { panic!("a frame") };
         let mut scratch = Vec::new();
         let message = frame.message(&mut scratch);
-        matches!(message, Ok(Message::Peer(PeerMessage { call: Call::StatePart { .. }, .. })))
+        matches!(message, Ok(Message::Peer(PeerMessage { body: PeerBody::StatePart { .. }, .. })))
     };
     frames(node).into_iter().filter(is_part).collect()
 }
@@ -155,7 +155,7 @@ fn parts_of_two_attempts_are_never_put_together() {
     a.now_us += super::super::limits::SENDING_US;
     a.granted_by(2);
     a.handle_event(ReplicaEvent::Tick);
-    a.receive(2, 1, &Call::ReplicateAck(FollowerReport::NeedsState));
+    a.receive(2, 1, &PeerBody::ReplicateAck(FollowerReport::NeedsState));
     a.handle_event(ReplicaEvent::Tick);
     let second = parts(&mut a);
     answer.iter().for_each(|frame| deliver(frame, 2, &mut a));

@@ -9,14 +9,14 @@ use zerohop_replication::{
     ReplicaEvent, Replicas, TableEffects,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, PeerMessage};
+use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
 
 /// Simulated time starts here, so that clocks may be set back.
 const UNIX_BASE_MS: u64 = 1_700_000_000_000;
-const TIMESTAMP_BOUND: &str = "ceiling";
+const TIMESTAMP_BOUND: &str = "bound";
 
 /// An output of an instance.
 #[derive(Debug)]
@@ -104,9 +104,9 @@ impl TableEffects for Gather<'_> {
 impl ReplicaEffects for Gather<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         self.out.push(match effect {
-            ReplicaEffect::Send { to, epoch, call } => {
+            ReplicaEffect::Send { to, epoch, body } => {
                 let envelope = envelope(self.partition, epoch);
-                HostOutput::Peer(to, peer_frame(&envelope, self.me, to, call))
+                HostOutput::Peer(to, peer_frame(&envelope, self.me, to, body))
             }
             ReplicaEffect::ProposeChange { epoch, change } => {
                 HostOutput::Propose(self.partition, epoch, change)
@@ -128,9 +128,9 @@ pub fn envelope(partition: usize, partition_epoch: PartitionEpoch) -> Envelope {
     Envelope { partition, partition_epoch, ..Envelope::default() }
 }
 
-fn peer_frame(envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) -> Vec<u8> {
+fn peer_frame(envelope: &Envelope, from: Member, to: Member, body: &PeerBody<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let message = Message::Peer(PeerMessage { from, to, call: call.clone() });
+    let message = Message::Peer(PeerMessage { from, to, body: body.clone() });
     Encoder::default().encode(envelope, &message, &mut bytes).expect("fits");
     bytes
 }
@@ -185,7 +185,7 @@ impl SimulatedHost {
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
-        let (ceiling, disk_since) =
+        let (timestamp_bound, disk_since) =
             read_timestamp_bound(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let mut replicas = Replicas::default();
@@ -194,7 +194,7 @@ impl SimulatedHost {
             let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
             replicas.insert(key_of(id), replica);
         }
-        let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
+        let leases = Leases::new(self.me, self.clock_us(now_us), timestamp_bound);
         self.live = Some(LiveHost {
             engine,
             replicas,
@@ -233,22 +233,22 @@ impl SimulatedHost {
         let clock_us = self.clock_us(now_us);
         let me = self.me;
         with_frame(bytes, |envelope, message| {
-            let Message::Peer(PeerMessage { from, to, call }) = message else { panic!("of no peer") };
+            let Message::Peer(PeerMessage { from, to, body }) = message else { panic!("of no peer") };
             let Some(live) = &mut self.live else { return };
             if *to != me {
                 return;
             }
-            if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = call {
+            if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = body {
                 if *map_epoch > live.leases.map_epoch() {
                     out.push(HostOutput::FetchMap);
                 }
-                if let Some(answer) = live.leases.handle_message(clock_us, *from, call) {
+                if let Some(answer) = live.leases.handle_message(clock_us, *from, body) {
                     out.push(HostOutput::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
                 }
                 return;
             }
             let partition = envelope.partition.0 as usize;
-            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, call };
+            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, body };
             self.step(now_us, partition, told, out);
         });
         self.end_of_batch(now_us, out);
@@ -281,15 +281,15 @@ impl SimulatedHost {
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
         live.leases.raise_wanted_timestamp_bound(live.unix_ms, live.replicas.newest());
-        if let Some(ceiling) = live.leases.to_sync() {
+        if let Some(timestamp_bound) = live.leases.to_sync() {
             // With a full or failing disk the write is tried again.
-            if write_timestamp_bound(live.engine.disk(), ceiling, live.disk_since).is_ok() {
-                live.leases.synced(ceiling);
+            if write_timestamp_bound(live.engine.disk(), timestamp_bound, live.disk_since).is_ok() {
+                live.leases.synced(timestamp_bound);
             }
         }
         live.engine.check_disk_space();
-        for (to, call) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
-            out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
+        for (to, body) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
+            out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &body)));
         }
         if let Err(error) = live.engine.maintain(clock_us / 1_000) {
             self.handle_error(&error);
@@ -369,17 +369,18 @@ fn read_timestamp_bound(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
         disk.read_at(file, 8 * at as u64, number).expect("was written whole");
     }
     disk.close(file);
-    let [ceiling, since] = numbers.map(u64::from_le_bytes);
-    Some((Timestamp(ceiling), since))
+    let [timestamp_bound, since] = numbers.map(u64::from_le_bytes);
+    Some((Timestamp(timestamp_bound), since))
 }
 
-fn write_timestamp_bound(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) -> DiskResult<()> {
-    let _ = disk.remove("ceiling.tmp");
-    let file = disk.open("ceiling.tmp", OpenMode::Create)?;
-    let written = [ceiling.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
+fn write_timestamp_bound(disk: &mut SimulatedDisk, timestamp_bound: Timestamp, since: u64) -> DiskResult<()> {
+    let _ = disk.remove("bound.tmp");
+    let file = disk.open("bound.tmp", OpenMode::Create)?;
+    let written =
+        [timestamp_bound.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
     let synced = written.and_then(|()| disk.sync(file));
     disk.close(file);
     synced?;
-    disk.rename("ceiling.tmp", TIMESTAMP_BOUND)?;
+    disk.rename("bound.tmp", TIMESTAMP_BOUND)?;
     disk.sync_dir("")
 }

@@ -7,19 +7,19 @@ use super::run_seed;
 
 /// The bugs that the simulation must find. Each of the others has its own test beside the code.
 const FOUND: [Bug; 13] = [
-    Bug::AcknowledgedAlone,
+    Bug::AnswersBeforeReplication,
     Bug::LeaseNotChecked,
-    Bug::GrantNotWaitedOut,
-    Bug::NewerGrantUsed,
-    Bug::PrecedingNotMatched,
-    Bug::CeilingForgotten,
+    Bug::PromotedBeforeLeaseExpiry,
+    Bug::NewerMapLeaseUsed,
+    Bug::PrecedingEntryNotChecked,
+    Bug::TimestampBoundIgnored,
     Bug::TruncationSkipped,
-    Bug::SessionsForgottenAtPromotion,
+    Bug::SessionTableEmptyAtPromotion,
     Bug::ReadsUncommitted,
     Bug::MinInSyncIgnored,
     Bug::AdmittedBeforeCaughtUp,
-    Bug::UndecidedIgnored,
-    Bug::DigestOfAnyIndex,
+    Bug::UndecidedChangeIgnored,
+    Bug::DigestIndexNotChecked,
 ];
 
 /// The number of seeds within which each bug is found.

@@ -55,7 +55,7 @@ impl GatherCommand {
 
 /// The next page to ask for.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct PageRequest {
     partition: u32,
     cursor: u32,
     /// The partition count by which `partition` is numbered.
@@ -72,9 +72,9 @@ pub(super) struct Gather {
     next: u32,
     left: u32,
     /// Further pages of partitions that have more.
-    again: Vec<Turn>,
+    again: Vec<PageRequest>,
     /// Pages under way, with their units.
-    pages_in_flight: Vec<(u32, Turn)>,
+    pages_in_flight: Vec<(u32, PageRequest)>,
     /// A partition was split meanwhile.
     is_split: bool,
     units: u32,
@@ -134,7 +134,7 @@ impl Gather {
     }
 
     /// The next page to ask for: partition and cursor.
-    fn next_page(&mut self) -> Option<Turn> {
+    fn next_page(&mut self) -> Option<PageRequest> {
         if self.pages_in_flight.len() >= self.command.window() || self.error.is_some() {
             return None;
         }
@@ -147,7 +147,7 @@ impl Gather {
         let partition = self.next;
         self.next = (self.next + 1) % self.partitions;
         self.left -= 1;
-        Some(Turn { partition, cursor: 0, of: self.partitions })
+        Some(PageRequest { partition, cursor: 0, of: self.partitions })
     }
 
     fn is_done(&self) -> bool {
@@ -158,7 +158,7 @@ impl Gather {
     pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn ConnectionWorld) {
         let Some(at) = self.pages_in_flight.iter().position(|&(unit, _)| unit == part) else { return };
         let (_, turn) = self.pages_in_flight.swap_remove(at);
-        let Turn { partition, of, .. } = turn;
+        let PageRequest { partition, of, .. } = turn;
         let Some(page) = Page::decode(bytes) else {
             if self.command == GatherCommand::Scan && bytes.starts_with(b"-TRYAGAIN") && self.stall(turn) {
                 return;
@@ -198,15 +198,15 @@ impl Gather {
             return;
         };
         if self.command == GatherCommand::Scan {
-            self.again.push(Turn { partition, cursor: next, of });
+            self.again.push(PageRequest { partition, cursor: next, of });
             self.stop_scan_at(partition, next);
         } else if self.left > 0 || self.command != GatherCommand::RandomKey || self.found == 0 {
-            self.again.push(Turn { partition, cursor: next, of });
+            self.again.push(PageRequest { partition, cursor: next, of });
         }
     }
 
     /// A partition was split. Its children keep the order of its keys and are asked in its place.
-    fn split(&mut self, Turn { partition, cursor, of }: Turn, partitions: u32, known: u32) {
+    fn split(&mut self, PageRequest { partition, cursor, of }: PageRequest, partitions: u32, known: u32) {
         let further = partitions.checked_div(of).filter(|further| *further > 1);
         let Some((further, first)) =
             further.and_then(|further| Some((further, partition.checked_mul(further)?)))
@@ -214,11 +214,11 @@ impl Gather {
             return self.fail("TRYAGAIN the keyspace is being split: nothing was done");
         };
         self.is_split = true;
-        let turn = |partition| Turn { partition, cursor, of: partitions };
+        let turn = |partition| PageRequest { partition, cursor, of: partitions };
         if self.command == GatherCommand::Scan && known < partitions {
             // The next page may be routed by a map without the split. So the scan ends here, with
             // a cursor of that map.
-            if !self.stall(Turn { partition, cursor, of }) {
+            if !self.stall(PageRequest { partition, cursor, of }) {
                 self.fail("TRYAGAIN the keyspace is being split: nothing was done");
             }
             return;
@@ -261,7 +261,7 @@ impl Gather {
 
     /// A partition cannot answer `SCAN` now: the call ends with what it has found, and the next
     /// call continues there. `false`: too many calls have made no progress.
-    fn stall(&mut self, Turn { partition, cursor, .. }: Turn) -> bool {
+    fn stall(&mut self, PageRequest { partition, cursor, .. }: PageRequest) -> bool {
         // A cursor of 0 would mean the end of the scan.
         let is_at_begin = (partition, cursor) == (0, 0);
         let stalls = if self.has_page { u64::from(is_at_begin) } else { self.stalls + 1 };
@@ -425,13 +425,13 @@ impl Gather {
         if cursor > 0 && self.left > 0 {
             self.left -= 1;
             self.next = (partition + 1) % self.partitions;
-            self.again.push(Turn { partition, cursor, of: self.partitions });
+            self.again.push(PageRequest { partition, cursor, of: self.partitions });
         }
         Ok(())
     }
 
     /// The question to a partition.
-    fn question(&self, Turn { cursor, of, .. }: Turn) -> Vec<u8> {
+    fn question(&self, PageRequest { cursor, of, .. }: PageRequest) -> Vec<u8> {
         let mut bytes = Vec::new();
         let (cursor, limit) = (Digits::of(cursor.into()), Digits::of(self.page_limit() as i64));
         let (name, of) = (self.command.name(), Digits::of(of.into()));

@@ -586,7 +586,7 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         write: impl FnOnce(&mut Connection, &mut dyn ConnectionWorld, &mut ReplyWriter<'_>) -> Result<(), String>,
     ) {
-        // In its own buffer, because the method may change the protocol version or the wish for
+        // In its own buffer, because the method may change the protocol version or the request for
         // replies.
         let mut bytes = Vec::new();
         let mut reply = ReplyWriter::new(&mut bytes, self.protocol);

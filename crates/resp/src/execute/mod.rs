@@ -219,7 +219,7 @@ impl Execution<'_> {
     #[inline]
     fn one(&mut self, command: &CommandRow, args: Args<'_>) -> ExecuteResult {
         let Executor::Keyed(run) = command.how else {
-            return Err(StopReason::Failed(zerohop_wire::What::Unexpected.into()));
+            return Err(StopReason::Failed(zerohop_wire::BadRequestReason::Unexpected.into()));
         };
         run(self, args)
     }
@@ -241,7 +241,7 @@ impl Execution<'_> {
                 self.page(Args::within(unit.commands, spans))
             }
             UnitKind::Transaction => self.transaction(unit, parser),
-            UnitKind::Past => Err(StopReason::Failed(zerohop_wire::What::Unexpected.into())),
+            UnitKind::Past => Err(StopReason::Failed(zerohop_wire::BadRequestReason::Unexpected.into())),
         }
     }
 
@@ -323,7 +323,7 @@ fn next<'p>(
     parser.restart();
     match parser.parse(commands) {
         ParseResult::Command { used } => Ok((&parser.argument_ranges, used)),
-        _ => Err(zerohop_wire::What::Lengths.into()),
+        _ => Err(zerohop_wire::BadRequestReason::Lengths.into()),
     }
 }
 
@@ -344,5 +344,5 @@ fn count(parser: &mut Parser, mut commands: &[u8]) -> Result<usize, Failure<'sta
 /// invalid.
 fn found(args: Args<'_>) -> Result<&'static CommandRow, StopReason> {
     let command = CommandRow::find(args.at(0)).filter(|command| command.accepts_count(args.len()));
-    command.ok_or_else(|| StopReason::Failed(zerohop_wire::What::Unexpected.into()))
+    command.ok_or_else(|| StopReason::Failed(zerohop_wire::BadRequestReason::Unexpected.into()))
 }

@@ -14,7 +14,7 @@
 //! | 14 | 4 | how many keys were looked at |
 //! | 18 | rest | keys: the length of each (4), its bytes |
 
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::keys::type_name;
 use super::{ExecuteResult, Execution, INTERNAL, StopReason};
@@ -83,7 +83,7 @@ impl Execution<'_> {
     pub(super) fn page(&mut self, args: Args<'_>) -> ExecuteResult {
         let number = |place| integer(args.at(place)).and_then(|number| u32::try_from(number).ok());
         let (Some(cursor), Some(limit)) = (number(1), number(2)) else {
-            return Err(StopReason::Failed(What::Detail.into()));
+            return Err(StopReason::Failed(BadRequestReason::Detail.into()));
         };
         let begin = self.reply.len();
         self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
@@ -104,7 +104,7 @@ impl Execution<'_> {
             b"dbsize" => (self.records.count(), 0, None),
             b"flush" => self.flush(cursor, limit)?,
             b"keys" | b"scan" | b"random" => self.keys(cursor, limit, args.at(3), args.at(4))?,
-            _ => return Err(StopReason::Failed(What::Unexpected.into())),
+            _ => return Err(StopReason::Failed(BadRequestReason::Unexpected.into())),
         };
         let mut head = [0; HEAD_BYTES];
         head[0] = INTERNAL;

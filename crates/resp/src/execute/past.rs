@@ -24,7 +24,7 @@
 use std::ops::Range;
 
 use zerohop_wire::ids::{SnapshotId, Timestamp};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{INTERNAL, Scratch, StopReason, next};
 use crate::limits::{PAGE_BYTES, STEP_VALUES_MAX};
@@ -132,7 +132,7 @@ pub fn execute_past(
     reply: &mut Vec<u8>,
 ) -> Result<bool, Failure<'static>> {
     if unit.kind != UnitKind::Past {
-        return Err(What::Unexpected.into());
+        return Err(BadRequestReason::Unexpected.into());
     }
     let begin = reply.len();
     reply.extend_from_slice(&[INTERNAL, 0, 0, 0, 0]);
@@ -146,7 +146,9 @@ pub fn execute_past(
     let mut writer = ReplyWriter::new(reply, unit.protocol);
     if args.is(0, "LRANGE") {
         let place = |at| integer(args.at(at)).and_then(|place| u64::try_from(place).ok());
-        let (Some(from), Some(until)) = (place(2), place(3)) else { return Err(What::Unexpected.into()) };
+        let (Some(from), Some(until)) = (place(2), place(3)) else {
+            return Err(BadRequestReason::Unexpected.into());
+        };
         let range = from..until.min(from.saturating_add(STEP_VALUES_MAX));
         records.values(args.at(1), range, &mut |value| {
             let has_room = count == 0 || writer.len() + value.len() <= end;

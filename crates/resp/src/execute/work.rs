@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::limits::TRANSACTION_WORK_BYTES_MAX;
 use crate::{Args, Deadline, Info, RecordType, Records};
@@ -37,7 +37,7 @@ impl<'r> CountedRecords<'r> {
             }
             None => {
                 (self.left, self.is_over) = (0, true);
-                Err(What::Unexpected.into())
+                Err(BadRequestReason::Unexpected.into())
             }
         }
     }

@@ -219,7 +219,7 @@ impl ModelWorld {
                     return ExecutionOutcome::Done;
                 }
                 GatherStep::Failed => {
-                    return ExecutionOutcome::Aborted(zerohop_wire::What::Unexpected.into());
+                    return ExecutionOutcome::Aborted(zerohop_wire::BadRequestReason::Unexpected.into());
                 }
             }
         }

@@ -14,20 +14,20 @@ pub trait Spanning: fmt::Debug + Send + Sync {
     /// atomic. Its reply must be sent: without it the client waits as long as its connection lives.
     ///
     /// # Errors There is no room; nothing of the unit is executed.
-    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), NoRoom>;
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), TooManyUnits>;
 }
 
 /// Too many units are under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct TooManyUnits;
 
-impl fmt::Display for NoRoom {
+impl fmt::Display for TooManyUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("too many commands over several partitions are under way: try again")
     }
 }
 
-impl std::error::Error for NoRoom {}
+impl std::error::Error for TooManyUnits {}
 
 /// The client that waits for a reply.
 #[derive(Debug)]

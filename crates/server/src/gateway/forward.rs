@@ -65,7 +65,7 @@ pub struct Siblings(pub(crate) Arc<[(InstanceId, ReactorMailbox<InstanceNotice>)
 
 /// What the other instances receive at the end of this turn.
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct OutgoingMessages {
     siblings: Siblings,
     this_instance: usize,
     /// By place.
@@ -73,11 +73,11 @@ pub struct Outgoing {
     replies: Vec<ReplyBatch>,
 }
 
-impl Outgoing {
+impl OutgoingMessages {
     /// Nothing to send yet. `me` is the sender's index among the node's instances.
     #[must_use]
-    pub fn new(me: usize) -> Outgoing {
-        Outgoing { this_instance: me, ..Outgoing::default() }
+    pub fn new(me: usize) -> OutgoingMessages {
+        OutgoingMessages { this_instance: me, ..OutgoingMessages::default() }
     }
 
     /// All instances of the node are known.
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn units_without_space_are_returned_and_replies_stay() {
         let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
-        let mut outgoing = Outgoing::new(0);
+        let mut outgoing = OutgoingMessages::new(0);
         outgoing.set_siblings(Siblings(
             [(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into(),
         ));

@@ -5,7 +5,7 @@
 //!   bytes of a foreign client ──> Gateway ──> InstanceContext: the instance runs a unit, or evaluates a request
 //!                                   │  ^                          └─ answers ──> InstanceContext::take_answers
 //!                                   │  └── Units, ReplyBatch: from other instances of the node, by notices
-//!                                   └────> Outgoing: to other instances of the node, once a batch
+//!                                   └────> OutgoingMessages: to other instances of the node, once a batch
 //! ```
 
 mod context;
@@ -20,15 +20,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zerohop_disk::NodeDisk;
 use zerohop_engine::disk::Disk;
-use zerohop_reactor::{ConnectionId, FOREIGN_ANSWER, Foreign, Now, Replies};
+use zerohop_reactor::{ConnectionId, FOREIGN_ANSWER, ForeignResult, Now, Replies};
 use zerohop_resp::Ticket;
 use zerohop_shard::Instance;
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest};
 use zerohop_wire::{Envelope, Failure};
 
 pub use self::context::InstanceContext;
-pub use self::cross_partition::{NoRoom, ReplyAddress, Spanning};
-pub use self::forward::{AnsweredUnit, ForwardItem, Outgoing, ReplyBatch, Siblings, Units};
+pub use self::cross_partition::{ReplyAddress, Spanning, TooManyUnits};
+pub use self::forward::{AnsweredUnit, ForwardItem, OutgoingMessages, ReplyBatch, Siblings, Units};
 pub use crate::access::permits;
 pub use crate::process::resident_bytes;
 
@@ -81,9 +81,9 @@ pub trait Gateway<D: Disk>: fmt::Debug {
         bytes: &[u8],
         at: &mut InstanceContext<'_, '_, D>,
         out: &mut Vec<u8>,
-    ) -> Foreign {
+    ) -> ForeignResult {
         out.extend_from_slice(FOREIGN_ANSWER);
-        Foreign::Close
+        ForeignResult::Close
     }
 
     /// A connection has closed: a client's, or one to or from another instance. Time in milliseconds of the reactor's clock.

@@ -79,9 +79,9 @@ impl LifeRecord {
         if crc32c(body) != u32::from_le_bytes(array(checksum)) || starts.len() != 8 * count {
             return Err(damaged);
         }
-        let ceiling = Timestamp(u64::from_le_bytes(array(&body[16..24])));
+        let timestamp_bound = Timestamp(u64::from_le_bytes(array(&body[16..24])));
         let start = |bytes: &[u8]| Incarnation(u64::from_le_bytes(array(bytes)));
-        Ok(LifeRecord { timestamp_bound: ceiling, starts: starts.chunks_exact(8).map(start).collect() })
+        Ok(LifeRecord { timestamp_bound, starts: starts.chunks_exact(8).map(start).collect() })
     }
 }
 
@@ -145,9 +145,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn life_record_roundtrips(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
+        fn life_record_roundtrips(timestamp_bound: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
             let starts = starts.into_iter().map(Incarnation).collect();
-            let life = LifeRecord { timestamp_bound: Timestamp(ceiling), starts };
+            let life = LifeRecord { timestamp_bound: Timestamp(timestamp_bound), starts };
             prop_assert_eq!(LifeRecord::decode(&life.encode()), Ok(life));
         }
 

@@ -17,7 +17,7 @@ use zerohop_placement::ClusterMap;
 use zerohop_reactor::{ConnectionId, Now, Replies};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
-use zerohop_wire::messages::{Call, ClusterId, Hello, HelloAck, Member};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Member, PeerBody};
 use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
 
 use super::limits::{
@@ -247,8 +247,8 @@ impl Link {
     /// Before the first greeting this is not known: such messages are dropped, and repeated later.
     fn supports(&self, message: &Message<'_>) -> bool {
         match message {
-            Message::Peer(peer) => match peer.call {
-                Call::DigestAsk(slice) => !slice.contents || self.features.has(Features::CONTENTS),
+            Message::Peer(peer) => match peer.body {
+                PeerBody::DigestAsk(slice) => !slice.contents || self.features.has(Features::CONTENTS),
                 _ => true,
             },
             _ => true,
@@ -275,8 +275,11 @@ impl Link {
 fn is_small(message: &Message<'_>) -> bool {
     match message {
         Message::Peer(peer) => !matches!(
-            peer.call,
-            Call::Replicate { .. } | Call::StatePart { .. } | Call::EntryGot(_) | Call::Transaction(_)
+            peer.body,
+            PeerBody::Replicate { .. }
+                | PeerBody::StatePart { .. }
+                | PeerBody::EntryGot(_)
+                | PeerBody::Transaction(_)
         ),
         _ => false,
     }
@@ -293,7 +296,7 @@ mod tests {
         let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
         let ask = |contents| {
             let slice = Slice { contents, ..Slice::default() };
-            Message::Peer(PeerMessage { from, to, call: Call::DigestAsk(slice) })
+            Message::Peer(PeerMessage { from, to, body: PeerBody::DigestAsk(slice) })
         };
         let mut link = Link::new();
         assert!(link.supports(&ask(false)), "all know that");

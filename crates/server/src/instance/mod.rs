@@ -9,7 +9,6 @@
 //! This layer makes no decisions, it only translates connection ids, times and answers. Its only own function is to forward control requests, which
 //! only the manager can answer.
 
-mod ceilings;
 mod closed;
 mod histogram;
 mod life;
@@ -22,6 +21,7 @@ mod shares;
 #[cfg(test)]
 mod tests;
 mod thread;
+mod timestamp_bounds;
 
 #[cfg(test)]
 pub(crate) use self::closed::encode as closed_bytes;

@@ -8,9 +8,9 @@ use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Message};
 
-use super::ceilings::Ceilings;
 use super::links::Links;
 use super::notice::InstanceMessage;
+use super::timestamp_bounds::TimestampBounds;
 use crate::gateway::{UNIT_TOKEN_BIT, UnitAnswer};
 
 /// The targets of effects other than answers to connections.
@@ -19,7 +19,7 @@ pub(crate) struct Outlet {
     /// Answers to units of Redis clients; processed when no other call is in progress.
     pub(crate) answered: Vec<(u64, UnitAnswer)>,
     pub(crate) links: Links,
-    pub(crate) timestamp_bounds: Ceilings,
+    pub(crate) timestamp_bounds: TimestampBounds,
     /// The channel to the manager for the control group; `None` for a standalone node.
     pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
     pub(crate) this_member: InstanceId,
@@ -61,7 +61,9 @@ impl InstanceEffects for OutletEffects<'_, '_> {
                 })
             }
             InstanceEffect::FetchMap => self.outlet.send_to_manager(InstanceMessage::MapOutdated),
-            InstanceEffect::SyncCeiling(ceiling) => self.outlet.timestamp_bounds.sync(ceiling),
+            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
+                self.outlet.timestamp_bounds.sync(timestamp_bound)
+            }
             InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
                 error!(
                     instance = self.outlet.this_member.0,

@@ -11,21 +11,22 @@ use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
-    CloseReason, ConnectionId, Flow, Foreign, Now, ReactorCounters, Replies, RequestToken, Service, Upkeep,
+    CloseReason, ConnectionId, Flow, ForeignResult, Now, ReactorCounters, Replies, RequestToken, Service,
+    Upkeep,
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_system::clock::Stopwatch;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, PeerMessage};
-use zerohop_wire::{AuthFault, Envelope, Failure, Message, What};
+use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
+use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
-use super::ceilings::Ceilings;
 use super::histogram::Histogram;
 use super::links::Links;
 use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
+use super::timestamp_bounds::TimestampBounds;
 use crate::access::permits_request;
 use crate::gateway::{Gateway, InstanceContext};
 use crate::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
@@ -72,14 +73,14 @@ impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(
         instance: Instance<D>,
         (place, gateway): (usize, Box<dyn Gateway<D>>),
-        ceilings: Ceilings,
+        timestamp_bounds: TimestampBounds,
         (manager, words): (mpsc::Sender<ControlJob>, Option<mpsc::Sender<InstanceMessage>>),
     ) -> Self {
         let Identity { cluster, instance: me, .. } = instance.identity();
         let outlet = Outlet {
             answered: Vec::new(),
             links: Links::new(cluster, me),
-            timestamp_bounds: ceilings,
+            timestamp_bounds,
             manager_messages: words,
             this_member: me,
         };
@@ -225,7 +226,7 @@ impl<D: Disk> Service for InstanceService<D> {
         if let Some((bytes, count)) = waits(&message)
             && !replies.may_wait(token, bytes, count)
         {
-            return replies.fail(token, PartitionEpoch(0), What::TooMuchWaits.into());
+            return replies.fail(token, PartitionEpoch(0), BadRequestReason::TooMuchWaits.into());
         }
         if let Message::Admin(admin) = message {
             return self.forward(token, admin.encoded, replies);
@@ -251,14 +252,14 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
     ) {
-        if let Message::Peer(PeerMessage { from, call, .. }) = &message {
-            match call {
-                Call::UnitAsk(ask) => {
+        if let Message::Peer(PeerMessage { from, body, .. }) = &message {
+            match body {
+                PeerBody::UnitAsk(ask) => {
                     return self.with_gateway(now, replies, |gateway, at| {
                         gateway.handle_unit_piece((connection, *from), envelope, ask, at)
                     });
                 }
-                Call::UnitTold(told) => {
+                PeerBody::UnitTold(told) => {
                     return self.with_gateway(now, replies, |gateway, at| {
                         gateway.handle_outcome_piece((connection, *from), told, at)
                     });
@@ -351,8 +352,8 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
-        if let Some(ceiling) = self.outlet.timestamp_bounds.take_synced_bound() {
-            self.instance.timestamp_bound_synced(ceiling);
+        if let Some(timestamp_bound) = self.outlet.timestamp_bounds.take_synced_bound() {
+            self.instance.timestamp_bound_synced(timestamp_bound);
         }
         self.with_gateway(now, replies, |gateway, at| gateway.step(at));
         for _ in 0..FLUSHES_PER_TURN_MAX {
@@ -400,7 +401,7 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
-    ) -> Foreign {
+    ) -> ForeignResult {
         if self.batch == 0 {
             self.batch_since = Stopwatch::start();
         }

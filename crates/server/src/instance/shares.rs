@@ -7,7 +7,7 @@ use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest, WaitUntil};
-use zerohop_wire::{Envelope, Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
 use super::limits::{
     TOKEN_SESSION_IDLE_MS, TOKEN_SESSIONS_MAX, TOKEN_SNAPSHOTS_MAX, TOKENS_SNAPSHOTS_MAX, WAIT_BYTES,
@@ -64,7 +64,7 @@ impl TokenShares {
             sessions.retain(|_, last_ms| now_ms - *last_ms < TOKEN_SESSION_IDLE_MS);
         }
         if sessions.len() >= TOKEN_SESSIONS_MAX {
-            return Err(What::TokenSessions.into());
+            return Err(BadRequestReason::TokenSessions.into());
         }
         sessions.insert(session, now_ms);
         Ok(())
@@ -86,7 +86,7 @@ impl TokenShares {
                 let is_new = !of_partition.contains_key(&snapshot.id);
                 let own = of_partition.values().filter(|opened| opened.token == token).count();
                 if is_new && (own >= TOKEN_SNAPSHOTS_MAX || of_partition.len() >= TOKENS_SNAPSHOTS_MAX) {
-                    return Err(What::TokenSnapshots.into());
+                    return Err(BadRequestReason::TokenSnapshots.into());
                 }
                 of_partition
                     .entry(snapshot.id)
@@ -169,7 +169,7 @@ mod tests {
         let mut shares = TokenShares::default();
         let mut ask =
             |access, partition, id, ask, now_ms| shares.consume(access, &at(partition), &of(id, ask), now_ms);
-        let full = Err(What::TokenSnapshots.into());
+        let full = Err(BadRequestReason::TokenSnapshots.into());
         for id in 0..TOKEN_SNAPSHOTS_MAX as u128 {
             assert_eq!(ask(ROBOT, 1, id, OPEN, 0), Ok(()));
         }
@@ -205,7 +205,7 @@ mod tests {
             shares.consume(ROBOT, &at(1), &Message::Write { stamp, write }, now_ms)
         };
         assert!((0..TOKEN_SESSIONS_MAX as u64).all(|nonce| write(nonce, 0).is_ok()));
-        assert_eq!(write(u64::MAX, 1), Err(What::TokenSessions.into()));
+        assert_eq!(write(u64::MAX, 1), Err(BadRequestReason::TokenSessions.into()));
         assert_eq!(write(0, TOKEN_SESSION_IDLE_MS - 1), Ok(()), "a session that it has goes on");
         assert_eq!(write(u64::MAX, TOKEN_SESSION_IDLE_MS), Ok(()));
     }

@@ -16,10 +16,10 @@ use zerohop_shard::{ClockReading, Identity, Instance, InstanceOptions, OpenRepor
 use zerohop_system::clock::Stopwatch;
 use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
-use super::ceilings::Ceilings;
 use super::closed;
 use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
+use super::timestamp_bounds::TimestampBounds;
 use crate::gateway::{Gateway, GatewayStart, NoGateway};
 use crate::limits::DAMAGE_REPORTED_MAX;
 use crate::manager::{ControlJob, ManagerInput};
@@ -153,7 +153,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     instance.set_copy_rate(copy_bytes_per_s);
     let recovered = RecoveredData::new(&found, stopwatch.elapsed(), warning);
     recovered.log_recovery(identity.instance);
-    let (ceilings, before) = Ceilings::begin(folder.clone(), identity.incarnation)?;
+    let (timestamp_bounds, before) = TimestampBounds::begin(folder.clone(), identity.incarnation)?;
     if before.timestamp_bound > Timestamp::ZERO {
         instance.begin_above(now, before.timestamp_bound);
     }
@@ -162,7 +162,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
         || Box::new(NoGateway) as Box<dyn Gateway<NodeDisk>>,
         |GatewayStart(start)| start(place, redis_time_out),
     );
-    let mut service = InstanceService::new(instance, (place, gateway), ceilings, (jobs, words));
+    let mut service = InstanceService::new(instance, (place, gateway), timestamp_bounds, (jobs, words));
     if spans {
         service.await_spanning();
     }

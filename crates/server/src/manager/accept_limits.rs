@@ -16,7 +16,7 @@ use crate::limits::MANAGER_NODE_CONNECTIONS_MAX;
 
 /// The connections to the manager's port; see the module.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct AcceptLimits {
     most: usize,
     open: usize,
     next: u64,
@@ -30,18 +30,18 @@ pub(super) struct Door {
 
 /// The result of a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entrance {
+pub(super) enum AcceptResult {
     /// It is served, under this key and in this place.
     Open(u64, UnprovenSlot),
     /// All places are in use by authenticated connections.
     Full,
 }
 
-impl Door {
-    pub(super) fn new(limits: &ConnectionLimits) -> Door {
+impl AcceptLimits {
+    pub(super) fn new(limits: &ConnectionLimits) -> AcceptLimits {
         let bounds =
             UnprovenBounds { all_max: limits.unproven_max, origin_max: limits.unproven_per_address_max };
-        Door {
+        AcceptLimits {
             most: limits.manager_max,
             open: 0,
             next: 0,
@@ -58,12 +58,12 @@ impl Door {
     }
 
     /// Admits a connection from this address. Unauthenticated connections that lose their place are closed.
-    pub(super) fn enter(&mut self, address: Option<IpAddr>, map: &ClusterMap) -> Entrance {
+    pub(super) fn enter(&mut self, address: Option<IpAddr>, map: &ClusterMap) -> AcceptResult {
         let is_node = address.is_some_and(|address| self.nodes.has(map, address));
         // Other nodes find a place where clients do not.
         let most = if is_node { self.most + MANAGER_NODE_CONNECTIONS_MAX } else { self.most };
         if self.open - self.unproven.count() >= most {
-            return Entrance::Full;
+            return AcceptResult::Full;
         }
         let origin = Origin::of(address, is_node);
         let displaced = self.unproven.connection_to_close(origin);
@@ -79,7 +79,7 @@ impl Door {
         let key = self.next;
         self.next += 1;
         self.open += 1;
-        Entrance::Open(key, self.unproven.enter(key, origin))
+        AcceptResult::Open(key, self.unproven.enter(key, origin))
     }
 
     /// Sets the task that must end if the place of a connection is needed.
@@ -114,11 +114,11 @@ mod tests {
             unproven_per_address_max: 2,
             ..ConnectionLimits::default()
         };
-        let (mut door, map) = (Door::new(&limits), ClusterMap::default());
+        let (mut door, map) = (AcceptLimits::new(&limits), ClusterMap::default());
         let address = Some([10, 0, 0, 1].into());
-        let enter = |door: &mut Door| match door.enter(address, &map) {
-            Entrance::Open(key, place) => (key, place),
-            Entrance::Full => panic!("there is room"),
+        let enter = |door: &mut AcceptLimits| match door.enter(address, &map) {
+            AcceptResult::Open(key, place) => (key, place),
+            AcceptResult::Full => panic!("there is room"),
         };
         let known: Vec<(u64, UnprovenSlot)> = (0..3)
             .map(|_| {
@@ -134,6 +134,6 @@ mod tests {
         let (second, place) = enter(&mut door);
         assert_eq!((second, door.open()), (first + 1, 5), "the first has not left yet");
         door.is_known(second, place);
-        assert_eq!(door.enter(address, &map), Entrance::Full, "four are known");
+        assert_eq!(door.enter(address, &map), AcceptResult::Full, "four are known");
     }
 }

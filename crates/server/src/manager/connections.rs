@@ -13,7 +13,7 @@ use zerohop_system::clock::Stopwatch;
 use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::MAGIC;
 
-use super::accept_limits::Entrance;
+use super::accept_limits::AcceptResult;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::visitor::Visitor;
@@ -54,7 +54,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
             let history = shared.history.borrow();
             shared.door.borrow_mut().enter(Some(peer.ip()), history.map())
         };
-        let Entrance::Open(key, place) = entrance else {
+        let AcceptResult::Open(key, place) = entrance else {
             shared.refused.set(shared.refused.get() + 1);
             let refused = shared.refused.get();
             log_rate_limited(&mut told, || {

@@ -12,8 +12,8 @@ use zerohop_wire::auth::{Access, Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{
-    AuthFault, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What,
-    choose_version,
+    AuthFault, BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES,
+    Message, choose_version,
 };
 
 use super::cluster;
@@ -234,8 +234,8 @@ impl<'s> Conversation<'s> {
                     }
                     Err(failure) => self.refuse(envelope, failure),
                 },
-                (_, None) => self.refuse(envelope, What::HelloExpected.into()),
-                (_, Some(_)) => self.refuse(envelope, What::ProofExpected.into()),
+                (_, None) => self.refuse(envelope, BadRequestReason::HelloExpected.into()),
+                (_, Some(_)) => self.refuse(envelope, BadRequestReason::ProofExpected.into()),
             };
         }
         let map_epoch = self.shared.history.borrow().map().epoch();
@@ -275,7 +275,7 @@ impl<'s> Conversation<'s> {
                     Failure::WrongOwner { epoch: since.epoch, delta: Cow::Owned(since.encoded) },
                 );
             }
-            _ => self.fail(envelope, What::Unexpected.into()),
+            _ => self.fail(envelope, BadRequestReason::Unexpected.into()),
         }
     }
 

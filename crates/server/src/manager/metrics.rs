@@ -73,11 +73,11 @@ struct InstanceMetrics {
 type Labels<'l> = Vec<(&'static str, &'l str)>;
 
 /// A metric of each instance: name, help, and the function that reads it.
-type OfStats = (&'static str, &'static str, fn(&InstanceStats) -> u64);
-type OfCounters = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
-type OfRecovery = (&'static str, &'static str, fn(&RecoveredData) -> u64);
+type StatMetric = (&'static str, &'static str, fn(&InstanceStats) -> u64);
+type CounterMetric = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
+type RecoveryMetric = (&'static str, &'static str, fn(&RecoveredData) -> u64);
 
-const GAUGES: [OfStats; 21] = [
+const GAUGES: [StatMetric; 21] = [
     ("partitions", "Copies of partitions", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
@@ -107,7 +107,7 @@ const GAUGES: [OfStats; 21] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
-const STATS_COUNTERS: [OfStats; 6] = [
+const STATS_COUNTERS: [StatMetric; 6] = [
     ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
     ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.maintenance.segment_syncs),
     ("checkpoints", "Checkpoints written", |stats| stats.engine.maintenance.checkpoints),
@@ -120,7 +120,7 @@ const STATS_COUNTERS: [OfStats; 6] = [
     ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
 ];
 
-const COUNTERS: [OfCounters; 11] = [
+const COUNTERS: [CounterMetric; 11] = [
     ("connections_accepted", "Connections taken up", |counters| counters.accepted),
     ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
     ("frames_refused", "Requests refused before they were taken up", |counters| counters.refused),
@@ -134,7 +134,7 @@ const COUNTERS: [OfCounters; 11] = [
     ("writes", "Calls of the system that wrote", |counters| counters.writes),
 ];
 
-const RECOVERY: [OfRecovery; 6] = [
+const RECOVERY: [RecoveryMetric; 6] = [
     ("recovery_milliseconds", "How long opening the data took at the start", |found| {
         found.duration.as_millis() as u64
     }),

@@ -12,7 +12,7 @@ use zerohop_wire::ids::{Incarnation, NodeId, SessionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use super::ControlJob;
-use super::accept_limits::Door;
+use super::accept_limits::AcceptLimits;
 use super::cluster_handle::ClusterHandle;
 use super::data_losses::DataLosses;
 use super::instances::InstanceHandle;
@@ -72,7 +72,7 @@ pub(super) struct ManagerShared {
     pub(super) jobs: mpsc::Sender<ControlJob>,
     pub(super) uptime: Stopwatch,
     /// Connections to the manager.
-    pub(super) door: RefCell<Door>,
+    pub(super) door: RefCell<AcceptLimits>,
     /// Bytes of incomplete frames, over all connections.
     pub(super) receiving: Cell<usize>,
     /// Number of connections that found no place.
@@ -100,7 +100,7 @@ impl ManagerShared {
             instances: OnceCell::new(),
             jobs,
             uptime: Stopwatch::start(),
-            door: RefCell::new(Door::new(&about.connections)),
+            door: RefCell::new(AcceptLimits::new(&about.connections)),
             receiving: Cell::new(0),
             refused: Cell::new(0),
             store_waits: Cell::new(false),

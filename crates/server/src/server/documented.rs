@@ -101,14 +101,15 @@ fn member(document: &mut Document<'_>) {
 
 fn life(document: &mut Document<'_>) {
     let starts = [0x0102_0304_0506_0708, 0x1112_1314_1516_1718, 0x2122_2324_2526_2728];
-    let ceiling = 0x3132_3334_3536_3738u64;
-    let life = LifeRecord { timestamp_bound: Timestamp(ceiling), starts: starts.map(Incarnation).to_vec() };
+    let timestamp_bound = 0x3132_3334_3536_3738u64;
+    let life =
+        LifeRecord { timestamp_bound: Timestamp(timestamp_bound), starts: starts.map(Incarnation).to_vec() };
     let bytes = life.encode();
     let fields = [
         field("`zerohopl`", b"zerohopl"),
         field("version: 1", 1u32.to_le_bytes()),
         field("number of starts, `n`, at most 64", 3u32.to_le_bytes()),
-        field("the ceiling", ceiling.to_le_bytes()),
+        field("the timestamp bound", timestamp_bound.to_le_bytes()),
         field("the incarnations of the last starts, oldest first", starts.map(u64::to_le_bytes).concat()),
         field("CRC-32C of bytes 0 to 24 + 8 `n`", sum_of(&bytes)),
     ];

@@ -26,7 +26,7 @@ pub enum Error {
         /// The first bytes of the blob's name.
         name: Box<[u8]>,
         /// The reason.
-        why: BlobTrouble,
+        why: BlobError,
     },
     /// The endpoint is not an address.
     Endpoint {
@@ -70,7 +70,7 @@ pub enum Error {
 
 /// The reason why an operation on a blob was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BlobTrouble {
+pub enum BlobError {
     /// There is no blob of this name: [`Error::failure`] returns `NotFound`.
     Absent,
     /// The call reads or writes more bytes than one call may.
@@ -97,7 +97,7 @@ pub enum BlobTrouble {
     ChangedMeanwhile,
 }
 
-impl fmt::Display for BlobTrouble {
+impl fmt::Display for BlobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("there is no blob of this name"),
@@ -127,7 +127,7 @@ impl fmt::Display for BlobTrouble {
 }
 
 impl Error {
-    pub(crate) fn blob(name: &[u8], why: BlobTrouble) -> Self {
+    pub(crate) fn blob(name: &[u8], why: BlobError) -> Self {
         let name = blob_name_of(name);
         Self::Blob { name: name[..name.len().min(KEY_BYTES_SHOWN)].into(), why }
     }
@@ -161,7 +161,7 @@ impl Error {
                 Reason::Answer { failure } => Some(failure),
                 _ => None,
             },
-            Self::Blob { why: BlobTrouble::Absent, .. } => Some(&Failure::NotFound),
+            Self::Blob { why: BlobError::Absent, .. } => Some(&Failure::NotFound),
             _ => None,
         }
     }
@@ -203,7 +203,7 @@ impl Error {
                 | Reason::Refused { .. }
                 | Reason::Closed => false,
             },
-            Self::Blob { why: BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile, .. } => true,
+            Self::Blob { why: BlobError::Contended | BlobError::ChangedMeanwhile, .. } => true,
             Self::UnderWay { .. } => true,
             Self::Blob { .. }
             | Self::Endpoint { .. }

@@ -127,7 +127,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         transform: Transform<N>,
     ) -> Operation<'a, N> {
-        self.write(key.as_ref(), transform.change(messages::Brings::New), operation::transformed)
+        self.write(key.as_ref(), transform.change(messages::ReturnedNumber::New), operation::transformed)
     }
 
     /// Same as [`Keyspace::transform`], but returns only the version. In transactions, transforms of one kind on the same number do not wait for
@@ -137,7 +137,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         transform: Transform<N>,
     ) -> Operation<'a, Timestamp> {
-        self.write(key.as_ref(), transform.change(messages::Brings::Nothing), operation::version)
+        self.write(key.as_ref(), transform.change(messages::ReturnedNumber::Nothing), operation::version)
     }
 
     /// Same as [`Keyspace::transform`], but returns the previous number.
@@ -146,7 +146,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         transform: Transform<N>,
     ) -> Operation<'a, N> {
-        self.write(key.as_ref(), transform.change(messages::Brings::Old), operation::transformed)
+        self.write(key.as_ref(), transform.change(messages::ReturnedNumber::Old), operation::transformed)
     }
 
     /// Keeps a part of a list and drops the rest. Returns the remaining length, in values.

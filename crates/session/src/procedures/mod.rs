@@ -25,12 +25,12 @@ mod transform;
 mod verify;
 
 pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobSeen, PutOptions, StagedContents,
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PutOptions, StagedContents,
     TransactionBlob,
 };
 pub use cluster_handle::{ClusterHandle, ProcedureSettings};
 pub use drop_keyspace::DropOptions;
-pub use error::{BlobTrouble, Error};
+pub use error::{BlobError, Error};
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
 pub use scan::Scan;

@@ -1,6 +1,6 @@
 //! Transforms: changes of a number inside a record.
 
-use zerohop_wire::messages::{Brings, Number, Operator, Transform as Wire, WriteChange};
+use zerohop_wire::messages::{Number, Operator, ReturnedNumber, Transform as Wire, WriteChange};
 
 /// A change of one number inside a bytes record, with the type of its operand. The number is little-endian.
 ///
@@ -65,19 +65,19 @@ impl<N: Number> Transform<N> {
     }
 
     /// The offset of the number, and the transform as it is encoded.
-    pub(crate) fn parts(self, brings: Brings) -> (u64, Wire) {
+    pub(crate) fn parts(self, returned: ReturnedNumber) -> (u64, Wire) {
         let Self { operator, operand, offset } = self;
-        (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, returns: brings })
+        (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, returns: returned })
     }
 
-    pub(crate) fn change(self, brings: Brings) -> WriteChange<'static> {
+    pub(crate) fn change(self, returned: ReturnedNumber) -> WriteChange<'static> {
         let Self { operator, operand, offset } = self;
         WriteChange::Transform(Wire {
             operator,
             number: N::TYPE,
             operand: operand.bits(),
             offset,
-            returns: brings,
+            returns: returned,
         })
     }
 }

@@ -4,7 +4,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::GatheredRequest;
-use zerohop_wire::{Envelope, Kind};
+use zerohop_wire::{Envelope, FrameKind};
 
 use super::connection_table::ConnectionTable;
 use crate::connection::{Connection, OpenFrame};
@@ -49,7 +49,7 @@ impl ConnectionTable {
         let Some(connection) = self.get_mut(index) else { return };
         if let Some(OpenFrame { start, frame: flight, time_out_ms }) = connection.open.take() {
             let envelope = Envelope { request: request_id(flight, 0), time_out_ms, ..Envelope::default() };
-            connection.protocol.encoder.end(start, &envelope, Kind::Gather, &mut connection.out);
+            connection.protocol.encoder.end(start, &envelope, FrameKind::Gather, &mut connection.out);
         }
     }
 

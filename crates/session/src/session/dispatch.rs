@@ -93,7 +93,7 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.may_be_executed |= operation.changes();
         operation.last = Some(Box::new(trouble));
-        if is_planted(Bug::RetriesAgain)
+        if is_planted(Bug::RetryGetsNewNumber)
             && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
         {
             self.numbering.close((operation.keyspace(), partition), stamp, None);

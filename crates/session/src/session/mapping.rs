@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zerohop_placement::{ClusterMap, Group, Keyspace, MapDelta, NodeState, PartitionCount};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::MapGet;
-use zerohop_wire::{Advice, Failure, What};
+use zerohop_wire::{Advice, BadRequestReason, Failure};
 
 use crate::backoff::Jitter;
 use crate::error::AttemptFailure;
@@ -143,7 +143,7 @@ impl Mapping {
         };
         match keyspace.group(partition) {
             Some(group) => MapPlace::Group { keyspace, partition, group },
-            None => MapPlace::Never(What::NoSuchPartition.into()),
+            None => MapPlace::Never(BadRequestReason::NoSuchPartition.into()),
         }
     }
 

@@ -312,7 +312,7 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let last = operation.last.take();
         let sent = operation.may_be_executed || matches!(operation.state, OperationState::Flying { .. });
-        let error = match sent && operation.changes() && !is_planted(Bug::DoubtDenied) {
+        let error = match sent && operation.changes() && !is_planted(Bug::UnknownReportedNotDone) {
             true => SessionError::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
             false => clean(last),
         };

@@ -186,7 +186,11 @@ impl WriteNumbering {
                 let open = open.get(&partition).map_or(&[][..], Vec::as_slice);
                 let of_window = open.iter().filter(|(session, _)| *session == window.session);
                 let child = window.split(of_window.map(|(_, sequence)| *sequence));
-                children.push(if is_planted(Bug::LanesBeginAgain) { SequenceWindow::new() } else { child });
+                children.push(if is_planted(Bug::NumbersRestartAfterSplit) {
+                    SequenceWindow::new()
+                } else {
+                    child
+                });
             }
         }
         self.windows.insert(keyspace, children);

@@ -7,7 +7,7 @@ use zerohop_wire::messages::{
     Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
     StageBytes, Stamp, Transact,
 };
-use zerohop_wire::{Elements, Envelope, Failure, Kind};
+use zerohop_wire::{Elements, Envelope, Failure, FrameKind};
 
 use super::coalesced_frame::{CoalescedRequest, address_of};
 use super::connection_table::ConnectionTable;
@@ -282,7 +282,7 @@ impl<T> Transmitter<'_, T> {
         let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
             .expect("stamps are made as they should be");
         let cargo = Cargo::Batch(aboard.clone());
-        let (kind, read_lock) = (Kind::Batch.number(), self.want_read_locks(&aboard));
+        let (kind, read_lock) = (FrameKind::Batch.number(), self.want_read_locks(&aboard));
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
         let timers = &mut *self.timers;
         let flight =

@@ -163,7 +163,7 @@ impl Commit {
 
     fn in_callers_order<V>(&self, answers: Vec<V>) -> Option<Vec<V>> {
         let plan = self.plan.as_ref().filter(|_| answers.len() == self.items.len())?;
-        if is_planted(Bug::AnswersByPart) {
+        if is_planted(Bug::ResultsInPartitionOrder) {
             return Some(answers);
         }
         let mut ordered: Vec<(usize, V)> = plan.order().zip(answers).collect();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_placement::{ClusterMap, Durability as Configured, partition_of};
+use zerohop_placement::{ClusterMap, Durability as KeyspaceDurability, partition_of};
 use zerohop_transaction::codec::{encode_items, encode_parts};
 use zerohop_transaction::limits::{
     EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX, STAGED_PART_BYTES_MAX,
 };
 use zerohop_transaction::{
-    Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem as Sent, TransactionPart,
+    Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem, TransactionPart,
 };
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
@@ -72,9 +72,9 @@ impl TransactionPlan {
             let part = TransactionPart {
                 routing_key: RoutingKey { keyspace: item.keyspace, point },
                 durability: match config.durability {
-                    Configured::Memory => Durability::Memory,
-                    Configured::Interval { .. } => Durability::Interval,
-                    Configured::Sync => Durability::Sync,
+                    KeyspaceDurability::Memory => Durability::Memory,
+                    KeyspaceDurability::Interval { .. } => Durability::Interval,
+                    KeyspaceDurability::Sync => Durability::Sync,
                 },
                 items: Items::Inline(Vec::new()),
             };
@@ -90,7 +90,7 @@ impl TransactionPlan {
             };
             planned.items.push(number);
             if let Items::Inline(sent) = &mut planned.part.items {
-                sent.push(Sent { lock_key: cell, access: item.access, seen: item.seen, body });
+                sent.push(TransactionItem { lock_key: cell, access: item.access, seen: item.seen, body });
             }
         }
         let parts: Vec<PlannedPart> = parts.into_values().collect();
@@ -201,7 +201,7 @@ impl TransactionPlan {
     }
 }
 
-fn length_of(item: &Sent) -> usize {
+fn length_of(item: &TransactionItem) -> usize {
     match &item.body {
         ItemBody::Inline(bytes) => bytes.len(),
         ItemBody::Staged(_) => 0,
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    fn map(durabilities: &[Configured]) -> ClusterMap {
+    fn map(durabilities: &[KeyspaceDurability]) -> ClusterMap {
         let node = Node {
             id: NodeId(1),
             state: NodeState::Up,
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn plan_orders_parts_globally_and_keeps_order_of_operations() {
-        let map = map(&[Configured::Sync, Configured::Memory, Configured::DEFAULT]);
+        let map = map(&[KeyspaceDurability::Sync, KeyspaceDurability::Memory, KeyspaceDurability::DEFAULT]);
         let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
         let items: Vec<CompositeItem> = keys
             .iter()
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn plan_places_blob_parts_by_their_routing_keys() {
-        let map = map(&[Configured::DEFAULT]);
+        let map = map(&[KeyspaceDurability::DEFAULT]);
         let item = |key: &[u8]| {
             let write =
                 RecordWrite { key, condition: Condition::Always, change: WriteChange::Remove(Remove) };

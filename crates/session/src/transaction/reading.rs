@@ -178,13 +178,13 @@ impl ConsistentRead {
 
     fn finish_unconfirmed(&mut self, map: &ClusterMap, now: Time) -> CompositeStep {
         let is_in_time =
-            is_planted(Bug::HeldTooLong) || self.read_locked_until.is_some_and(|until| now < until);
+            is_planted(Bug::ExpiredReadLockUsed) || self.read_locked_until.is_some_and(|until| now < until);
         self.was_read_locked = self.failures == 0 && self.read_locked_until.is_some() && is_in_time;
         if self.was_read_locked || self.is_unconfirmed {
             return self.end();
         }
         // A single item was true at one moment.
-        if self.items.len() == 1 || is_planted(Bug::ReadsUnconfirmed) {
+        if self.items.len() == 1 || is_planted(Bug::ConfirmingRoundSkipped) {
             return self.end();
         }
         let is_versioned = self.got.iter().all(|got| version_of(got.as_ref()).is_some());
@@ -209,7 +209,7 @@ impl ConsistentRead {
             return self.end();
         }
         self.failures += 1;
-        if is_planted(Bug::ChangesUnread) {
+        if is_planted(Bug::ChangedRecordNotReread) {
             return self.end();
         }
         match self.failures >= CONFIRMS_MAX && self.is_short() {

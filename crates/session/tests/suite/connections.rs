@@ -1,7 +1,7 @@
 //! Connections: which frames they carry, in how many writes, and when.
 
 use zerohop_session::{Coalescing, Collect, Reply, SessionError};
-use zerohop_wire::{Failure, Features, Kind};
+use zerohop_wire::{Failure, Features, FrameKind};
 
 use crate::support::server::{FakeCluster, PARTITIONS};
 use crate::support::{
@@ -19,7 +19,7 @@ fn operations_of_one_turn_take_one_socket_write() {
     }
     world.run_until_idle();
     assert_eq!(world.writes - before, 1);
-    assert_eq!(count(&world, Kind::Lookup), 101);
+    assert_eq!(count(&world, FrameKind::Lookup), 101);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn collected_operations_are_batched_per_partition() {
         matches!(world.result(tokens[2]), Ok(Reply::List { length: 1, .. })),
         "order is kept in a partition"
     );
-    assert_eq!((count(&world, Kind::Batch), count(&world, Kind::Append)), (1, 2));
+    assert_eq!((count(&world, FrameKind::Batch), count(&world, FrameKind::Append)), (1, 2));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn large_collected_batch_is_sent_early() {
     }
     world.run_until_idle();
     assert!(world.now.since_us(start) < 1000);
-    assert_eq!(count(&world, Kind::Batch), 1);
+    assert_eq!(count(&world, FrameKind::Batch), 1);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn silent_connection_is_pinged_then_closed() {
     world.faults = NetworkFaultRates { lose: 1000, ..NetworkFaultRates::default() };
     let token = world.submit(lookup("k"));
     world.run_ms(150);
-    assert_eq!((count(&world, Kind::Ping), world.connects.len()), (1, connects));
+    assert_eq!((count(&world, FrameKind::Ping), world.connects.len()), (1, connects));
     world.faults = NetworkFaultRates::default();
     world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
@@ -116,13 +116,13 @@ fn no_more_frames_are_in_flight_than_the_window_has() {
     let mut world = world_with(1, |settings| settings.window_frames = 4);
     world.submit(lookup("warm"));
     world.run_until_idle();
-    let before = count(&world, Kind::Lookup);
+    let before = count(&world, FrameKind::Lookup);
     let tokens: Vec<usize> = (0..50).map(|_| world.submit(lookup("k"))).collect();
     world.run_turn();
-    assert_eq!(count(&world, Kind::Lookup) - before, 4);
+    assert_eq!(count(&world, FrameKind::Lookup) - before, 4);
     world.run_until_idle();
     assert!(tokens.iter().all(|token| world.results[*token].is_some()));
-    assert_eq!(count(&world, Kind::Lookup) - before, 50);
+    assert_eq!(count(&world, FrameKind::Lookup) - before, 50);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use zerohop_session::{Coalescing, Collect, Reply, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::{Insert, Query, RecordOperation, RecordRead, WaitUntil};
-use zerohop_wire::{Failure, Kind};
+use zerohop_wire::{Failure, FrameKind};
 
 use crate::support::server::ServerRecord;
 use crate::support::*;
@@ -48,7 +48,7 @@ fn operations_for_one_instance_share_a_frame() {
     let tokens = append_each(&mut world, "together", TOGETHER);
     world.run_until_idle();
     assert_done(&world, &tokens, "together");
-    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+    assert_eq!(kinds(&world), [(FrameKind::Gather, "i0:7401".to_owned())]);
     let stamps = stamps(&world);
     assert_eq!(stamps.len(), server::PARTITIONS as usize);
     assert!(stamps.iter().all(|stamp| stamp.sequence.0 == 2), "each partition numbers by itself: {stamps:?}");
@@ -60,7 +60,7 @@ fn each_instance_gets_one_frame_with_its_operations() {
     let tokens = append_each(&mut world, "together", TOGETHER);
     world.run_until_idle();
     assert_done(&world, &tokens, "together");
-    assert_eq!(count(&world, Kind::Gather), 2);
+    assert_eq!(count(&world, FrameKind::Gather), 2);
     assert_eq!(kinds(&world).len(), 2);
 }
 
@@ -70,7 +70,7 @@ fn operations_of_one_turn_share_a_frame_without_batch_delay() {
     let tokens = append_each(&mut world, "now", Coalescing::Never);
     world.run_until_idle();
     assert_done(&world, &tokens, "now");
-    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+    assert_eq!(kinds(&world), [(FrameKind::Gather, "i0:7401".to_owned())]);
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn single_operation_or_batch_is_not_coalesced() {
         world.submit(insert(key, b"value").collecting(TOGETHER));
     }
     world.run_until_idle();
-    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
-    assert_eq!(kinds, [Kind::Append, Kind::Batch]);
+    let kinds: Vec<FrameKind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [FrameKind::Append, FrameKind::Batch]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn operations_on_one_partition_form_one_batch_in_frame() {
     for token in tokens {
         assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     }
-    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+    assert_eq!(kinds(&world), [(FrameKind::Gather, "i0:7401".to_owned())]);
     assert_eq!(stamps(&world).len(), 3);
 }
 
@@ -129,8 +129,8 @@ fn long_operation_gets_its_own_frame() {
         assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     }
     assert_eq!(world.cluster.record("long"), Some(ServerRecord::Bytes(long)));
-    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
-    assert_eq!(kinds, [Kind::Gather, Kind::Insert, Kind::Gather]);
+    let kinds: Vec<FrameKind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [FrameKind::Gather, FrameKind::Insert, FrameKind::Gather]);
 }
 
 #[test]
@@ -144,8 +144,8 @@ fn wait_gets_its_own_frame() {
     world.submit(lookup(&keys[2]));
     world.submit(lookup(&keys[3]));
     world.run_until_idle();
-    let sent: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
-    assert_eq!(sent, [Kind::Gather, Kind::Wait, Kind::Gather]);
+    let sent: Vec<FrameKind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(sent, [FrameKind::Gather, FrameKind::Wait, FrameKind::Gather]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn server_without_support_gets_no_coalesced_frames() {
     let tokens = append_each(&mut world, "plain", TOGETHER);
     world.run_until_idle();
     assert_done(&world, &tokens, "plain");
-    assert_eq!((count(&world, Kind::Gather), count(&world, Kind::Append)), (0, 8));
+    assert_eq!((count(&world, FrameKind::Gather), count(&world, FrameKind::Append)), (0, 8));
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn redirected_request_leaves_others_of_its_frame() {
     let tokens = append_each(&mut world, "moved", TOGETHER);
     world.run_until_idle();
     assert_done(&world, &tokens, "moved");
-    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
-    assert_eq!(kinds, [Kind::Gather, Kind::Gather, Kind::Append]);
+    let kinds: Vec<FrameKind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [FrameKind::Gather, FrameKind::Gather, FrameKind::Append]);
     let of_moved: Vec<_> = stamps(&world).into_iter().map(|stamp| stamp.sequence.0).collect();
     assert_eq!(of_moved, [2; 9], "it keeps its number");
 }

@@ -3,7 +3,7 @@
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{Increment, Query, WaitUntil, WriteChange};
-use zerohop_wire::{DecodeResult, Decoder, Failure, Kind};
+use zerohop_wire::{DecodeResult, Decoder, Failure, FrameKind};
 
 use crate::support;
 use crate::support::{
@@ -19,7 +19,7 @@ fn a_write_opens_a_session_once_and_numbers_per_partition() {
         world.submit(append(key, "v"));
     }
     world.run_until_idle();
-    assert_eq!((count(&world, Kind::SessionOpen), world.cluster.sessions_opened), (1, 1));
+    assert_eq!((count(&world, FrameKind::SessionOpen), world.cluster.sessions_opened), (1, 1));
     let numbers: Vec<u64> = stamps(&world).iter().map(|stamp| stamp.sequence.0).collect();
     assert_eq!(numbers, [1, 2, 1, 3]);
     assert!(stamps(&world).iter().all(|stamp| stamp.lowest_unanswered.0 == 1));
@@ -213,7 +213,7 @@ fn wait_carries_its_time_out_and_is_not_retried() {
     else {
         panic!()
     };
-    assert_eq!((frame.kind, frame.envelope.time_out_ms), (Kind::Wait, 10_000));
+    assert_eq!((frame.kind, frame.envelope.time_out_ms), (FrameKind::Wait, 10_000));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use zerohop_placement::PartitionCount;
 use zerohop_session::{Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
-use zerohop_wire::{Failure, Kind};
+use zerohop_wire::{Failure, FrameKind};
 
 use crate::support::server::PARTITIONS;
 use crate::support::{
@@ -25,16 +25,16 @@ fn first_request_fetches_map_and_next_one_reaches_owner_directly() {
     world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure: Failure::NotFound }));
     let expected = [
-        (Kind::Hello, "m0:7400"),
-        (Kind::MapGet, "m0:7400"),
-        (Kind::Hello, "i1:7401"),
-        (Kind::Lookup, "i1:7401"),
+        (FrameKind::Hello, "m0:7400"),
+        (FrameKind::MapGet, "m0:7400"),
+        (FrameKind::Hello, "i1:7401"),
+        (FrameKind::Lookup, "i1:7401"),
     ];
     assert_eq!(kinds(&world), expected.map(|(kind, address)| (kind, address.to_owned())));
     world.sent = Some(Vec::new());
     world.submit(lookup(key));
     world.run_until_idle();
-    assert_eq!(kinds(&world), [(Kind::Lookup, "i1:7401".to_owned())]);
+    assert_eq!(kinds(&world), [(FrameKind::Lookup, "i1:7401".to_owned())]);
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn redirect_applies_map_delta_and_retries_immediately() {
     // Session, write, redirect, connection and greeting, write.
     assert!(world.now.since_us(start) < 800, "{}", world.now.since_us(start));
     assert_eq!(world.session.map().epoch(), MapEpoch(2));
-    assert_eq!(count(&world, Kind::MapGet), 1);
-    let after: Vec<(Kind, String)> = kinds(&world).split_off(sent);
-    assert_eq!(after.last(), Some(&(Kind::Append, "i2:7401".to_owned())));
+    assert_eq!(count(&world, FrameKind::MapGet), 1);
+    let after: Vec<(FrameKind, String)> = kinds(&world).split_off(sent);
+    assert_eq!(after.last(), Some(&(FrameKind::Append, "i2:7401".to_owned())));
     let stamps = stamps(&world);
     assert_eq!(stamps[0].sequence, stamps[1].sequence);
 }
@@ -69,7 +69,7 @@ fn a_redirect_without_changes_has_the_map_fetched() {
     let token = world.submit(append(key, "v"));
     world.run_until_idle();
     assert!(world.result(token).is_ok());
-    assert_eq!(count(&world, Kind::MapGet), 2);
+    assert_eq!(count(&world, FrameKind::MapGet), 2);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn unable_primary_causes_a_map_request() {
     let token = world.submit(append(key, "v"));
     world.run_until_idle();
     assert!(world.result(token).is_ok());
-    assert_eq!(count(&world, Kind::MapGet), 2);
+    assert_eq!(count(&world, FrameKind::MapGet), 2);
 }
 
 #[test]
@@ -291,13 +291,13 @@ fn control_requests_go_to_a_manager_and_are_not_repeated_in_doubt() {
     let token = world.submit(SessionRequest::admin(Bytes::from_static(b"status"), LIMIT_US));
     world.run_until_idle();
     assert_eq!(world.result(token), &Ok(Reply::Admin(Bytes::from_static(b"status"))));
-    assert_eq!(kinds(&world).last(), Some(&(Kind::Admin, "m0:7400".to_owned())));
+    assert_eq!(kinds(&world).last(), Some(&(FrameKind::Admin, "m0:7400".to_owned())));
     let token = world.submit(SessionRequest::admin(Bytes::from_static(b"create"), LIMIT_US));
     world.run_turn();
     world.reset_all();
     world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Unknown { .. })), "{:?}", world.result(token));
-    assert_eq!(count(&world, Kind::Admin), 2);
+    assert_eq!(count(&world, FrameKind::Admin), 2);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use zerohop_wire::messages::{
     Append, Condition, Expiry, Insert, Query, RecordOperation, RecordRead, RecordWrite, Remove, WaitUntil,
     WriteChange,
 };
-use zerohop_wire::{AbortReason, Failure, Kind};
+use zerohop_wire::{AbortReason, Failure, FrameKind};
 
 use crate::support;
 use crate::support::server::ServerRecord;
@@ -83,9 +83,10 @@ fn one_frame_to_coordinator_returns_answers_in_order() {
     // The records that it changed have its version.
     assert_eq!(answers[0].as_ref().unwrap().version(), *version);
     assert!(answers[1].as_ref().unwrap().version() < *version);
-    let transacts: Vec<_> = kinds(&world).into_iter().filter(|(kind, _)| *kind == Kind::Transact).collect();
+    let transacts: Vec<_> =
+        kinds(&world).into_iter().filter(|(kind, _)| *kind == FrameKind::Transact).collect();
     // Partition 6 of 8 is on the first of three instances.
-    assert_eq!(transacts, [(Kind::Transact, "i0:7401".to_owned())]);
+    assert_eq!(transacts, [(FrameKind::Transact, "i0:7401".to_owned())]);
     assert_eq!(world.cluster.transacted_parts, [3]);
 }
 
@@ -147,7 +148,7 @@ fn long_operations_are_staged_where_they_belong_before_they_are_referred_to() {
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!(world.cluster.record(&keys[1]), Some(ServerRecord::Bytes(large.clone())));
-    assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 1));
+    assert_eq!((count(&world, FrameKind::Stage), count(&world, FrameKind::Transact)), (2, 1));
     let sent = world.sent.as_ref().unwrap();
     let longest = sent.iter().map(|frame| frame.bytes.len()).filter(|bytes| *bytes < 200_000).max();
     assert!(longest < Some(1000), "the transaction refers to what was staged");
@@ -165,7 +166,7 @@ fn too_long_list_is_staged() {
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(value.clone()))));
-    let staged = count(&world, Kind::Stage);
+    let staged = count(&world, FrameKind::Stage);
     assert!((1..8).contains(&staged), "some lists, and not every operation: {staged}");
 }
 
@@ -177,7 +178,7 @@ fn expired_staged_data_is_staged_again() {
     let token = world.submit(transaction(vec![put("k", &large)]));
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 2));
+    assert_eq!((count(&world, FrameKind::Stage), count(&world, FrameKind::Transact)), (2, 2));
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn repeated_transaction_returns_first_outcome() {
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("list", "once"), 1);
-    assert_eq!(count(&world, Kind::Transact), 2);
+    assert_eq!(count(&world, FrameKind::Transact), 2);
 }
 
 #[test]
@@ -247,7 +248,7 @@ fn transaction_that_a_split_has_interrupted_is_planned_again() {
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("list", "once"), 1);
-    assert_eq!(count(&world, Kind::Transact), 3);
+    assert_eq!(count(&world, FrameKind::Transact), 3);
 }
 
 #[test]
@@ -301,12 +302,12 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
     world.run_until_idle();
     let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
     assert_eq!(values(world.result(token)), expected);
-    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 3));
+    assert_eq!((count(&world, FrameKind::Lookup), count(&world, FrameKind::Confirm)), (3, 3));
     world.sent = Some(Vec::new());
     world.submit(read_many(&keys[..1]));
     world.submit(read_many(&[]));
     world.run_until_idle();
-    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (1, 0));
+    assert_eq!((count(&world, FrameKind::Lookup), count(&world, FrameKind::Confirm)), (1, 0));
 }
 
 /// A world whose servers grant read locks, with records in three partitions on three instances.
@@ -329,7 +330,7 @@ fn rounds(world: &mut SessionWorld, keys: &[String]) -> (usize, Vec<Option<Vec<u
     world.sent = Some(Vec::new());
     let token = world.submit(read_many(&keys));
     world.run_until_idle();
-    let confirms = count(world, Kind::Confirm);
+    let confirms = count(world, FrameKind::Confirm);
     assert!(confirms == 0 || confirms == keys.len(), "all are confirmed, or none");
     (1 + usize::from(confirms > 0), values(world.result(token)))
 }
@@ -356,7 +357,7 @@ fn read_locked_reads_take_one_round() {
         version(&mut world, key, b"near");
     }
     assert_eq!(rounds(&mut world, &near).0, 1);
-    assert_eq!((count(&world, Kind::Batch), count(&world, Kind::Lookup)), (1, 0));
+    assert_eq!((count(&world, FrameKind::Batch), count(&world, FrameKind::Lookup)), (1, 0));
     // The absence of a record cannot be locked.
     let held = world.session.reads().read_locked;
     let token = world.submit(read_many(&[&keys[0], "absent"]));
@@ -381,7 +382,7 @@ fn reads_take_one_frame_and_socket_write_per_instance_and_round() {
         let token = world.submit(read_many(&keys));
         world.run_until_idle();
         assert_eq!(values(world.result(token)).len(), 8);
-        assert_eq!((world.writes - before, count(&world, Kind::Gather)), (3 * rounds, 3 * rounds));
+        assert_eq!((world.writes - before, count(&world, FrameKind::Gather)), (3 * rounds, 3 * rounds));
     }
 }
 
@@ -418,7 +419,7 @@ fn unconfirmed_read_takes_one_round_and_reports_consistency() {
         world.run_until_idle();
         let Ok(Reply::UnconfirmedReads { answers, is_one_moment }) = world.result(token) else { panic!() };
         assert_eq!((answers.len(), *is_one_moment), (3, expected));
-        assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 0));
+        assert_eq!((count(&world, FrameKind::Lookup), count(&world, FrameKind::Confirm)), (3, 0));
     }
     // A single read is always of one moment, and absence is an answer too.
     let token = world.submit(SessionRequest::read_unconfirmed(vec![read_item("absent")], LIMIT_US).unwrap());
@@ -435,7 +436,7 @@ fn read_of_absent_record_uses_transaction() {
     let token = world.submit(read_many(&[&keys[0], &keys[1]]));
     world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(b"six".to_vec()), None]);
-    assert_eq!((count(&world, Kind::Confirm), count(&world, Kind::Transact)), (0, 1));
+    assert_eq!((count(&world, FrameKind::Confirm), count(&world, FrameKind::Transact)), (0, 1));
     // Long values are not part of a transaction: it only validates that they are unchanged.
     let large = vec![1; 600_000];
     version(&mut world, &keys[0], &large);
@@ -443,7 +444,7 @@ fn read_of_absent_record_uses_transaction() {
     let token = world.submit(read_many(&[&keys[0], &keys[1]]));
     world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(large), None]);
-    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Transact)), (2, 1));
+    assert_eq!((count(&world, FrameKind::Lookup), count(&world, FrameKind::Transact)), (2, 1));
 }
 
 #[test]
@@ -468,6 +469,10 @@ fn concurrently_changed_read_is_retried_and_then_uses_transaction() {
     }
     world.run_until_idle();
     assert_eq!(values(world.result(token)).len(), 2);
-    assert_eq!(count(&world, Kind::Transact), 1, "{:?}", kinds(&world));
-    assert!(count(&world, Kind::Lookup) == 3, "only what has changed is read again: {:?}", kinds(&world));
+    assert_eq!(count(&world, FrameKind::Transact), 1, "{:?}", kinds(&world));
+    assert!(
+        count(&world, FrameKind::Lookup) == 3,
+        "only what has changed is read again: {:?}",
+        kinds(&world)
+    );
 }

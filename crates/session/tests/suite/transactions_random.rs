@@ -241,7 +241,7 @@ fn planted_bugs_are_found() {
     use zerohop_session::planted::{Bug, plant};
     for bug in Bug::OF_TRANSACTIONS {
         let (faults, adjust): (NetworkFaultRates, fn(&mut FakeCluster)) = match bug {
-            Bug::HeldTooLong => (SLOW, enable_read_locks),
+            Bug::ExpiredReadLockUsed => (SLOW, enable_read_locks),
             _ => (QUIET, |_| {}),
         };
         plant(Some(bug));

@@ -53,7 +53,9 @@ impl InstanceEffects for BenchOutput {
             InstanceEffect::Dropped { to } => self.dropped_requests.push(to.request.0),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
             InstanceEffect::ProposeChange { place, change } => self.proposals.push((place, change)),
-            InstanceEffect::SyncCeiling(ceiling) => self.timestamp_bounds.push(ceiling),
+            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
+                self.timestamp_bounds.push(timestamp_bound)
+            }
             InstanceEffect::Drained { keyspace, map } => self.drained.push((keyspace, map)),
             InstanceEffect::InvariantBroken { partition, broken, .. } => {
                 self.broken.push((partition, broken.rule))

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node, ReplicaGroup};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use zerohop_wire::{DecodeResult, Decoder, Failure, Features, Kind};
+use zerohop_wire::{DecodeResult, Decoder, Failure, Features, FrameKind};
 
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, create_of, first_map, next, node};
@@ -14,7 +14,7 @@ use zerohop_partition::{Program, Token, Unit};
 use zerohop_replication::LogEnd;
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
-fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
+fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut said = Vec::new();
     for _ in 0..ms / 5 {
@@ -23,15 +23,15 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, K
             bench.now.unix_ms += 5;
             bench.now.elapsed_ms += 5;
             bench.end();
-            for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
-                bench.instance.timestamp_bound_synced(ceiling);
+            for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                bench.instance.timestamp_bound_synced(timestamp_bound);
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
-                if !matches!(message.kind(), Kind::LeaseAsk | Kind::LeaseGrant) {
+                if !matches!(message.kind(), FrameKind::LeaseAsk | FrameKind::LeaseGrant) {
                     said.push((frame.envelope.partition, message.kind()));
                 }
                 let to = Token { connection: 9, request: RequestId(0) };
@@ -150,7 +150,7 @@ fn atomic_batch_in_flight_at_a_split_gets_its_outcome_from_the_children() {
 
 #[test]
 fn only_the_move_target_is_proposed_for_admission() {
-    use zerohop_replication::GroupChange as Asked;
+    use zerohop_replication::GroupChange as RequestedChange;
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
@@ -182,7 +182,7 @@ fn only_the_move_target_is_proposed_for_admission() {
     apply(&mut benches, group(3, GroupState::Admitting));
     let asked = asks(&mut benches, 900);
     assert!(asked.len() == 1 && asked[0].0 == 3, "{asked:?}");
-    assert!(matches!(asked[0].1, Asked::Admit(member) if member.instance == follower), "{asked:?}");
+    assert!(matches!(asked[0].1, RequestedChange::Admit(member) if member.instance == follower), "{asked:?}");
     apply(&mut benches, group(4, GroupState::Stable));
     assert_eq!(asks(&mut benches, 1_500), []);
 }
@@ -248,8 +248,8 @@ fn recovering_group_and_unlisted_process_do_not_serve() {
         other.apply(&restarted(other.instance.map(), 11, GroupState::Stable));
         for _ in 0..200 {
             other.advance_ms(5);
-            for ceiling in std::mem::take(&mut other.sent.timestamp_bounds) {
-                other.instance.timestamp_bound_synced(ceiling);
+            for timestamp_bound in std::mem::take(&mut other.sent.timestamp_bounds) {
+                other.instance.timestamp_bound_synced(timestamp_bound);
             }
         }
         assert_eq!(other.value(2, "a"), Ok("1".to_owned()));
@@ -272,7 +272,7 @@ fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta 
 #[test]
 fn broken_primary_is_replaced_and_other_partitions_go_on() {
     use zerohop_partition::planted::{Bug, plant};
-    use zerohop_replication::GroupChange as Asked;
+    use zerohop_replication::GroupChange as RequestedChange;
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
         |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
@@ -319,7 +319,7 @@ fn broken_primary_is_replaced_and_other_partitions_go_on() {
     }
     assert_eq!(last(&benches[first]), before, "its log gets no entry");
     let asked = &benches[first].sent.proposals;
-    let leaves = |change: &Asked| matches!(change, Asked::Remove(member) if member.instance == broken);
+    let leaves = |change: &RequestedChange| matches!(change, RequestedChange::Remove(member) if member.instance == broken);
     assert!(asked.iter().any(|(place, change)| place.epoch.get() == 2 && leaves(change)), "{asked:?}");
 
     // The control group does so.
@@ -335,7 +335,9 @@ fn broken_primary_is_replaced_and_other_partitions_go_on() {
     let request = benches[first].get(9, "k");
     run_batches(&mut benches, 200);
     assert!(matches!(benches[first].answer(request), Some(Err(Failure::WrongOwner { .. }))));
-    assert!(!benches[second].sent.proposals.iter().any(|(_, change)| matches!(change, Asked::Admit(_))));
+    assert!(
+        !benches[second].sent.proposals.iter().any(|(_, change)| matches!(change, RequestedChange::Admit(_)))
+    );
     // Other partitions go on, on this instance too, and its folder closes in order.
     let place = primary(&benches, 10).get() as usize - 1;
     benches[place].store(10, "k", "value");

@@ -195,9 +195,9 @@ fn planted_units_of_siblings_are_seen() {
         request_routed_before_split_is_refused_by_shared_child,
     ];
     for test in tests {
-        plant(Some(Bug::SliceNotChecked));
+        plant(Some(Bug::HashRangeNotChecked));
         let seen = std::panic::catch_unwind(test).is_err();
         plant(None);
-        assert!(seen, "SliceNotChecked is not seen");
+        assert!(seen, "HashRangeNotChecked is not seen");
     }
 }

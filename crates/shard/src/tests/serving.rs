@@ -4,7 +4,7 @@ use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
-use zerohop_wire::{Envelope, Failure, Features, Message, What};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
 
 use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
 
@@ -106,7 +106,7 @@ fn request_for_unknown_keyspace_or_partition_is_refused() {
     assert_eq!(bench.answer(request), Some(Err(failure)));
     let beyond = Envelope { partition: PartitionId(256), ..envelope };
     let request = bench.read_at(beyond, "a", Query::Lookup);
-    assert_eq!(bench.answer(request), Some(Err(What::NoSuchPartition.into())));
+    assert_eq!(bench.answer(request), Some(Err(BadRequestReason::NoSuchPartition.into())));
     // The keyspace of a map that has not arrived here, and not a keyspace that does not exist.
     let newer = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(1), ..envelope };
     let request = bench.read_at(newer, "a", Query::Lookup);
@@ -137,8 +137,8 @@ fn sessions_differ_and_maps_and_pulses_are_answered() {
 #[test]
 fn client_of_other_cluster_is_refused() {
     let mut bench = InstanceBench::new();
-    let stranger = hello(ClusterId([1; 16]), 0);
-    assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));
+    let other = hello(ClusterId([1; 16]), 0);
+    assert_eq!(bench.instance.hello(1, &other, bench.now), Err(Failure::OtherCluster));
     let anybody = hello(ClusterId::default(), 0);
     let ack = bench.instance.hello(1, &anybody, bench.now).expect("is accepted");
     assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));

@@ -343,8 +343,8 @@ pub(super) fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) {
             bench.now.unix_ms += 5;
             bench.now.elapsed_ms += 5;
             bench.end();
-            for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
-                bench.instance.timestamp_bound_synced(ceiling);
+            for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                bench.instance.timestamp_bound_synced(timestamp_bound);
             }
             for bytes in std::mem::take(&mut bench.sent.to_peers) {
                 let other = &mut benches[1 - at];
@@ -419,7 +419,7 @@ fn planted_counts_of_siblings_records_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
 
     let mut bench = filled_bench(Durability::Interval { ms: 100 });
-    plant(Some(Bug::ForeignCounted));
+    plant(Some(Bug::SiblingRecordsCounted));
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     run_until_idle(&mut bench);

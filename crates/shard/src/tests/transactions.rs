@@ -15,14 +15,14 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, MapChange, ReplicaGroup, partition_of};
 use zerohop_transaction::codec::encode_parts;
 use zerohop_transaction::{
-    Access, Durability as Asked, ItemBody, Items, RoutingKey, TransactionItem, TransactionPart,
+    Access, Durability as PartDurability, ItemBody, Items, RoutingKey, TransactionItem, TransactionPart,
 };
 use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
-    RecordRead, RecordWrite, StageBytes, Stamp, Transact, Transform, WriteChange,
+    Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
+    RecordRead, RecordWrite, ReturnedNumber, StageBytes, Stamp, Transact, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Features, Message, pack};
 
@@ -96,7 +96,7 @@ impl InstanceNetwork {
         route.instance.get() as usize - 1
     }
 
-    fn parts(&self, durability: Asked, changes: &[(String, WriteChange<'_>)]) -> Vec<TransactionPart> {
+    fn parts(&self, level: PartDurability, changes: &[(String, WriteChange<'_>)]) -> Vec<TransactionPart> {
         let mut parts: Vec<TransactionPart> = Vec::new();
         for (key, change) in changes {
             let operation = RecordOperation::Write(RecordWrite {
@@ -104,7 +104,7 @@ impl InstanceNetwork {
                 condition: Condition::Always,
                 change: *change,
             });
-            self.add_item(&mut parts, durability, key, &operation, None);
+            self.add_item(&mut parts, level, key, &operation, None);
         }
         parts.sort_by_key(TransactionPart::order);
         parts
@@ -113,7 +113,7 @@ impl InstanceNetwork {
     fn add_item(
         &self,
         parts: &mut Vec<TransactionPart>,
-        durability: Asked,
+        durability: PartDurability,
         key: &str,
         operation: &RecordOperation<'_>,
         seen: Option<Timestamp>,
@@ -171,8 +171,8 @@ impl InstanceNetwork {
                 bench.now.elapsed_ms += 5;
                 bench.end();
                 bench.instance.maintain(bench.now);
-                for ceiling in std::mem::take(&mut bench.sent.timestamp_bounds) {
-                    bench.instance.timestamp_bound_synced(ceiling);
+                for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
+                    bench.instance.timestamp_bound_synced(timestamp_bound);
                 }
                 for bytes in std::mem::take(&mut bench.sent.to_peers) {
                     let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else {
@@ -182,7 +182,7 @@ impl InstanceNetwork {
                     let message = frame.message(&mut scratch).expect("was encoded so");
                     let Message::Peer(PeerMessage { to, .. }) = &message else { panic!("not to a peer") };
                     let to = to.instance.get() as usize - 1;
-                    if message.kind() == zerohop_wire::Kind::Transaction && (self.loses)(at, to) {
+                    if message.kind() == zerohop_wire::FrameKind::Transaction && (self.loses)(at, to) {
                         continue;
                     }
                     let Some(other) = self.benches.get_mut(to) else { continue };
@@ -228,9 +228,9 @@ impl InstanceNetwork {
 #[test]
 fn transaction_over_two_instances_applies_at_one_version() {
     for (durability, asked) in [
-        (Durability::Interval { ms: 100 }, Asked::Interval),
-        (Durability::Sync, Asked::Sync),
-        (Durability::Memory, Asked::Memory),
+        (Durability::Interval { ms: 100 }, PartDurability::Interval),
+        (Durability::Sync, PartDurability::Sync),
+        (Durability::Memory, PartDurability::Memory),
     ] {
         let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
@@ -265,7 +265,7 @@ fn conflicting_transactions_queue_and_all_commit() {
         let mut changes: Vec<_> = keys.iter().map(|key| add(key, 1)).collect();
         changes.rotate_left(sequence as usize % 4);
         changes.truncate(3);
-        let parts = world.parts(Asked::Sync, &changes);
+        let parts = world.parts(PartDurability::Sync, &changes);
         asked.push(world.transact(sequence, &parts));
     }
     let writes: Vec<_> = keys.iter().map(|key| world.holder(key)).collect();
@@ -295,7 +295,7 @@ fn read_waits_for_pending_intents() {
     world.loses = Box::new(|from, _| from == 0);
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&other));
     assert_eq!((coordinator, participant), (1, 0));
-    let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
+    let parts = world.parts(PartDurability::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
     let asked = world.transact(1, &parts);
     world.run_batches(100);
     assert_eq!(world.answer(asked), None);
@@ -330,9 +330,9 @@ fn changed_read_version_aborts_the_transaction() {
         let holder = world.holder(key);
         world.benches[holder].store(KEYSPACE, key, "old");
     }
-    let mut parts = world.parts(Asked::Sync, &[insert(&keys[0], "new")]);
+    let mut parts = world.parts(PartDurability::Sync, &[insert(&keys[0], "new")]);
     let read = RecordOperation::Read(RecordRead { key: keys[3].as_bytes(), query: Query::Lookup });
-    world.add_item(&mut parts, Asked::Sync, &keys[3], &read, Some(Timestamp(7)));
+    world.add_item(&mut parts, PartDurability::Sync, &keys[3], &read, Some(Timestamp(7)));
     parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(1, &parts);
     world.run_batches(100);
@@ -348,8 +348,8 @@ fn changed_read_version_aborts_the_transaction() {
         condition: Condition::IfAbsent,
         change: WriteChange::Insert(Insert { value: b"new", expiry: Expiry::Never }),
     };
-    let mut parts = world.parts(Asked::Sync, &[insert(&keys[3], "new")]);
-    world.add_item(&mut parts, Asked::Sync, &keys[0], &RecordOperation::Write(write), None);
+    let mut parts = world.parts(PartDurability::Sync, &[insert(&keys[3], "new")]);
+    world.add_item(&mut parts, PartDurability::Sync, &keys[0], &RecordOperation::Write(write), None);
     parts.sort_by_key(TransactionPart::order);
     let asked = world.transact(2, &parts);
     world.run_batches(100);
@@ -365,7 +365,7 @@ fn prepared_participant_learns_decision_after_restart() {
         let keys = world.keys();
         let other = keys[0].clone();
         assert_eq!((world.holder(&other), world.holder(&keys[3])), (0, 1));
-        let parts = world.parts(Asked::Sync, &[add(&other, 7), add(&keys[3], 7)]);
+        let parts = world.parts(PartDurability::Sync, &[add(&other, 7), add(&keys[3], 7)]);
         // The participant is prepared, and its messages are lost.
         world.loses = Box::new(|from, _| from == 0);
         let asked = world.transact(1, &parts);
@@ -399,7 +399,7 @@ fn decision_survives_coordinator_restart() {
     for checkpoints in [false, true] {
         let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
-        let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+        let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
         let asked = world.transact(1, &parts);
         // Decided and answered in the second round; no participant has been notified.
         while world.benches[1].sent.answers.is_empty() {
@@ -428,7 +428,7 @@ fn started_transaction_continues_when_its_keyspace_is_altered() {
     let keys = world.keys();
     let participant = world.holder(&keys[0]);
     assert_ne!(participant, world.holder(&keys[3]));
-    let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+    let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     world.loses = Box::new(move |from, _| from == participant);
     let asked = world.transact(1, &parts);
     world.run_batches(50);
@@ -462,14 +462,14 @@ fn concurrent_transforms_are_all_applied() {
             number: NumberType::U64,
             operand: 1,
             offset: 0,
-            returns: Brings::Nothing,
+            returns: ReturnedNumber::Nothing,
         };
         (key.to_owned(), WriteChange::Transform(transform))
     };
     let mut asked = Vec::new();
     for sequence in 1..=9 {
-        let parts =
-            world.parts(Asked::Sync, &[transform(&keys[0]), add(&keys[1 + sequence as usize % 3], 1)]);
+        let parts = world
+            .parts(PartDurability::Sync, &[transform(&keys[0]), add(&keys[1 + sequence as usize % 3], 1)]);
         asked.push(world.transact(sequence, &parts));
     }
     world.run_batches(4_000);
@@ -550,7 +550,7 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
             world.set_group(PartitionId(partition), group(2, primary));
         }
         world.run_batches(1_500);
-        let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+        let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
         let asked = world.transact(1, &parts);
         world.run_batches(after_ms);
         let next = primaries[fails as usize] % 3 + 1;
@@ -587,8 +587,8 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
 fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     let seen_by: [(Bug, fn()); 3] = [
-        (Bug::HoldIgnored, holds::write_waits_for_read_lock_expiry),
-        (Bug::TransactionTwice, transaction_over_two_instances_applies_at_one_version),
+        (Bug::ReadLockIgnored, holds::write_waits_for_read_lock_expiry),
+        (Bug::TransactionAppliedTwice, transaction_over_two_instances_applies_at_one_version),
         (Bug::IntentsIgnored, read_waits_for_pending_intents),
     ];
     for (bug, test) in seen_by {

@@ -20,13 +20,13 @@ use zerohop_session::Reply;
 use zerohop_wire::ids::Timestamp;
 
 use super::model::{ClientResult, ModelledRecord, is_consistent, steps};
-use crate::history::{Call, OperationEnd};
+use crate::history::{ClientCall, OperationEnd};
 use crate::limits::SEARCH_POSITIONS_MAX;
 
 /// A call, as the search uses it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckedCall<'h> {
-    pub(crate) call: &'h Call,
+    pub(crate) call: &'h ClientCall,
     /// It took effect no later than that, if at all.
     pub(crate) until: Time,
     /// Its outcome is known and must be in the order. Otherwise it may be in the order, with any
@@ -345,7 +345,7 @@ pub(crate) fn write_version(item: &CheckedCall<'_>) -> Option<Timestamp> {
 }
 
 /// The version that a call has made: none if it left the record unchanged, or removed it.
-pub(crate) fn made_version(call: &Call) -> Option<Timestamp> {
+pub(crate) fn made_version(call: &ClientCall) -> Option<Timestamp> {
     use crate::workload::operation::Act;
     let leaves = matches!(
         call.operation.act,

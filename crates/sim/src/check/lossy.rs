@@ -12,13 +12,13 @@ use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::linear::{CheckedCall, Section, SectionEnd, made_version};
 use super::named_section::NamedSection;
-use crate::history::{Call, Loss, OperationEnd, RunHistory};
+use crate::history::{ClientCall, Loss, OperationEnd, RunHistory};
 
 /// The calls on one record.
 pub(super) fn named<'h>(
     history: &'h RunHistory,
     (keyspace, key): (KeyspaceId, &'h [u8]),
-    calls: &[&'h Call],
+    calls: &[&'h ClientCall],
 ) -> NamedSection<'h> {
     let partition = calls.first().map(|call| call.partition).unwrap_or_default();
     let losses: Vec<&Loss> = history
@@ -59,7 +59,7 @@ struct LossCutter<'c> {
 
 impl LossCutter<'_> {
     /// The call as an item of this section, if it belongs to it.
-    fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
+    fn item<'h>(&self, call: &'h ClientCall) -> Option<CheckedCall<'h>> {
         let matters = match &call.end {
             OperationEnd::Done(_) | OperationEnd::Failed(_) => true,
             OperationEnd::Open | OperationEnd::Unknown => call.operation.is_write(),
@@ -94,7 +94,7 @@ impl LossCutter<'_> {
 /// The newest version that was made before a loss and is observed after it, in any record of the
 /// partition: a log loses its end, never entries in its middle.
 fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
-    let of_it = |call: &&Call| (call.keyspace, call.partition) == (loss.keyspace, loss.partition);
+    let of_it = |call: &&ClientCall| (call.keyspace, call.partition) == (loss.keyspace, loss.partition);
     let made: std::collections::BTreeSet<Timestamp> = history
         .calls
         .iter()
@@ -108,7 +108,7 @@ fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
 }
 
 /// The version of the record that an answer shows.
-fn version_seen(call: &Call) -> Option<Timestamp> {
+fn version_seen(call: &ClientCall) -> Option<Timestamp> {
     match &call.end {
         OperationEnd::Done(
             Reply::Value { version, .. } | Reply::List { version, .. } | Reply::Info { version, .. },

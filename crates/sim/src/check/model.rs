@@ -10,7 +10,7 @@ use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TAKE_BYTES_MAX;
-use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordType, Transform};
+use zerohop_wire::messages::{Condition, Expiry, Operator, Range, RecordType, ReturnedNumber, Transform};
 
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::display_bytes;
@@ -523,9 +523,9 @@ fn write<'a>(
             whole.resize(whole.len().max(end), 0);
             let (old, new) = transformed(transform, &mut whole[start..end]);
             let number = match transform.returns {
-                Brings::Nothing => 0,
-                Brings::Old => old,
-                Brings::New => new,
+                ReturnedNumber::Nothing => 0,
+                ReturnedNumber::Old => old,
+                ReturnedNumber::New => new,
             };
             if bytes == Some(&whole[..]) { same(number) } else { (done(number), put(whole)) }
         }

@@ -10,12 +10,12 @@ use zerohop_wire::Failure;
 
 use super::Violation;
 use super::order::loss_between;
-use crate::history::{Call, OperationEnd, RunHistory};
+use crate::history::{ClientCall, OperationEnd, RunHistory};
 use crate::workload::operation::Act;
 use crate::workload::tokens::{display_bytes, tokens_of};
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
-    let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
+    let mut denied: BTreeMap<Vec<u8>, &ClientCall> = BTreeMap::new();
     for call in &history.calls {
         // A write that took effect before a loss may be refused when it is retried.
         let is_denied = matches!(call.end, OperationEnd::NotDone(_) | OperationEnd::Failed(_));
@@ -42,7 +42,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
 }
 
 /// The tokens that a write would leave in its record.
-pub(super) fn tokens_written(call: &Call) -> Vec<Vec<u8>> {
+pub(super) fn tokens_written(call: &ClientCall) -> Vec<Vec<u8>> {
     match &call.operation.act {
         Act::Insert { value, .. } | Act::CompareSwap { new: Some(value), .. } => tokens_of(value),
         Act::Append { values } => values.iter().flat_map(|value| tokens_of(value)).collect(),
@@ -52,7 +52,7 @@ pub(super) fn tokens_written(call: &Call) -> Vec<Vec<u8>> {
 }
 
 /// The tokens in an answer.
-pub(super) fn tokens_seen(call: &Call) -> Vec<Vec<u8>> {
+pub(super) fn tokens_seen(call: &ClientCall) -> Vec<Vec<u8>> {
     match &call.end {
         OperationEnd::Done(Reply::Value { bytes, .. }) => tokens_of(bytes),
         OperationEnd::Done(Reply::List { values, .. }) => {

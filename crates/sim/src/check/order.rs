@@ -10,10 +10,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 use super::Violation;
 use super::linear::made_version;
-use crate::history::{Call, Loss, RunHistory};
+use crate::history::{ClientCall, Loss, RunHistory};
 
 /// A call, the version that it made, and the time of its answer.
-type VersionedCall<'h> = (&'h Call, Timestamp, Time);
+type VersionedCall<'h> = (&'h ClientCall, Timestamp, Time);
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<VersionedCall<'_>>> = BTreeMap::new();

@@ -13,7 +13,7 @@ use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::Expiry;
 
 use super::Violation;
-use crate::history::{Call, Loss, OperationEnd, RunHistory, Scan, ScanPage};
+use crate::history::{ClientCall, Loss, OperationEnd, RunHistory, Scan, ScanPage};
 use crate::workload::operation::Act;
 use crate::workload::tokens::display_bytes;
 
@@ -74,7 +74,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
 /// The writes to a key, and the losses of its partition.
 struct KeyWrites<'h> {
     /// Writes that may have taken effect.
-    writes: Vec<&'h Call>,
+    writes: Vec<&'h ClientCall>,
     losses: Vec<&'h Loss>,
 }
 
@@ -95,8 +95,9 @@ impl KeyWrites<'_> {
 
     /// Whether the key exists during the whole interval if it exists at some time in it.
     fn stays(&self, from: Time, to: Time) -> bool {
-        let takes_away =
-            |call: &&Call| call.invoked <= to && (expires(call) || may_remove(call) && done_by(call) >= from);
+        let takes_away = |call: &&ClientCall| {
+            call.invoked <= to && (expires(call) || may_remove(call) && done_by(call) >= from)
+        };
         let is_lost = |loss: &&Loss| loss.up >= from && loss.down <= to;
         !self.writes.iter().any(takes_away) && !self.losses.iter().any(is_lost)
     }
@@ -116,33 +117,33 @@ impl KeyWrites<'_> {
 }
 
 /// The latest time at which a write takes effect, if it does.
-fn done_by(call: &Call) -> Time {
+fn done_by(call: &ClientCall) -> Time {
     call.returned.filter(|_| call.end.is_definite()).unwrap_or(Time::NEVER)
 }
 
-fn may_be_done(call: &Call) -> bool {
+fn may_be_done(call: &ClientCall) -> bool {
     matches!(call.end, OperationEnd::Done(_) | OperationEnd::Open | OperationEnd::Unknown)
 }
 
 /// Whether a write survives a loss.
-fn survives(call: &Call, loss: &Loss) -> bool {
+fn survives(call: &ClientCall, loss: &Loss) -> bool {
     call.invoked > loss.down || done_by(call) <= loss.survives_until
 }
 
 /// Whether the record may be absent some time after the call.
-fn may_remove(call: &Call) -> bool {
+fn may_remove(call: &ClientCall) -> bool {
     removes_if_done(call) || expires(call) || matches!(call.operation.act, Act::Trim { .. })
 }
 
-fn removes_if_done(call: &Call) -> bool {
+fn removes_if_done(call: &ClientCall) -> bool {
     matches!(call.operation.act, Act::Remove | Act::Take | Act::CompareSwap { new: None, .. })
 }
 
-fn removes(call: &Call) -> bool {
+fn removes(call: &ClientCall) -> bool {
     removes_if_done(call) && matches!(call.end, OperationEnd::Done(_))
 }
 
-fn expires(call: &Call) -> bool {
+fn expires(call: &ClientCall) -> bool {
     match &call.operation.act {
         Act::Insert { expiry, .. } | Act::Expire { expiry } => *expiry != Expiry::Never,
         _ => false,
@@ -151,7 +152,7 @@ fn expires(call: &Call) -> bool {
 
 /// Whether the record exists after the call with certainty. Only an insert resets an earlier
 /// expiry.
-fn creates(call: &Call, ever_expires: bool) -> bool {
+fn creates(call: &ClientCall, ever_expires: bool) -> bool {
     let does = match &call.operation.act {
         Act::Insert { expiry, .. } => *expiry == Expiry::Never,
         Act::Append { .. } | Act::Extend { .. } | Act::Increment { .. } => !ever_expires,
@@ -161,7 +162,7 @@ fn creates(call: &Call, ever_expires: bool) -> bool {
     does && matches!(call.end, OperationEnd::Done(_))
 }
 
-fn may_create(call: &Call) -> bool {
+fn may_create(call: &ClientCall) -> bool {
     !removes_if_done(call) && !matches!(call.operation.act, Act::Expire { .. } | Act::Trim { .. })
 }
 
@@ -184,8 +185,8 @@ impl std::fmt::Display for ScanReport<'_> {
         for loss in &known.losses {
             write!(f, "\n    {loss:?}")?;
         }
-        let matters = |call: &&&Call| scan.end.is_none_or(|end| call.invoked <= end);
-        let writes: Vec<&&Call> = known.writes.iter().filter(matters).collect();
+        let matters = |call: &&&ClientCall| scan.end.is_none_or(|end| call.invoked <= end);
+        let writes: Vec<&&ClientCall> = known.writes.iter().filter(matters).collect();
         writes.iter().skip(writes.len().saturating_sub(SHOWN)).try_for_each(|call| write!(f, "\n    {call}"))
     }
 }
@@ -215,7 +216,7 @@ mod tests {
 
     impl ScanHistory {
         fn call(mut self, key: &str, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> ScanHistory {
-            self.0.calls.push(Call {
+            self.0.calls.push(ClientCall {
                 client: Some(0),
                 keyspace: KEYSPACE,
                 partition: PartitionId(0),

@@ -18,13 +18,13 @@ use super::linear::{CheckedCall, Section, SectionEnd, made_version};
 use super::lossy;
 use super::model::{ModelledRecord, OracleRecord};
 use super::named_section::NamedSection;
-use crate::history::{Call, KeyspaceHistory, OperationEnd, Outage, RunHistory};
+use crate::history::{ClientCall, KeyspaceHistory, OperationEnd, Outage, RunHistory};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
 use crate::workload::operation::Act;
 
 /// All sections of a history.
 pub(crate) fn sections(history: &RunHistory) -> Vec<NamedSection<'_>> {
-    let mut by_key: BTreeMap<(KeyspaceId, &[u8]), Vec<&Call>> = BTreeMap::new();
+    let mut by_key: BTreeMap<(KeyspaceId, &[u8]), Vec<&ClientCall>> = BTreeMap::new();
     for call in &history.calls {
         by_key.entry((call.keyspace, &call.operation.key)).or_default().push(call);
     }
@@ -84,7 +84,7 @@ struct SectionCutter<'c> {
 
 impl SectionCutter<'_> {
     /// The call as an item of this section, if it belongs to it.
-    fn item<'h>(&self, call: &'h Call) -> Option<CheckedCall<'h>> {
+    fn item<'h>(&self, call: &'h ClientCall) -> Option<CheckedCall<'h>> {
         if call.client.is_none() && self.is_a_bound(call.invoked) {
             // The state found there is the start of one section and the end of another.
             return None;
@@ -122,7 +122,7 @@ impl SectionCutter<'_> {
     }
 
     /// Whether the state after the loss must show this call.
-    fn survives(&self, call: &Call, told: Time) -> bool {
+    fn survives(&self, call: &ClientCall, told: Time) -> bool {
         let Some(outage) = self.outage else { return false };
         let place = (call.keyspace, call.partition, outage.up);
         let is_before_one_found = made_version(call)
@@ -158,7 +158,7 @@ fn newest_found(history: &RunHistory) -> BTreeMap<(KeyspaceId, PartitionId, Time
 /// Whether the record found after the loss was in the log already when the section began, and had
 /// been absent only because its deadline had passed by the clock. If the clock is set back and the
 /// entry of its removal is lost, the record is there again.
-fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
+fn had_expired(calls: &[&ClientCall], from: Time, found: &ModelledRecord) -> bool {
     let Some(record) = found else { return false };
     let Some((deadline, _)) = record.deadline else { return false };
     let audited = calls.iter().find(|call| call.client.is_none() && call.invoked == from);
@@ -167,9 +167,9 @@ fn had_expired(calls: &[&Call], from: Time, found: &ModelledRecord) -> bool {
 }
 
 /// The state of a record that was found after a restart.
-fn found_at(calls: &[&Call], up: Time) -> ModelledRecord {
+fn found_at(calls: &[&ClientCall], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
-    let told = |call: &&Call| match (&call.operation.act, &call.end) {
+    let told = |call: &&ClientCall| match (&call.operation.act, &call.end) {
         (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::from_reply(reply),
         _ => None,
     };

@@ -15,7 +15,7 @@ use super::{lives, snapshots};
 use crate::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use crate::history::RunHistory;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US};
-use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::transacted::{TransactionFailure, TransactionRecord};
 
 /// Checks all transactions, and returns their number.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> usize {
@@ -37,7 +37,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
         }
     }
     for one in &known {
-        if let Some(TransactionTrouble::Impossible(_)) = &one.failure {
+        if let Some(TransactionFailure::Impossible(_)) = &one.failure {
             wrong("serial", format!("nothing could have brought this\n    {one}"));
         }
         if one.sum.is_some_and(|sum| sum != 0) && is_known(one, until) {
@@ -112,15 +112,15 @@ fn ends(history: &RunHistory, one: &TransactionRecord) -> Option<&'static str> {
     let dropped =
         |keyspace: &KeyspaceId| history.keyspace(*keyspace).is_some_and(|one| one.dropped.is_some());
     match &one.failure {
-        Some(TransactionTrouble::Other(why))
+        Some(TransactionFailure::Other(why))
             if why.contains("keyspace") && history.transactional.iter().any(dropped) =>
         {
             None
         }
         // A partition with only a corrupt copy serves no client.
-        Some(TransactionTrouble::Other(_)) if !history.corrupt.is_empty() => None,
+        Some(TransactionFailure::Other(_)) if !history.corrupt.is_empty() => None,
         // A client that has seen the time of a fast clock is refused until that time.
-        Some(TransactionTrouble::Other(why))
+        Some(TransactionFailure::Other(why))
             if is_healthy && !(history.clocks_were_set && why.contains("clock")) =>
         {
             Some("a transaction was not done though nothing was in its way any more")

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
 
 use super::{Findings, check};
-use crate::history::{Call, KeyspaceHistory, Loss, OperationEnd, Outage, RunHistory};
+use crate::history::{ClientCall, KeyspaceHistory, Loss, OperationEnd, Outage, RunHistory};
 use crate::workload::operation::{Act, RecordCall, WaitGoal};
 use crate::workload::tokens::token;
 
@@ -34,7 +34,7 @@ fn sync() -> HistoryBuilder {
 
 impl HistoryBuilder {
     fn call(mut self, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> Self {
-        self.history.calls.push(Call {
+        self.history.calls.push(ClientCall {
             client: Some(0),
             keyspace: KeyspaceId(1),
             partition: PartitionId(0),
@@ -58,7 +58,7 @@ impl HistoryBuilder {
         self
     }
 
-    fn last(&mut self) -> &mut Call {
+    fn last(&mut self) -> &mut ClientCall {
         self.history.calls.last_mut().expect("there is a call")
     }
 

@@ -9,14 +9,14 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
 use super::once::{tokens_seen, tokens_written};
-use crate::history::{Call, OperationEnd, RunHistory};
+use crate::history::{ClientCall, OperationEnd, RunHistory};
 use crate::workload::tokens::{display_bytes, is_known_form};
 
 /// When a token was first sent to each record.
-type FirstSent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
+type FirstSendTimes<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
-    let mut sent = FirstSent::new();
+    let mut sent = FirstSendTimes::new();
     for call in &history.calls {
         for token in tokens_written(call) {
             sent.entry((call.keyspace, &call.operation.key, token)).or_insert(call.invoked);
@@ -42,7 +42,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
 }
 
 /// Bytes in an answer that are not tokens, a number or the result of bit operations.
-fn impossible_bytes(call: &Call) -> Option<Vec<u8>> {
+fn impossible_bytes(call: &ClientCall) -> Option<Vec<u8>> {
     let whole: Vec<&[u8]> = match &call.end {
         // A range of the bytes may begin and end within a token.
         OperationEnd::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{AgentEffect, AgentEvent as Told, EndReason, LogWanted};
+use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, LogWanted};
 use zerohop_control::command::{HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
@@ -21,7 +21,7 @@ const MANAGERS_AGAIN: u64 = 100;
 
 impl SimulatedCluster {
     /// Hands an event to an agent and carries out the agent's effects.
-    pub(super) fn handle_agent_event(&mut self, at: usize, told: Told<'_>) {
+    pub(super) fn handle_agent_event(&mut self, at: usize, told: AgentEvent<'_>) {
         let now = self.now();
         let host = &mut self.hosts[at];
         let time = host.agent_time(now);
@@ -63,9 +63,9 @@ impl SimulatedCluster {
         self.deliver_agent_events();
         let host = &mut self.hosts[at];
         for bytes in std::mem::take(&mut host.agent_inbox) {
-            self.handle_agent_event(at, Told::Received { bytes: &bytes });
+            self.handle_agent_event(at, AgentEvent::Received { bytes: &bytes });
         }
-        self.handle_agent_event(at, Told::Tick);
+        self.handle_agent_event(at, AgentEvent::Tick);
     }
 
     pub(super) fn agent_hears(&mut self, at: usize, bytes: Vec<u8>) {
@@ -84,7 +84,7 @@ impl SimulatedCluster {
             bytes.len() as u64,
         );
         self.trace.bytes(&bytes);
-        self.handle_agent_event(at, Told::Received { bytes: &bytes });
+        self.handle_agent_event(at, AgentEvent::Received { bytes: &bytes });
     }
 
     pub(super) fn agent_persisted(&mut self, at: usize, life: u32, number: u64) {
@@ -97,7 +97,7 @@ impl SimulatedCluster {
             return self.agenda.at(until, ClusterEvent::Persisted { host: at, life, number });
         }
         host.control.sync(number);
-        self.handle_agent_event(at, Told::Persisted(number));
+        self.handle_agent_event(at, AgentEvent::Persisted(number));
         self.draw_end_of_voter(at);
     }
 
@@ -163,18 +163,18 @@ impl SimulatedCluster {
             }
             match what {
                 DelayedEvent::Opened { intact, closed } => {
-                    self.handle_agent_event(at, Told::Opened { intact, closed });
+                    self.handle_agent_event(at, AgentEvent::Opened { intact, closed });
                 }
-                DelayedEvent::FetchMap => self.handle_agent_event(at, Told::FetchMap),
-                DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, Told::LogEnds(logs)),
-                DelayedEvent::Asks { instance, place, wish } => {
+                DelayedEvent::FetchMap => self.handle_agent_event(at, AgentEvent::FetchMap),
+                DelayedEvent::LogEnds(logs) => self.handle_agent_event(at, AgentEvent::LogEnds(logs)),
+                DelayedEvent::Asks { instance, place, change } => {
                     let AnswerOrigin { keyspace, partition, epoch, .. } = place;
                     self.handle_agent_event(
                         at,
-                        Told::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+                        AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change },
                     );
                 }
-                DelayedEvent::Drained(drained) => self.handle_agent_event(at, Told::Drained(drained)),
+                DelayedEvent::Drained(drained) => self.handle_agent_event(at, AgentEvent::Drained(drained)),
                 DelayedEvent::End(how) => self.end_process(at, how),
             }
         }
@@ -325,7 +325,7 @@ impl SimulatedCluster {
         })
     }
 
-    pub(super) fn is_stormy(&self, now: Time) -> bool {
-        self.phase == ClusterPhase::Faults && self.scenario.is_stormy(now)
+    pub(super) fn is_in_fault_window(&self, now: Time) -> bool {
+        self.phase == ClusterPhase::Faults && self.scenario.is_in_fault_window(now)
     }
 }

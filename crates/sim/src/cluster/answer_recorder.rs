@@ -6,7 +6,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::transaction_reads::{ReadResult, got, intended, read_of};
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, TransactionStep};
 
 /// Writes an answer into the history.
@@ -24,7 +24,7 @@ impl AnswerRecorder<'_> {
     pub(super) fn record_impossible(&mut self, what: &dyn std::fmt::Debug) {
         let mut text = format!("{what:?}");
         text.truncate(300);
-        self.entry.failure = Some(TransactionTrouble::Impossible(text));
+        self.entry.failure = Some(TransactionFailure::Impossible(text));
     }
 
     /// Sets the version of the transaction's writes.

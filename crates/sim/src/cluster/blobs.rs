@@ -26,7 +26,7 @@ use zerohop_wire::{Failure, blob::BlobStamp};
 use super::SimulatedCluster;
 use super::running_transaction::fail;
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
+use crate::transacted::{BlobLife, TransactionFailure, TransactionRecord};
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,
     NUMBERS, RECORD_BYTES, RECORDS_MAX, chunk_id, header_id, mark_id, staged_bytes, tail_id,
@@ -121,15 +121,15 @@ impl Blobs {
 
 impl SimulatedCluster {
     /// A client starts a blob operation.
-    pub(super) fn begin_blob(&mut self, client: usize, deed: BlobOperationPlan, limit_us: u64) {
+    pub(super) fn begin_blob(&mut self, client: usize, plan: BlobOperationPlan, limit_us: u64) {
         let Some((keyspace, _)) = self.watch.map.keyspace_named(KEYSPACES[0]) else { return };
         let blobs = &mut self.blobs;
         let number = blobs.next;
         blobs.next += 1;
-        let header = blobs.known.get(&(client, deed.blob)).filter(|_| deed.recalls).cloned();
+        let header = blobs.known.get(&(client, plan.blob)).filter(|_| plan.recalls).cloned();
         let open = OpenBlobOperation {
             client,
-            operation: deed,
+            operation: plan,
             keyspace,
             limit_us,
             stage: BlobStage::Header,
@@ -142,7 +142,7 @@ impl SimulatedCluster {
             may_have_late_copy: false,
         };
         blobs.open.insert(number, open);
-        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {deed:?}"));
+        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {plan:?}"));
         match header {
             Some(header) => self.continue_blob(number, header),
             None => self.send_blob_requests(number, BlobStage::Header, Vec::new()),
@@ -291,15 +291,15 @@ impl SimulatedCluster {
         let now = self.now();
         let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let (client, deed, at, stage) = (open.client, open.operation, open.at, open.stage);
+        let (client, plan, at, stage) = (open.client, open.operation, open.at, open.stage);
         open.waiting = open.waiting.saturating_sub(1);
         let entry = &mut self.history.transactions[at];
-        let blob = deed.blob;
+        let blob = plan.blob;
         if open.waiting == 0 || result.is_err() {
             entry.transaction.end = Some(now.0);
         }
         // The next step.
-        let mut then = AfterAnswer::End;
+        let mut then = AnswerStep::End;
         match (stage, result) {
             (BlobStage::Header | BlobStage::Again, Ok(reply)) => match header_of(&reply) {
                 Some(header) if stage == BlobStage::Header => {
@@ -307,31 +307,31 @@ impl SimulatedCluster {
                     entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
                     let (key, value, version) = (header_id(blob), header.change, header.order());
                     entry.transaction.actions.push(CheckedAction::Look { key, value, version });
-                    then = AfterAnswer::Continue(header);
+                    then = AnswerStep::Continue(header);
                 }
                 Some(header) => match &open.header {
                     Some(was) if was.stamp == header.stamp && was.size == header.size => {
-                        then = AfterAnswer::Read(header)
+                        then = AnswerStep::Read(header)
                     }
-                    _ => then = AfterAnswer::ReadTogether(header),
+                    _ => then = AnswerStep::ReadTogether(header),
                 },
-                None => entry.failure = Some(TransactionTrouble::Impossible(format!("no header: {reply:?}"))),
+                None => entry.failure = Some(TransactionFailure::Impossible(format!("no header: {reply:?}"))),
             },
             (BlobStage::Header, Err(SessionError::Answer { failure: Failure::NotFound })) => {
                 entry.transaction.fate = TransactionFate::Committed;
                 entry.lives.push((blob, BlobLife::Absent));
-                then = match deed.kind {
-                    BlobChangeKind::Read { .. } | BlobChangeKind::Delete => AfterAnswer::End,
+                then = match plan.kind {
+                    BlobChangeKind::Read { .. } | BlobChangeKind::Delete => AnswerStep::End,
                     BlobChangeKind::Make | BlobChangeKind::Write | BlobChangeKind::Replace => {
-                        AfterAnswer::Create(HeaderChange::Making)
+                        AnswerStep::Create(HeaderChange::Making)
                     }
-                    _ => AfterAnswer::Create(HeaderChange::Creation),
+                    _ => AnswerStep::Create(HeaderChange::Creation),
                 };
             }
             (BlobStage::ReadsChunks, Ok(_) | Err(SessionError::Answer { failure: Failure::NotFound }))
                 if open.has_changed =>
             {
-                then = if open.waiting == 0 { AfterAnswer::DropHeader } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AnswerStep::DropHeader } else { AnswerStep::Wait };
             }
             (BlobStage::ReadsChunks, Ok(Reply::UnconfirmedReads { answers, is_one_moment })) => {
                 open.chunks_read =
@@ -343,9 +343,9 @@ impl SimulatedCluster {
                     self.coverage.blob("blobs: reads held");
                 }
                 then = match (open.has_changed, is_one_moment) {
-                    (true, _) => AfterAnswer::DropHeader,
-                    (false, true) => AfterAnswer::RereadChunks,
-                    (false, false) => AfterAnswer::Confirm,
+                    (true, _) => AnswerStep::DropHeader,
+                    (false, true) => AnswerStep::RereadChunks,
+                    (false, false) => AnswerStep::Confirm,
                 };
             }
             (BlobStage::ReadsChunks, Ok(reply)) => {
@@ -357,20 +357,20 @@ impl SimulatedCluster {
                     .is_none_or(|(header, looked)| looked.stamp > header.stamp);
                 open.chunks_read[part] = looked;
                 then = match (open.waiting, open.has_changed) {
-                    (0, true) => AfterAnswer::DropHeader,
-                    (0, false) => AfterAnswer::Confirm,
-                    _ => AfterAnswer::Wait,
+                    (0, true) => AnswerStep::DropHeader,
+                    (0, false) => AnswerStep::Confirm,
+                    _ => AnswerStep::Wait,
                 };
             }
             (BlobStage::ReadsChunks, Err(SessionError::Answer { failure: Failure::NotFound })) => {
-                then = if open.waiting == 0 { AfterAnswer::Confirm } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AnswerStep::Confirm } else { AnswerStep::Wait };
             }
             (BlobStage::Confirms, Ok(reply)) => {
                 open.has_changed |= !matches!(reply, Reply::Done { number: 1, .. });
                 then = match (open.waiting, open.has_changed) {
-                    (0, true) => AfterAnswer::ReadAgain,
-                    (0, false) => AfterAnswer::RereadChunks,
-                    _ => AfterAnswer::Wait,
+                    (0, true) => AnswerStep::ReadAgain,
+                    (0, false) => AnswerStep::RereadChunks,
+                    _ => AnswerStep::Wait,
                 };
             }
             (BlobStage::Together, Ok(Reply::Transacted { answers, .. })) => {
@@ -383,7 +383,7 @@ impl SimulatedCluster {
                         None
                     }
                     other => {
-                        entry.failure = Some(TransactionTrouble::Impossible(format!("no header: {other:?}")));
+                        entry.failure = Some(TransactionFailure::Impossible(format!("no header: {other:?}")));
                         None
                     }
                 };
@@ -394,8 +394,8 @@ impl SimulatedCluster {
                         .is_some_and(|was| was.stamp == header.stamp && was.size == header.size)
                 };
                 then = match header {
-                    Some(header) if is_same(&header) => AfterAnswer::Read(header),
-                    _ => AfterAnswer::DropHeader,
+                    Some(header) if is_same(&header) => AnswerStep::Read(header),
+                    _ => AnswerStep::DropHeader,
                 };
             }
             (BlobStage::Change(made), Ok(reply)) => {
@@ -404,9 +404,9 @@ impl SimulatedCluster {
                     self.coverage.blob(made.name());
                 }
                 then = match made {
-                    HeaderChange::StageAppend(records) if is_done => AfterAnswer::StageAppend(records),
-                    HeaderChange::RemoveStaged | HeaderChange::Settling => AfterAnswer::Again,
-                    _ => AfterAnswer::DropHeader,
+                    HeaderChange::StageAppend(records) if is_done => AnswerStep::StageAppend(records),
+                    HeaderChange::RemoveStaged | HeaderChange::Settling => AnswerStep::Again,
+                    _ => AnswerStep::DropHeader,
                 };
             }
             // Another client has removed what is behind the end.
@@ -415,18 +415,18 @@ impl SimulatedCluster {
                 Err(SessionError::Answer { failure }),
             ) if is_of_other(&failure) => {
                 entry.transaction.fate = TransactionFate::Aborted;
-                then = AfterAnswer::Again;
+                then = AnswerStep::Again;
             }
             (
                 BlobStage::TruncatesChunks,
                 Ok(_) | Err(SessionError::Answer { failure: Failure::StaleBlob { .. } }),
             ) => {
                 entry.transaction.fate = TransactionFate::Committed;
-                then = if open.waiting == 0 { AfterAnswer::CompleteTruncation } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AnswerStep::CompleteTruncation } else { AnswerStep::Wait };
             }
             (BlobStage::StagesChunks(records), Ok(_)) => {
                 entry.transaction.fate = TransactionFate::Committed;
-                then = if open.waiting == 0 { AfterAnswer::Publish(records) } else { AfterAnswer::Wait };
+                then = if open.waiting == 0 { AnswerStep::Publish(records) } else { AnswerStep::Wait };
             }
             (_, Err(error)) => {
                 if matches!(error, SessionError::Answer { failure: Failure::StaleBlob { .. } }) {
@@ -438,14 +438,14 @@ impl SimulatedCluster {
                     self.coverage.blob("blobs: writes of what has changed refused");
                 }
                 fail(entry, &error, open.may_have_late_copy);
-                then = AfterAnswer::DropHeader;
+                then = AnswerStep::DropHeader;
             }
-            (_, Ok(other)) => entry.failure = Some(TransactionTrouble::Impossible(format!("{other:?}"))),
+            (_, Ok(other)) => entry.failure = Some(TransactionFailure::Impossible(format!("{other:?}"))),
         }
-        if let AfterAnswer::Wait = then {
+        if let AnswerStep::Wait = then {
             return;
         }
-        if let AfterAnswer::Read(header) = &then {
+        if let AnswerStep::Read(header) = &then {
             match open.contents(header).actions() {
                 Ok(actions) => {
                     entry.transaction.fate = TransactionFate::Committed;
@@ -458,11 +458,11 @@ impl SimulatedCluster {
                     });
                 }
                 Err(what) => {
-                    entry.failure = Some(TransactionTrouble::Impossible(format!("blob {blob}: {what}")))
+                    entry.failure = Some(TransactionFailure::Impossible(format!("blob {blob}: {what}")))
                 }
             }
         }
-        if matches!(then, AfterAnswer::ReadTogether(_) | AfterAnswer::ReadAgain) {
+        if matches!(then, AnswerStep::ReadTogether(_) | AnswerStep::ReadAgain) {
             self.coverage.blob("blobs: reads changed meanwhile");
         }
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
@@ -470,53 +470,53 @@ impl SimulatedCluster {
             self.trace.record(now, format_args!("blob #{number} {stage:?} ends as {entry}"));
         }
         match then {
-            AfterAnswer::Continue(header) | AfterAnswer::ReadTogether(header) => {
+            AnswerStep::Continue(header) | AnswerStep::ReadTogether(header) => {
                 self.blobs.known.insert((client, blob), header.clone());
                 if stage == BlobStage::Again {
                     return self.blob_reads_together(number, header);
                 }
                 return self.continue_blob(number, header);
             }
-            AfterAnswer::Create(made) => return self.create_blob(number, made),
-            AfterAnswer::Confirm => return self.send_blob_requests(number, BlobStage::Confirms, Vec::new()),
-            AfterAnswer::RereadChunks => {
+            AnswerStep::Create(made) => return self.create_blob(number, made),
+            AnswerStep::Confirm => return self.send_blob_requests(number, BlobStage::Confirms, Vec::new()),
+            AnswerStep::RereadChunks => {
                 return self.send_blob_requests(number, BlobStage::Again, Vec::new());
             }
-            AfterAnswer::ReadAgain => {
+            AnswerStep::ReadAgain => {
                 if let Some(header) = self.blobs.open.get(&number).and_then(|open| open.header.clone()) {
                     return self.blob_reads_together(number, header);
                 }
             }
-            AfterAnswer::Read(header)
-                if matches!(deed.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
+            AnswerStep::Read(header)
+                if matches!(plan.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
             {
                 self.blobs.known.insert((client, blob), header.clone());
                 return self.change_whole_blob(number, header);
             }
-            AfterAnswer::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
-            AfterAnswer::StageAppend(records) => {
+            AnswerStep::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
+            AnswerStep::StageAppend(records) => {
                 return self.send_blob_requests(number, BlobStage::StagesChunks(records), Vec::new());
             }
-            AfterAnswer::Publish(records) => return self.publish_blob(number, records),
-            AfterAnswer::CompleteTruncation => {
+            AnswerStep::Publish(records) => return self.publish_blob(number, records),
+            AnswerStep::CompleteTruncation => {
                 return self.send_blob_requests(
                     number,
                     BlobStage::Change(HeaderChange::Settling),
                     Vec::new(),
                 );
             }
-            AfterAnswer::Again => {
+            AnswerStep::Again => {
                 self.blobs.known.remove(&(client, blob));
                 return self.send_blob_requests(number, BlobStage::Header, Vec::new());
             }
             // Now and then a writer keeps its cached header when no answer has given it a newer
             // one.
-            AfterAnswer::DropHeader
+            AnswerStep::DropHeader
                 if !matches!(stage, BlobStage::Change(_)) || self.streams.workload.chance(1, 2) =>
             {
                 self.blobs.known.remove(&(client, blob));
             }
-            AfterAnswer::DropHeader | AfterAnswer::End | AfterAnswer::Wait => {}
+            AnswerStep::DropHeader | AnswerStep::End | AnswerStep::Wait => {}
         }
         self.blobs.open.remove(&number);
         let life = self.clients[client].life;
@@ -555,14 +555,14 @@ impl SimulatedCluster {
 
     /// Every blob is read once more.
     pub(super) fn read_all_blobs(&mut self) {
-        for deed in BlobOperationPlan::reads() {
-            self.begin_blob(0, deed, 8_000_000);
+        for plan in BlobOperationPlan::reads() {
+            self.begin_blob(0, plan, 8_000_000);
         }
     }
 }
 
 /// The next step after an answer.
-enum AfterAnswer {
+enum AnswerStep {
     Wait,
     End,
     /// The same, and the cached header may be stale.

@@ -18,7 +18,7 @@ use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::{ClientLife, PROCEDURES_FROM};
-use crate::history::{Call, OperationEnd as CallEnd};
+use crate::history::{ClientCall, OperationEnd as CallEnd};
 use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, carries_writes};
 use crate::procedures::ClientProcedures;
@@ -195,10 +195,11 @@ impl SimulatedCluster {
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
         let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
         let mut at = now.after_us(rest_us);
-        if self.phase == ClusterPhase::Faults && !self.scenario.is_stormy(at) {
+        if self.phase == ClusterPhase::Faults && !self.scenario.is_in_fault_window(at) {
             let later = now.after_us(rest_us.saturating_mul(QUIET_PAUSE_FACTOR));
-            let storm = self.scenario.next_fault_window(now).map_or(later, |storm| storm.after_us(rest_us));
-            at = later.min(storm.max(at));
+            let window =
+                self.scenario.next_fault_window(now).map_or(later, |window| window.after_us(rest_us));
+            at = later.min(window.max(at));
         }
         self.agenda.at(at, ClusterEvent::Call { client, life });
     }
@@ -401,7 +402,7 @@ impl SimulatedCluster {
             .record(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
         self.coverage.called(&operation);
-        self.history.calls.push(Call {
+        self.history.calls.push(ClientCall {
             client: Some(client),
             keyspace,
             partition,

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_partition::transaction_entry;
 use zerohop_transaction::{
-    Message as Told, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
+    Message as ProtocolMessage, Reason, RoutingKey, TransactionEntry, TransactionId, TransactionMessage,
 };
-use zerohop_wire::messages::{Call, PeerMessage};
+use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::SimulatedCluster;
@@ -61,7 +61,7 @@ pub(super) enum FrameContent {
 }
 
 impl FrameContent {
-    fn by(told: &Told) -> FrameContent {
+    fn by(told: &ProtocolMessage) -> FrameContent {
         match told.what {
             TransactionMessage::Prepare { .. } => FrameContent::Prepare,
             TransactionMessage::Commit { .. } => FrameContent::Commit,
@@ -91,13 +91,13 @@ impl SimulatedCluster {
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
-                Ok(Message::Peer(PeerMessage { call: Call::Transaction(bytes), .. })) => {
-                    if let Ok(told) = Told::decode(bytes) {
+                Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(bytes), .. })) => {
+                    if let Ok(told) = ProtocolMessage::decode(bytes) {
                         self.watch_commit(host, &told);
                         said = said.max((FrameContent::by(&told), &rest[..used]));
                     }
                 }
-                Ok(Message::Peer(PeerMessage { call: Call::Replicate { entries, .. }, .. })) => {
+                Ok(Message::Peer(PeerMessage { body: PeerBody::Replicate { entries, .. }, .. })) => {
                     let logged = entries.iter().filter_map(|entry| transaction_entry(&entry));
                     self.commits.unknown.extend(logged.filter_map(unknown));
                 }
@@ -108,8 +108,8 @@ impl SimulatedCluster {
         said
     }
 
-    fn watch_commit(&mut self, host: usize, told: &Told) {
-        let Told { to, from, id, ref what } = *told;
+    fn watch_commit(&mut self, host: usize, told: &ProtocolMessage) {
+        let ProtocolMessage { to, from, id, ref what } = *told;
         let commits = &mut self.commits;
         let mut count = |what| self.coverage.commit(what);
         match what {
@@ -182,7 +182,7 @@ impl SimulatedCluster {
 
     /// Whether this message tells a participant that asked that a transaction is over whose
     /// coordinator had died while it ran.
-    pub(super) fn buries_orphan(&self, told: &Told) -> bool {
+    pub(super) fn buries_orphan(&self, told: &ProtocolMessage) -> bool {
         let Commits { questions, orphans, .. } = &self.commits;
         matches!(told.what, TransactionMessage::Drop { .. })
             && orphans.contains(&told.id)

@@ -18,11 +18,11 @@ const RIVAL_LATER_US: u64 = 40 * MS;
 impl SimulatedCluster {
     /// Schedules operations of other clients on the keys of a transaction in progress; without this
     /// they would rarely conflict.
-    pub(super) fn draw_rivals(&mut self, client: usize, deed: &ClientOperationPlan) {
-        let (ClientOperationPlan::Commit(steps), ClusterPhase::Faults) = (deed, self.phase) else { return };
+    pub(super) fn draw_rivals(&mut self, client: usize, plan: &ClientOperationPlan) {
+        let (ClientOperationPlan::Commit(steps), ClusterPhase::Faults) = (plan, self.phase) else { return };
         if self.transacting.draws.random().chance(RIVALRY.0, RIVALRY.1) {
             for _ in 0..self.transacting.draws.random().between(1, RIVALS_MAX) {
-                let Some(deed) = self.transacting.draws.rival(steps) else { return };
+                let Some(plan) = self.transacting.draws.rival(steps) else { return };
                 let random = self.transacting.draws.random();
                 let other = random.below(self.clients.len() as u64) as usize;
                 let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
@@ -30,7 +30,7 @@ impl SimulatedCluster {
                 if other != client {
                     self.agenda.at(
                         self.now().after_us(after_us),
-                        ClusterEvent::Rival { client: other, operation: deed },
+                        ClusterEvent::Rival { client: other, operation: plan },
                     );
                 }
             }
@@ -38,13 +38,13 @@ impl SimulatedCluster {
     }
 
     /// A client starts a conflicting operation.
-    pub(super) fn rival(&mut self, client: usize, deed: ClientOperationPlan) {
+    pub(super) fn rival(&mut self, client: usize, plan: ClientOperationPlan) {
         if self.phase == ClusterPhase::Faults
             && self.now() >= self.clients[client].paused_until
             && self.transacting.opened == AccountsState::Yes
         {
             let limit_us = self.transacting.draws.random().between(1_500 * MS, 12_000 * MS);
-            self.begin_operation(client, deed, limit_us, (false, true));
+            self.begin_operation(client, plan, limit_us, (false, true));
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum DelayedEvent {
     Opened { intact: bool, closed: bool },
     FetchMap,
     LogEnds(Vec<HeldLog>),
-    Asks { instance: InstanceId, place: AnswerOrigin, wish: GroupRequest },
+    Asks { instance: InstanceId, place: AnswerOrigin, change: GroupRequest },
     Drained(KeyspaceDrained),
     End(NodeEnd),
 }

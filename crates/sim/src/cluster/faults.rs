@@ -1,7 +1,7 @@
 //! The faults of nodes, clients and the network, and their end.
 
 use zerohop_base::time::Time;
-use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
+use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::node_end::NodeEnd;
@@ -87,9 +87,9 @@ impl SimulatedCluster {
         let now = self.now();
         let wait_us = self.streams.node.wait(self.scenario.fault_every_us);
         let mut at = now.after_us(wait_us);
-        if !self.scenario.is_stormy(at) {
-            let Some(storm) = self.scenario.next_fault_window(now) else { return };
-            at = storm.after_us(wait_us).max(at);
+        if !self.scenario.is_in_fault_window(at) {
+            let Some(window) = self.scenario.next_fault_window(now) else { return };
+            at = window.after_us(wait_us).max(at);
         }
         self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
     }
@@ -102,7 +102,7 @@ impl SimulatedCluster {
         match fault {
             ClusterFault::Any => {
                 self.schedule_next();
-                if self.is_stormy(now) {
+                if self.is_in_fault_window(now) {
                     // Drawn whether it may strike or not, so that removing one fault shifts no
                     // other.
                     let drawn = self.scenario.drawn;
@@ -409,13 +409,13 @@ impl SimulatedCluster {
                 let which =
                     *self.streams.node.pick(&[Disk::Append, Disk::Sync, Disk::SyncBegin, Disk::ReadAt]);
                 let out_of = *self.streams.node.pick(&[2, 20, 200]);
-                disk.set_faults(DiskTrouble::default().failing(which, 1, out_of));
+                disk.set_faults(SimulatedFaults::default().failing(which, 1, out_of));
                 self.hosts[host].has_failed = true;
                 self.trace
                     .record(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
             }
             FaultKind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
-            _ => disk.set_faults(DiskTrouble::default().stalling(1, 20, 30_000)),
+            _ => disk.set_faults(SimulatedFaults::default().stalling(1, 20, 30_000)),
         }
         self.watch.record_disk_fault(host, now);
         self.trace.record(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));

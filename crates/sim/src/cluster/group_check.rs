@@ -36,11 +36,11 @@ enum GroupVerdict {
 }
 
 /// The highest index that any member of a group had applied at the last look.
-pub(super) type AppliedBefore = BTreeMap<(KeyspaceId, PartitionId), u64>;
+pub(super) type AppliedIndexes = BTreeMap<(KeyspaceId, PartitionId), u64>;
 
 /// The result of one look at all groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct GroupsLook {
+struct GroupsSample {
     /// A group is not complete, or something remains that should be gone: older versions, a dropped
     /// keyspace.
     is_missing: bool,
@@ -50,7 +50,7 @@ struct GroupsLook {
     is_left: bool,
 }
 
-impl GroupsLook {
+impl GroupsSample {
     /// Whether to look again before the verdict. Everything must be complete by `due`. Transactions
     /// have longer to end, and each end is an entry of its group, so a member may lag as long as
     /// they have time.
@@ -149,7 +149,7 @@ impl SimulatedCluster {
         let is_following = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Follows(_)));
         let kept = self.retaining_snapshots();
         let left = self.left_of_transactions();
-        let looked = GroupsLook {
+        let looked = GroupsSample {
             is_missing: is_missing || !kept.is_empty() || !closing.is_empty(),
             is_following,
             is_left: !left.is_empty(),
@@ -352,15 +352,15 @@ mod tests {
     fn members_may_follow_the_ends_of_transactions_past_the_time_at_which_all_must_be_well() {
         let (due, end) = (Time(100), Time(100).after_us(TRANSACTIONS_OVER_US));
         let (missing, following) = (
-            GroupsLook { is_missing: true, ..GroupsLook::default() },
-            GroupsLook { is_following: true, ..GroupsLook::default() },
+            GroupsSample { is_missing: true, ..GroupsSample::default() },
+            GroupsSample { is_following: true, ..GroupsSample::default() },
         );
-        let left = GroupsLook { is_left: true, ..GroupsLook::default() };
-        assert!(!GroupsLook::default().is_check_repeated(Time(1), due), "all is well");
+        let left = GroupsSample { is_left: true, ..GroupsSample::default() };
+        assert!(!GroupsSample::default().is_check_repeated(Time(1), due), "all is well");
         assert!(missing.is_check_repeated(Time(99), due) && !missing.is_check_repeated(due, due));
         assert!(following.is_check_repeated(due, due) && !following.is_check_repeated(end, due));
         assert!(left.is_check_repeated(due, due) && !left.is_check_repeated(end, due));
-        let all = GroupsLook { is_missing: true, is_following: true, is_left: true };
+        let all = GroupsSample { is_missing: true, is_following: true, is_left: true };
         assert!(!all.is_check_repeated(due, due), "what is missing at its time is told then");
     }
 

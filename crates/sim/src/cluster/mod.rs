@@ -81,7 +81,7 @@ use operator::Operator;
 use peers::Peers;
 use scans::Scans;
 use scenario::ClusterScenario;
-pub use scenario::{Drawn, Limits, drawn};
+pub use scenario::{Limits, ScenarioDraws, scenario_draws};
 use snapshots::Snapshots;
 use stalls::Stalls;
 use targeted_faults::TargetedFaults;
@@ -187,7 +187,7 @@ pub(crate) struct SimulatedCluster {
     focus: Option<(KeyspaceId, Time)>,
     phase: ClusterPhase,
     /// The highest index that a member of each group had applied at the last look.
-    applied_before: group_check::AppliedBefore,
+    applied_before: group_check::AppliedIndexes,
 }
 
 /// The phases of a run.
@@ -234,7 +234,7 @@ impl SimulatedCluster {
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
-        let deeds = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
+        let plan_draws = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
         let mut world = Self {
             trace: Trace::new(keep),
             history: RunHistory::default(),
@@ -251,7 +251,7 @@ impl SimulatedCluster {
             bootstrap_members: founders,
             clients: Vec::new(),
             draws: OperationDraws::new(streams.workload.clone(), taste),
-            transacting: ClientTransactions::new(deeds),
+            transacting: ClientTransactions::new(plan_draws),
             commits: Commits::default(),
             blobs: Blobs::default(),
             snapshots: Snapshots::new(streams.workload.fork(2)),
@@ -265,7 +265,7 @@ impl SimulatedCluster {
             lost_disks: BTreeMap::new(),
             focus: None,
             phase: ClusterPhase::Faults,
-            applied_before: group_check::AppliedBefore::new(),
+            applied_before: group_check::AppliedIndexes::new(),
             scenario,
         };
         let text = format!("{:?}", world.scenario);
@@ -322,7 +322,7 @@ impl SimulatedCluster {
             ClusterEvent::RunAgent { host, life } => self.run_agent(host, life),
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
-            ClusterEvent::Rival { client, operation: deed } => self.rival(client, deed),
+            ClusterEvent::Rival { client, operation: plan } => self.rival(client, plan),
             ClusterEvent::Snapshot(number) => self.snapshot(number),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),

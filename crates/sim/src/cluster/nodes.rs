@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{Agent, AgentEvent as Told, GroupRequest};
+use zerohop_control::agent::{Agent, AgentEvent, GroupRequest};
 use zerohop_control::command::KeyspaceDrained;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::MapHistory;
@@ -187,7 +187,7 @@ impl SimulatedCluster {
         change: GroupChange,
     ) {
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
-        let wish = match change {
+        let change = match change {
             GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
             GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
             GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
@@ -195,9 +195,9 @@ impl SimulatedCluster {
         let AnswerOrigin { keyspace, partition, epoch, .. } = place;
         self.trace.record(
             self.now(),
-            format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),
+            format_args!("n{host}/{slot} asks {change:?} of {keyspace}/{partition} at {epoch}"),
         );
-        self.queue_agent_event(host, DelayedEvent::Asks { instance, place, wish });
+        self.queue_agent_event(host, DelayedEvent::Asks { instance, place, change });
     }
 
     /// A process starts.
@@ -260,7 +260,7 @@ impl SimulatedCluster {
         }
         let places = host.instance_range.clone();
         self.network.node_is_back(now, |place| places.contains(&place));
-        self.handle_agent_event(at, Told::Tick);
+        self.handle_agent_event(at, AgentEvent::Tick);
     }
 
     /// The jump of a clock in milliseconds: mostly less than the clock skew that nodes may have.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{AgentEvent as Told, NoOutcome};
+use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
 use zerohop_wire::ids::KeyspaceId;
@@ -108,7 +108,7 @@ impl SimulatedCluster {
                 });
             }
         }
-        if self.is_stormy(now) {
+        if self.is_in_fault_window(now) {
             self.disturb(&map);
         }
     }
@@ -243,7 +243,7 @@ impl SimulatedCluster {
         let token = self.operator.tokens;
         self.trace.record(now, format_args!("operator asks n{at} for {command:?}"));
         self.operator.pending_commands.insert(token, command.clone());
-        self.handle_agent_event(at, Told::Operate { token, command });
+        self.handle_agent_event(at, AgentEvent::Operate { token, command });
     }
 
     pub(super) fn operator_hears(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {

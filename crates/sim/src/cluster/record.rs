@@ -45,8 +45,8 @@ pub(crate) fn read(disk: &mut SimulatedDisk) -> LifeFile {
     }
     disk.close(file);
     match words[..] {
-        [ceiling, closed, ref starts @ ..] => LifeFile {
-            timestamp_bound: Timestamp(ceiling),
+        [timestamp_bound, closed, ref starts @ ..] => LifeFile {
+            timestamp_bound: Timestamp(timestamp_bound),
             closed: Some(Incarnation(closed)).filter(|start| start.get() != 0),
             starts: starts.iter().map(|start| Incarnation(*start)).collect(),
         },

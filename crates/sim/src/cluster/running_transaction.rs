@@ -9,7 +9,7 @@ use super::answer_recorder::AnswerRecorder;
 use super::interactive::InteractiveReport;
 use super::transaction_reads::{ReadResult, intended};
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan};
 
 /// A transaction in progress.
@@ -130,7 +130,7 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
     let text = error.to_string();
     entry.failure = Some(match error {
         SessionError::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
-            TransactionTrouble::Conflict(text)
+            TransactionFailure::Conflict(text)
         }
         SessionError::Answer {
             failure:
@@ -139,8 +139,8 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
                 | Failure::NeedHeader
                 | Failure::ConditionFailed { .. }
                 | Failure::SnapshotExpired,
-        } => TransactionTrouble::Conflict(text),
-        _ => TransactionTrouble::Other(text),
+        } => TransactionFailure::Conflict(text),
+        _ => TransactionFailure::Other(text),
     });
 }
 
@@ -150,7 +150,7 @@ pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: 
         Some(reason) => fail(entry, reason, is_haunted),
         None => {
             entry.transaction.fate = TransactionFate::Aborted;
-            entry.failure = Some(TransactionTrouble::Impossible(error.to_string()));
+            entry.failure = Some(TransactionFailure::Impossible(error.to_string()));
         }
     }
 }

@@ -111,7 +111,7 @@ impl Default for Limits {
 
 /// The draws of a seed that some mutants require to become visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct ScenarioDraws {
     /// The kinds of fault that may occur.
     pub kinds: Kinds,
     /// Every other client names no epoch of the partitions that it requests.
@@ -120,9 +120,9 @@ pub struct Drawn {
 
 /// The draws of a seed, without a run.
 #[must_use]
-pub fn drawn(seed: u64) -> Drawn {
+pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
-    Drawn { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
+    ScenarioDraws { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
 }
 
 /// The random streams of a cluster, independent of those of a single node.
@@ -165,10 +165,10 @@ impl ClusterScenario {
         let interval_ms = *random.pick(&[20, 100, 500]);
         let mut keyspaces = keyspaces(random, interval_ms);
         let mut apart = random.fork(3);
-        let (mut storms, mut heal) = fault_windows(random, limits.fault_windows);
+        let (mut windows, mut heal) = fault_windows(random, limits.fault_windows);
         let sleep = random.fork(2).between(CLIENT_PAUSE_US_MIN, CLIENT_PAUSE_US_MIN + 60 * SECOND);
         let sleep = if kinds.has(FaultKind::Sleeps) {
-            make_room_for_pause(&mut storms, &mut heal, sleep)
+            make_room_for_pause(&mut windows, &mut heal, sleep)
         } else {
             None
         };
@@ -189,7 +189,7 @@ impl ClusterScenario {
             late,
             rack,
             keyspaces,
-            fault_windows: storms,
+            fault_windows: windows,
             client_pause: sleep,
             faults_end: heal,
             clients: clients.min(limits.clients),
@@ -230,7 +230,7 @@ impl ClusterScenario {
     }
 
     /// Whether a fault window is open at this time.
-    pub(crate) fn is_stormy(&self, now: Time) -> bool {
+    pub(crate) fn is_in_fault_window(&self, now: Time) -> bool {
         self.fault_windows.iter().any(|(from, to)| (*from..*to).contains(&now))
     }
 
@@ -277,25 +277,25 @@ fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [P
 fn fault_windows(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
     let count = random.between(5, 8);
     let slice_us = 140 * SECOND / count;
-    let storms = (0..count).map(|at| {
+    let windows = (0..count).map(|at| {
         let from = START.0 + 8 * SECOND + at * slice_us + random.below(slice_us / 3);
         let length_us = random.between(5 * SECOND, 11 * SECOND);
         (Time(from), Time(from + length_us))
     });
-    let mut storms: Vec<(Time, Time)> = storms.collect();
-    let is_whole = most >= storms.len();
-    storms.truncate(most);
-    let heal = match (is_whole, storms.last()) {
+    let mut windows: Vec<(Time, Time)> = windows.collect();
+    let is_whole = most >= windows.len();
+    windows.truncate(most);
+    let heal = match (is_whole, windows.last()) {
         (true, _) | (_, None) => START.after_us(160 * SECOND),
         (false, Some((_, to))) => to.after_us(5 * SECOND),
     };
-    (storms, heal)
+    (windows, heal)
 }
 
 /// Moves all but the first half of the fault windows back to make room for a sleep, if there are at
 /// least two.
-fn make_room_for_pause(storms: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
-    let (early, late) = storms.split_at_mut(storms.len() / 2);
+fn make_room_for_pause(windows: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
+    let (early, late) = windows.split_at_mut(windows.len() / 2);
     let from = early.last()?.1;
     for (begin, end) in late {
         (*begin, *end) = (begin.after_us(sleep_us), end.after_us(sleep_us));
@@ -367,8 +367,10 @@ mod tests {
     fn reported_draws_of_seed_match_its_run() {
         let (mut with, mut without) = (0, 0);
         for seed in 0..40 {
-            let (drawn, cluster) =
-                (drawn(seed), SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()));
+            let (drawn, cluster) = (
+                scenario_draws(seed),
+                SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()),
+            );
             assert_eq!(drawn.kinds, cluster.scenario.kinds);
             assert_eq!(drawn.names_no_epoch, cluster.scenario.names_no_epoch);
             assert!(!drawn.names_no_epoch || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");

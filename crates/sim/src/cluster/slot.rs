@@ -15,7 +15,7 @@ use zerohop_shard::{
 use zerohop_wire::ids::{
     Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Member, PeerBody};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
@@ -91,7 +91,9 @@ impl InstanceEffects for Collect<'_> {
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
             InstanceEffect::ProposeChange { place, change } => self.output.proposals.push((place, change)),
             InstanceEffect::FetchMap => self.output.fetches_map = true,
-            InstanceEffect::SyncCeiling(ceiling) => *self.timestamp_bound = Some(ceiling),
+            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
+                *self.timestamp_bound = Some(timestamp_bound)
+            }
             InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
                 unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
             }
@@ -219,7 +221,7 @@ impl ClusterSlot {
     pub(crate) fn run_turn(&mut self, now: ClockReading) -> ClusterTurn {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return turned };
-        let mut ceiling = None;
+        let mut timestamp_bound = None;
         for come in std::mem::take(&mut self.inbox) {
             match come {
                 SlotArrival::OverLink(link, LinkArrival::Opened) => {
@@ -229,7 +231,7 @@ impl ClusterSlot {
                     if let Some(port) = self.ports.get_mut(&link) {
                         port.receive(&bytes);
                     }
-                    self.handle_frames(&mut instance, link, now, (&mut turned, &mut ceiling));
+                    self.handle_frames(&mut instance, link, now, (&mut turned, &mut timestamp_bound));
                 }
                 SlotArrival::OverLink(link, LinkArrival::Disconnected | LinkArrival::Refused) => {
                     if self.ports.remove(&link).is_some() {
@@ -237,14 +239,14 @@ impl ClusterSlot {
                     }
                 }
                 SlotArrival::FromPeer(bytes) => {
-                    self.handle_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut ceiling));
+                    self.handle_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut timestamp_bound));
                 }
             }
         }
         let mut collect =
-            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         instance.end_of_batch(now, &mut collect);
-        self.sync_timestamp_bound(&mut instance, ceiling);
+        self.sync_timestamp_bound(&mut instance, timestamp_bound);
         turned.has_more = instance.maintain(now);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
@@ -256,19 +258,19 @@ impl ClusterSlot {
     pub(crate) fn apply_map(&mut self, now: ClockReading, delta: &MapDelta) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
-        let mut ceiling = None;
+        let mut timestamp_bound = None;
         // It finishes what it has begun before it follows the map: what this applies belongs to
         // earlier epochs.
         let before: Vec<_> =
             instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
         let mut collect =
-            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         self.see_applied(&mut instance, &before, &mut turned);
         let mut collect =
-            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         instance.end_of_batch(now, &mut collect);
-        self.sync_timestamp_bound(&mut instance, ceiling);
+        self.sync_timestamp_bound(&mut instance, timestamp_bound);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
         self.collect_output(&mut turned);
@@ -340,9 +342,9 @@ impl ClusterSlot {
     pub(crate) fn stop(&mut self, now: ClockReading) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
-        let mut ceiling = None;
+        let mut timestamp_bound = None;
         let mut collect =
-            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
+            Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         instance.stop(now, &mut collect);
         self.collect_output(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
@@ -358,13 +360,19 @@ impl ClusterSlot {
     }
 
     /// Writes the timestamp bound; if that fails, the instance does not use it.
-    fn sync_timestamp_bound(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
-        let Some(ceiling) = ceiling else { return };
-        let record =
-            LifeFile { timestamp_bound: ceiling.max(self.record.timestamp_bound), ..self.record.clone() };
+    fn sync_timestamp_bound(
+        &mut self,
+        instance: &mut Instance<SimulatedDisk>,
+        timestamp_bound: Option<Timestamp>,
+    ) {
+        let Some(timestamp_bound) = timestamp_bound else { return };
+        let record = LifeFile {
+            timestamp_bound: timestamp_bound.max(self.record.timestamp_bound),
+            ..self.record.clone()
+        };
         if record::write(&mut self.instance_file_disk, &record).is_ok() {
             self.record = record;
-            instance.timestamp_bound_synced(ceiling);
+            instance.timestamp_bound_synced(timestamp_bound);
         }
     }
 
@@ -373,7 +381,7 @@ impl ClusterSlot {
         instance: &mut Instance<SimulatedDisk>,
         bytes: &[u8],
         now: ClockReading,
-        (turned, ceiling): (&mut ClusterTurn, &mut Option<Timestamp>),
+        (turned, timestamp_bound): (&mut ClusterTurn, &mut Option<Timestamp>),
     ) {
         let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         let mut rest = bytes;
@@ -381,8 +389,11 @@ impl ClusterSlot {
             let mut scratch = std::mem::take(&mut self.scratch);
             if let Ok(message) = frame.message(&mut scratch) {
                 let to = Token { connection: PEERS, request: RequestId(0) };
-                let mut collect =
-                    Collect { ports: &mut self.ports, output: &mut *turned, timestamp_bound: &mut *ceiling };
+                let mut collect = Collect {
+                    ports: &mut self.ports,
+                    output: &mut *turned,
+                    timestamp_bound: &mut *timestamp_bound,
+                };
                 instance.request(now, to, &frame.envelope, &message, &mut collect);
             }
             self.scratch = scratch;
@@ -395,7 +406,7 @@ impl ClusterSlot {
         instance: &mut Instance<SimulatedDisk>,
         link: LinkId,
         now: ClockReading,
-        (turned, ceiling): (&mut ClusterTurn, &mut Option<Timestamp>),
+        (turned, timestamp_bound): (&mut ClusterTurn, &mut Option<Timestamp>),
     ) {
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(port) = self.ports.get_mut(&link)
@@ -413,7 +424,7 @@ impl ClusterSlot {
                         let mut collect = Collect {
                             ports: &mut self.ports,
                             output: &mut *turned,
-                            timestamp_bound: &mut *ceiling,
+                            timestamp_bound: &mut *timestamp_bound,
                         };
                         instance.request(now, to, &envelope, &message, &mut collect);
                     }
@@ -458,14 +469,14 @@ impl std::fmt::Display for DescribedFrames<'_> {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
                 let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;
-                let call = match &peer.call {
-                    Call::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
+                let body = match &peer.body {
+                    PeerBody::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
                         Ok(message) => format!("{:?} of {:?}", message.what, message.id),
                         Err(error) => format!("Transaction that is none: {error:?}"),
                     },
-                    call => format!("{call:?}"),
+                    body => format!("{body:?}"),
                 };
-                write!(f, " {keyspace}/{partition}@{partition_epoch} {call:.240}")?;
+                write!(f, " {keyspace}/{partition}@{partition_epoch} {body:.240}")?;
             }
             rest = &rest[used..];
         }

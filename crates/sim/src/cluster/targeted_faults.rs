@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 
 use zerohop_base::time::Time;
-use zerohop_transaction::{Message as Told, RoutingKey, TransactionId, TransactionMessage};
+use zerohop_transaction::{Message as ProtocolMessage, RoutingKey, TransactionId, TransactionMessage};
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{Call, PeerMessage};
+use zerohop_wire::messages::{PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::commits::FrameContent;
@@ -82,10 +82,10 @@ pub(super) struct TargetedFaults {
     /// No coordinator is struck before then.
     again: Time,
     /// Decisions that are withheld until then.
-    withheld_decisions: BTreeMap<UnheardDecision, Time>,
+    withheld_decisions: BTreeMap<WithheldDecision, Time>,
     /// Decisions that are drawn to be delivered.
-    delivered_decisions: BTreeMap<UnheardDecision, Time>,
-    deaf: Option<DeafKeyspace>,
+    delivered_decisions: BTreeMap<WithheldDecision, Time>,
+    deaf: Option<WithheldKeyspace>,
     /// The end of the clients' pause after the death of a coordinator.
     clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
@@ -94,24 +94,24 @@ pub(super) struct TargetedFaults {
 
 /// A frame with a transaction message.
 struct TransactionFrame<'f> {
-    message: Told,
+    message: ProtocolMessage,
     frame: &'f [u8],
 }
 
 /// A withheld decision: for all receivers, or for one alone.
-type UnheardDecision = (TransactionId, Option<RoutingKey>);
+type WithheldDecision = (TransactionId, Option<RoutingKey>);
 
 /// A keyspace that does not receive some decisions; with `coordinators`, only those of that
 /// keyspace.
 #[derive(Clone, Copy, Debug)]
-struct DeafKeyspace {
+struct WithheldKeyspace {
     keyspace: KeyspaceId,
     coordinators: Option<KeyspaceId>,
     until: Time,
 }
 
-impl DeafKeyspace {
-    fn concerns(&self, told: &Told) -> bool {
+impl WithheldKeyspace {
+    fn concerns(&self, told: &ProtocolMessage) -> bool {
         told.to.keyspace == self.keyspace
             && self.coordinators.is_none_or(|one| one == told.id.coordinator.keyspace)
     }
@@ -127,7 +127,9 @@ fn transaction_frames(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<Tran
         rest = &rest[used..];
         let mut scratch = Vec::new();
         let told = match frame.message(&mut scratch) {
-            Ok(Message::Peer(PeerMessage { call: Call::Transaction(told), .. })) => Told::decode(told).ok(),
+            Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(told), .. })) => {
+                ProtocolMessage::decode(told).ok()
+            }
             _ => None,
         };
         Some((bytes, told.map(|told| TransactionFrame { message: told, frame: bytes })))
@@ -162,7 +164,7 @@ impl SimulatedCluster {
         let may_die = is_coordinator
             && now >= self.targeted_faults.again
             && self.scenario.has(FaultKind::Kills)
-            && self.is_stormy(now);
+            && self.is_in_fault_window(now);
         if may_die && from != to && self.streams.node.chance(1, COORDINATORS_OF) {
             self.targeted_faults.again = now.after_us(FAULT_PAUSE_US);
             let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);
@@ -219,7 +221,7 @@ impl SimulatedCluster {
     }
 
     /// Whether a message is a decision that is withheld at this time.
-    fn is_withheld(&mut self, now: Time, told: &Told) -> bool {
+    fn is_withheld(&mut self, now: Time, told: &ProtocolMessage) -> bool {
         if !matches!(told.what, TransactionMessage::Commit { .. }) {
             return false;
         }
@@ -314,7 +316,7 @@ impl SimulatedCluster {
         length_us: u64,
     ) -> Time {
         let until = self.now().after_us(length_us);
-        self.targeted_faults.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
+        self.targeted_faults.deaf = Some(WithheldKeyspace { keyspace, coordinators, until });
         until
     }
 }

@@ -14,8 +14,8 @@ use zerohop_session::procedures::ProcedureSettings;
 use zerohop_session::{Coalescing, CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{
-    Append, Brings, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation,
-    RecordRead, RecordWrite, Transform, WriteChange,
+    Append, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation, RecordRead,
+    RecordWrite, ReturnedNumber, Transform, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
@@ -25,7 +25,7 @@ use super::transaction_reads::intended;
 use super::{ClusterPhase, SimulatedCluster};
 use crate::cycles::TransactionFate;
 use crate::streams::Draw;
-use crate::transacted::{TransactionRecord, TransactionTrouble};
+use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, PlanDraws, TransactionStep};
 
@@ -105,7 +105,7 @@ impl SimulatedCluster {
         {
             return false;
         }
-        let (deed, is_opening) = match self.transacting.opened {
+        let (plan, is_opening) = match self.transacting.opened {
             AccountsState::Requested => return false,
             AccountsState::No => (Some(self.transacting.draws.opening()), true),
             // Blobs and snapshots have draws of their own.
@@ -128,31 +128,31 @@ impl SimulatedCluster {
         if is_opening {
             self.transacting.opened = AccountsState::Requested;
         }
-        let Some(deed) = deed else {
-            let deed = self.transacting.draws.blob();
-            self.begin_blob(client, deed, limit_us);
+        let Some(plan) = plan else {
+            let plan = self.transacting.draws.blob();
+            self.begin_blob(client, plan, limit_us);
             return true;
         };
         if !is_opening {
-            self.draw_rivals(client, &deed);
+            self.draw_rivals(client, &plan);
         }
-        self.begin_operation(client, deed, limit_us, (is_opening, false));
+        self.begin_operation(client, plan, limit_us, (is_opening, false));
         true
     }
 
     pub(super) fn begin_operation(
         &mut self,
         client: usize,
-        deed: ClientOperationPlan,
+        plan: ClientOperationPlan,
         limit_us: u64,
         (is_opening, is_rival): (bool, bool),
     ) {
         let number = OPERATION_TOKENS_FROM + self.transacting.next;
         self.transacting.next += 1;
-        self.trace.record(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));
+        self.trace.record(self.now(), format_args!("c{client} begins operation #{number}: {plan:?}"));
         let open = RunningTransaction {
             client,
-            operation: deed,
+            operation: plan,
             entries: Vec::new(),
             limit_us,
             got: Vec::new(),
@@ -212,7 +212,7 @@ impl SimulatedCluster {
         self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
         let Some(request) = request else {
             self.transacting.open.remove(&number);
-            return self.record_violation("world", format!("deed #{number} cannot be sent"));
+            return self.record_violation("world", format!("operation #{number} cannot be sent"));
         };
         self.clients[client].session.submit(now, request, number);
         let soon = self.streams.schedule.below(20);
@@ -251,7 +251,7 @@ impl SimulatedCluster {
             for place in open.record_report(now, &mut self.history.transactions, report) {
                 let entry = &self.history.transactions[place];
                 self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
-                self.trace.record(now, format_args!("deed #{number} ends as {entry}"));
+                self.trace.record(now, format_args!("operation #{number} ends as {entry}"));
             }
             if is_over {
                 self.transacting.open.remove(&number);
@@ -279,12 +279,12 @@ impl SimulatedCluster {
             Err(error) => fail(entry, &error, open.may_have_late_copy),
         }
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
-        let text = format_args!("deed #{number} ends as {entry}");
+        let text = format_args!("operation #{number} ends as {entry}");
         self.trace.record(now, text);
         let (is_opening, is_rival) = (open.is_opening, open.is_rival);
         if is_opening {
             let is_there = entry.transaction.fate == TransactionFate::Committed
-                || matches!(&entry.failure, Some(TransactionTrouble::Conflict(_)));
+                || matches!(&entry.failure, Some(TransactionFailure::Conflict(_)));
             self.transacting.opened = if is_there { AccountsState::Yes } else { AccountsState::No };
         }
         self.transacting.open.remove(&number);
@@ -375,7 +375,7 @@ fn with_operation<R>(step: TransactionStep, then: impl FnOnce(&RecordOperation<'
                 number: NumberType::I64,
                 operand: delta as u64,
                 offset: 0,
-                returns: Brings::Nothing,
+                returns: ReturnedNumber::Nothing,
             };
             then(&write(Condition::Always, WriteChange::Transform(transform)))
         }

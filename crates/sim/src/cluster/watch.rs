@@ -436,7 +436,7 @@ impl SimulatedCluster {
             survives_until.0
         );
         self.trace.record(now, text);
-        let keeps_ceiling = !self.has_lost_disk_since(chosen, Time(0));
+        let keeps_timestamp_bound = !self.has_lost_disk_since(chosen, Time(0));
         self.watch.losses.push(Loss {
             keyspace,
             partition,
@@ -444,7 +444,7 @@ impl SimulatedCluster {
             down: now,
             up: now,
             survives_until,
-            keeps_timestamp_bound: keeps_ceiling,
+            keeps_timestamp_bound,
         });
     }
 

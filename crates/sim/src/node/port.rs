@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Hello, HelloAck, OperationAnswer};
 use zerohop_wire::{
-    AnswerGathering, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Kind, Message, What,
-    choose_version,
+    AnswerGathering, BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features,
+    FrameKind, Message, choose_version,
 };
 
 use crate::history::is_outcome;
@@ -91,9 +91,9 @@ impl Port {
                 (Ok(Message::Hello(hello)), false) => {
                     return Some(PortFrame::Hello(frame.envelope, hello));
                 }
-                (Ok(_), false) => self.refuse(&frame.envelope, What::HelloExpected.into()),
+                (Ok(_), false) => self.refuse(&frame.envelope, BadRequestReason::HelloExpected.into()),
                 (Ok(message), true) if message.kind().is_answer() || matches!(message, Message::Hello(_)) => {
-                    self.refuse(&frame.envelope, What::Unexpected.into());
+                    self.refuse(&frame.envelope, BadRequestReason::Unexpected.into());
                 }
                 (Ok(Message::Gather(requests)), true) => {
                     let mut taken = Vec::new();
@@ -121,7 +121,7 @@ impl Port {
     fn accept_request<'f>(&mut self, envelope: Envelope, message: Message<'f>) -> (Envelope, Message<'f>) {
         // A client that uses an id twice gets two answers under it; the simulated ones do not.
         self.in_flight.insert(envelope.request);
-        if message.kind() == Kind::Wait {
+        if message.kind() == FrameKind::Wait {
             self.waits.insert(envelope.request);
         }
         if matches!(message, Message::Write { .. }) {

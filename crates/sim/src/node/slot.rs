@@ -70,7 +70,7 @@ impl InstanceEffects for Answers<'_> {
             InstanceEffect::Send { .. }
             | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
-            | InstanceEffect::SyncCeiling(_)
+            | InstanceEffect::SyncTimestampBound(_)
             | InstanceEffect::Drained { .. } => {}
         }
     }

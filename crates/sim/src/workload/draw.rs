@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{Brings, Condition, Expiry, NumberType, Operator, Range, Transform};
+use zerohop_wire::messages::{Condition, Expiry, NumberType, Operator, Range, ReturnedNumber, Transform};
 
 use super::operation::{Act, RecordCall, WaitGoal};
 use super::tokens::{FILLER, token};
@@ -149,8 +149,15 @@ impl OperationDraws {
         let number = *self.random.pick(&[NumberType::U8, NumberType::U16, NumberType::U32, NumberType::U64]);
         let operator = *self.random.pick(&OPERATORS);
         let operand = self.random.next_u64() >> (64 - 8 * number.bytes());
-        let brings = *self.random.pick(&[Brings::Nothing, Brings::Old, Brings::New]);
-        Act::Transform(Transform { operator, number, operand, offset: self.random.below(6), returns: brings })
+        let returned =
+            *self.random.pick(&[ReturnedNumber::Nothing, ReturnedNumber::Old, ReturnedNumber::New]);
+        Act::Transform(Transform {
+            operator,
+            number,
+            operand,
+            offset: self.random.below(6),
+            returns: returned,
+        })
     }
 
     fn on_soon(&mut self) -> Act {

@@ -11,7 +11,7 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope};
 
 use super::{NodeWorld, NodeWorldEvent, RunPhase};
 use crate::client::ClientLife;
-use crate::history::{Call, OperationEnd as CallEnd};
+use crate::history::{ClientCall, OperationEnd as CallEnd};
 use crate::network::{LinkEnd, Opener};
 use crate::node::{CLUSTER, FEATURES, Manager, carries_writes};
 use crate::procedures::ClientProcedures;
@@ -254,7 +254,7 @@ impl NodeWorld {
             .record(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
         self.coverage.called(&operation);
-        self.history.calls.push(Call {
+        self.history.calls.push(ClientCall {
             client: Some(client),
             keyspace,
             partition,

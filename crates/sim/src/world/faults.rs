@@ -1,7 +1,7 @@
 //! The faults of the world, and their end.
 
 use zerohop_base::time::Time;
-use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults as DiskTrouble};
+use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults};
 use zerohop_placement::Durability;
 
 use super::nodes::NodeEnding;
@@ -16,7 +16,7 @@ pub(super) enum NodeFault {
     Stop,
     PauseNode,
     /// A disk fails, fills or slows down, and works again some time later.
-    DiskTrouble,
+    DiskFault,
     DiskWell,
     /// Nothing passes between a client and the node for a while.
     CutOff,
@@ -37,7 +37,7 @@ impl NodeWorld {
             NodeFault::Crash,
             NodeFault::Stop,
             NodeFault::PauseNode,
-            NodeFault::DiskTrouble,
+            NodeFault::DiskFault,
             NodeFault::CutOff,
             NodeFault::PauseClient,
             NodeFault::KillClient,
@@ -59,7 +59,7 @@ impl NodeWorld {
             NodeFault::Crash => scenario.node.crash_every_us,
             NodeFault::Stop => scenario.node.stop_every_us,
             NodeFault::PauseNode => scenario.node.pause_every_us,
-            NodeFault::DiskTrouble => scenario.disk.disk_fault_every_us,
+            NodeFault::DiskFault => scenario.disk.disk_fault_every_us,
             NodeFault::CutOff => scenario.network.cut_off_every_us,
             NodeFault::PauseClient => scenario.client.pause_every_us,
             NodeFault::KillClient => scenario.client.dies_every_us,
@@ -96,7 +96,7 @@ impl NodeWorld {
                 self.record_fault_until(until);
                 self.coverage.pauses += 1;
             }
-            NodeFault::DiskTrouble if is_up => self.begin_disk_fault(),
+            NodeFault::DiskFault if is_up => self.begin_disk_fault(),
             NodeFault::DiskWell => {
                 self.trace.record(now, format_args!("DISKS are well"));
                 (0..self.slots.len()).for_each(|slot| self.repair_disk(slot));
@@ -199,7 +199,7 @@ impl NodeWorld {
         let (now, plan) = (self.now(), self.scenario.disk);
         let slot = self.streams.node.below(self.slots.len() as u64) as usize;
         let until = now.after_us(self.streams.node.below(plan.disk_fault_us + 1));
-        let mut faults = DiskTrouble::default();
+        let mut faults = SimulatedFaults::default();
         if plan.fails && self.streams.node.chance(1, 2) {
             let which = *self.streams.node.pick(&[
                 Disk::Append,

@@ -11,7 +11,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId};
 use zerohop_wire::messages::{Outcome, Query, RecordRead};
 
 use super::{NodeWorld, NodeWorldEvent, RunPhase};
-use crate::history::{Call, KeyspaceHistory, OperationEnd as CallEnd, Outage};
+use crate::history::{ClientCall, KeyspaceHistory, OperationEnd as CallEnd, Outage};
 use crate::limits::{CLOCK_RATE_MAX, CLOCK_RATE_MIN, CLOCK_RATE_TRUE};
 use crate::network::LinkEnd;
 use crate::node::{CLUSTER, SlotTurn};
@@ -263,7 +263,7 @@ impl NodeWorld {
         }
         self.trace.record(now, format_args!("audit {keyspace}/{partition} {operation}: {end}"));
         let clock_ms = self.clock.bounds_ms(now, now);
-        self.history.calls.push(Call {
+        self.history.calls.push(ClientCall {
             client: None,
             keyspace,
             partition: self.manager.slice(keyspace, &operation.key).unwrap_or_default(),

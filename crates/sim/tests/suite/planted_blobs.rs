@@ -15,13 +15,13 @@ const SEEDS: u64 = 20;
 /// not among them: when it is promoted it reports that snapshots have expired, which is allowed.
 /// The partition's own tests find it (`planted_bugs_of_snapshots_are_seen`).
 const MUTANTS: [Bug; 7] = [
-    Bug::SnapshotNotClosed,
+    Bug::SnapshotReadBeforeCommit,
     Bug::VersionsDroppedEarly,
-    Bug::LeasesNotEnded,
-    Bug::OthersNotEnded,
-    Bug::OldGenerationTaken,
-    Bug::TransformTwice,
-    Bug::OwnByItsOwnClock,
+    Bug::SnapshotLeasesNeverExpire,
+    Bug::UnknownSnapshotsKept,
+    Bug::OldGenerationAccepted,
+    Bug::TransformAppliedTwice,
+    Bug::BlobIdFromEvaluationTime,
 ];
 
 fn seeds() -> u64 {

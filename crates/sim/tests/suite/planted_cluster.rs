@@ -13,7 +13,7 @@ use zerohop_control::planted as control;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
-use zerohop_sim::cluster::{Limits, drawn};
+use zerohop_sim::cluster::{Limits, scenario_draws};
 use zerohop_sim::kinds::FaultKind;
 use zerohop_sim::{LineRetention, run_cluster};
 use zerohop_transaction::planted as transaction;
@@ -44,47 +44,47 @@ type Row = (BugPlace, &'static [u64]);
 /// engines). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
 /// without.
 const CANARIES: [Row; 10] = [
-    (BugPlace::Partition(partition::Bug::AcknowledgedAlone), &[0]),
-    (BugPlace::Partition(partition::Bug::GrantNotWaitedOut), &[4]),
-    (BugPlace::Control(control::Bug::PromotesFollower), &[1]),
-    (BugPlace::Transaction(transaction::Bug::FreedBeforeDecision), &[0]),
+    (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
+    (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
+    (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
+    (BugPlace::Transaction(transaction::Bug::IntentsFreedBeforeDecision), &[0]),
     (BugPlace::Partition(partition::Bug::ConfirmIgnoresIntents), &[3]),
-    (BugPlace::Partition(partition::Bug::DroppedAtOnce), &[29, 19, 33, 92, 96]),
-    (BugPlace::Partition(partition::Bug::SliceNotChecked), &[282, 186, 33, 247, 537]),
-    (BugPlace::Session(session::Bug::ReadsUnconfirmed), &[3]),
-    (BugPlace::Partition(partition::Bug::ScanPassesOver), &[0]),
-    (BugPlace::Engine(engine::Bug::SeedUnheard), &[1]),
+    (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[29, 19, 33, 92, 96]),
+    (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[282, 186, 33, 247, 537]),
+    (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[3]),
+    (BugPlace::Partition(partition::Bug::ScanSkipsKey), &[0]),
+    (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
 ];
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
 const OTHERS: [Row; 28] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
-    (BugPlace::Partition(partition::Bug::NewerGrantUsed), &[4]),
-    (BugPlace::Partition(partition::Bug::PrecedingNotMatched), &[0]),
-    (BugPlace::Control(control::Bug::RestartedStaysInSync), &[0]),
+    (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
+    (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
+    (BugPlace::Control(control::Bug::RestartedReplicaStaysInSync), &[0]),
     (BugPlace::Partition(partition::Bug::OlderEpochAccepted), &[0]),
     (BugPlace::Partition(partition::Bug::TruncationSkipped), &[1]),
-    (BugPlace::Partition(partition::Bug::SessionsForgottenAtPromotion), &[0]),
+    (BugPlace::Partition(partition::Bug::SessionTableEmptyAtPromotion), &[0]),
     (BugPlace::Partition(partition::Bug::ReadsUncommitted), &[0]),
     (BugPlace::Partition(partition::Bug::MinInSyncIgnored), &[0]),
     (BugPlace::Partition(partition::Bug::AdmittedBeforeCaughtUp), &[3]),
-    (BugPlace::Partition(partition::Bug::CommitNotMatched), &[1]),
-    (BugPlace::Partition(partition::Bug::MarkNotAwaited), &[3]),
-    (BugPlace::Partition(partition::Bug::UndecidedIgnored), &[1]),
-    (BugPlace::Transaction(transaction::Bug::ReadsUnchecked), &[2]),
-    (BugPlace::Transaction(transaction::Bug::TimestampTooEarly), &[3]),
-    (BugPlace::Transaction(transaction::Bug::ForgottenBeforeFinished), &[3]),
-    (BugPlace::Transaction(transaction::Bug::EarlierAttemptCounts), &[7]),
-    (BugPlace::Transaction(transaction::Bug::ReadsWaitForNothing), &[5]),
+    (BugPlace::Partition(partition::Bug::CommitIndexNotMatched), &[1]),
+    (BugPlace::Partition(partition::Bug::EpochMarkerNotAwaited), &[3]),
+    (BugPlace::Partition(partition::Bug::UndecidedChangeIgnored), &[1]),
+    (BugPlace::Transaction(transaction::Bug::ReadVersionsNotChecked), &[2]),
+    (BugPlace::Transaction(transaction::Bug::LastProposalIgnored), &[3]),
+    (BugPlace::Transaction(transaction::Bug::DecisionForgottenEarly), &[3]),
+    (BugPlace::Transaction(transaction::Bug::EarlierAttemptCounted), &[7]),
+    (BugPlace::Transaction(transaction::Bug::ReadsIgnoreIntents), &[5]),
     (BugPlace::Transaction(transaction::Bug::RepeatedPrepareApplied), &[23]),
-    (BugPlace::Transaction(transaction::Bug::UnknownNotLogged), &[35]),
-    (BugPlace::Partition(partition::Bug::TransactionTwice), &[1]),
-    (BugPlace::Partition(partition::Bug::HoldIgnored), &[7]),
-    (BugPlace::Session(session::Bug::AnswersByPart), &[0]),
-    (BugPlace::Session(session::Bug::ChangesUnread), &[3]),
-    (BugPlace::Session(session::Bug::HeldTooLong), &[5]),
-    (BugPlace::Partition(partition::Bug::ScanGoesBack), &[0]),
+    (BugPlace::Transaction(transaction::Bug::UnknownAbortNotLogged), &[35]),
+    (BugPlace::Partition(partition::Bug::TransactionAppliedTwice), &[1]),
+    (BugPlace::Partition(partition::Bug::ReadLockIgnored), &[7]),
+    (BugPlace::Session(session::Bug::ResultsInPartitionOrder), &[0]),
+    (BugPlace::Session(session::Bug::ChangedRecordNotReread), &[3]),
+    (BugPlace::Session(session::Bug::ExpiredReadLockUsed), &[5]),
+    (BugPlace::Partition(partition::Bug::ScanRepeatsKey), &[0]),
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[7, 35]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[21, 35]),
 ];
@@ -93,8 +93,10 @@ impl BugPlace {
     /// Whether a seed draws what the mutant requires to become visible: others are not run.
     fn can_show(self, seed: u64) -> bool {
         match self {
-            BugPlace::Partition(partition::Bug::DroppedAtOnce) => drawn(seed).kinds.has(FaultKind::Drops),
-            BugPlace::Partition(partition::Bug::SliceNotChecked) => drawn(seed).names_no_epoch,
+            BugPlace::Partition(partition::Bug::KeyspaceNotDrained) => {
+                scenario_draws(seed).kinds.has(FaultKind::Drops)
+            }
+            BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             _ => true,
         }
     }
@@ -124,7 +126,7 @@ impl BugPlace {
         let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
-        all.extend(controls.chain([control::Bug::VotesTwice]).map(BugPlace::Control));
+        all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
         all.extend(session::Bug::ALL.into_iter().chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
         all.extend(BugPlace::of_transactions());

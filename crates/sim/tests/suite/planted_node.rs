@@ -33,14 +33,14 @@ fn each_is_found<B: Copy + fmt::Debug>(bugs: &[B], plant: fn(Option<B>)) {
 /// correct. The partition's own tests find it (`test_finds_waits_not_woken_mutant`).
 #[test]
 fn bugs_planted_in_partitions_are_found() {
-    let bugs = partition::Bug::ALL.into_iter().filter(|bug| *bug != partition::Bug::WaitsNotWoken);
+    let bugs = partition::Bug::ALL.into_iter().filter(|bug| *bug != partition::Bug::WaitsNotChecked);
     each_is_found(&bugs.collect::<Vec<_>>(), partition::plant);
 }
 
 /// Counting a sibling's records is visible in counts only, which no simulated client requests.
 #[test]
 fn bugs_planted_in_splits_are_found() {
-    each_is_found(&[partition::Bug::SessionsNotSplit], partition::plant);
+    each_is_found(&[partition::Bug::SessionTableNotSplit], partition::plant);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn bugs_planted_in_sessions_are_found() {
 /// and an additional entry removed behind a torn tail is seldom one that must survive.
 #[test]
 fn bugs_planted_in_engines_are_found() {
-    each_is_found(&[engine::Bug::MissingFlush], engine::plant);
+    each_is_found(&[engine::Bug::JournalNotSynced], engine::plant);
 }
 
 #[test]

@@ -202,7 +202,7 @@ impl Transactions {
     /// There was a conflict: all intents are freed, and the transaction queues at one participant after the other.
     fn queue_in_order(&mut self, now: Time, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
         self.free_others(now, id, effects);
-        if !is_planted(Bug::OwnKeptInChain) {
+        if !is_planted(Bug::CoordinatorKeepsOwnIntents) {
             self.free_own(id, None, effects);
         }
         let attempt = self.next_attempt();
@@ -235,7 +235,7 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
-        let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounts);
+        let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounted);
         let is_asked = running.others().iter().any(|part| part.routing_key == from);
         if !counts || !is_asked || !answer.hash_range.has(from) {
             return;
@@ -299,7 +299,7 @@ impl Transactions {
         }
         let mut proposals: Vec<Timestamp> = running.answers.values().map(|answer| answer.proposal).collect();
         proposals.push(*proposal);
-        if is_planted(Bug::TimestampTooEarly) && proposals.len() > 1 {
+        if is_planted(Bug::LastProposalIgnored) && proposals.len() > 1 {
             proposals.sort_unstable();
             proposals.pop();
         }
@@ -370,7 +370,7 @@ impl Transactions {
         let telling = DecisionNotice::new(now.after_us(RESEND_US), participants.len());
         self.decision_notices.insert(*id, Box::new(telling));
         self.send_decision(*id, effects);
-        if is_planted(Bug::ForgottenBeforeFinished) {
+        if is_planted(Bug::DecisionForgottenEarly) {
             self.decision_notices.remove(id);
             self.state.finish(id);
         }

@@ -125,7 +125,7 @@ impl CoveredSlices {
         if self.end(keyspace.0, of.routing_key.point) == Some(of.routing_key.point) {
             return Some(of.routing_key);
         }
-        if is_planted(Bug::SiblingsUntold) {
+        if is_planted(Bug::SiblingsNotNotified) {
             return None;
         }
         let point = self

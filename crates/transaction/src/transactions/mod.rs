@@ -448,7 +448,7 @@ impl Transactions {
         host: &impl PartitionHost,
         items: &[TransactionItem],
     ) -> Result<(Bytes, Bytes), Refusal> {
-        if !crate::planted::is_planted(crate::planted::Bug::ReadsUnchecked) {
+        if !crate::planted::is_planted(crate::planted::Bug::ReadVersionsNotChecked) {
             for (number, item) in items.iter().enumerate() {
                 if item.seen.is_some_and(|seen| host.version(item) != seen) {
                     return Err(Refusal { reason: Reason::ReadChanged, item: number as u32 });

@@ -234,7 +234,7 @@ impl Transactions {
         held.query_at = now.after_us(STATUS_QUERY_US);
         let holder = held.holder;
         self.send_prepared(id, index, effects);
-        if is_planted(Bug::FreedBeforeDecision) {
+        if is_planted(Bug::IntentsFreedBeforeDecision) {
             self.release_intents(holder, None, effects);
         }
     }
@@ -244,7 +244,7 @@ impl Transactions {
             return;
         };
         let (attempt, proposal, span) = (held.attempt, held.proposal, self.hash_range);
-        if !held.is_whole && !is_planted(Bug::HalfIsWhole) {
+        if !held.is_whole && !is_planted(Bug::ChildReportsAllPrepared) {
             // It cannot be determined any more whether all parts of the split partition have it.
             let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
             return effects.push(send(id.coordinator, held.routing_key, id, what));
@@ -417,7 +417,7 @@ impl Transactions {
     ) {
         self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), id));
         let Some(held) = self.prepared.remove(&id) else { return };
-        if is_planted(Bug::TransformTwice) && held.has_transform && held.is_repeated {
+        if is_planted(Bug::TransformAppliedTwice) && held.has_transform && held.is_repeated {
             install.into_iter().for_each(|install| host.install(install));
         }
         self.next.remove(&id);

@@ -151,7 +151,7 @@ impl Transactions {
             }
             return;
         }
-        if host.known(&id) == SessionKnowledge::Over || is_planted(Bug::UnknownNotLogged) {
+        if host.known(&id) == SessionKnowledge::Over || is_planted(Bug::UnknownAbortNotLogged) {
             return effects.push(send(from, id.coordinator, id, TransactionMessage::Drop { floor }));
         }
         // A participant that finds no room repeats its query.

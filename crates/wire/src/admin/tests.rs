@@ -82,7 +82,7 @@ fn the_bytes_are_those_of_the_specification() {
 
 #[test]
 fn invalid_admin_bytes_are_refused() {
-    assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(What::NotAdmin.into()));
+    assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(BadRequestReason::NotAdmin.into()));
     let long = vec![0; ADMIN_BYTES_MAX + 1];
     assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));
     // A request of a newer program has a question that this program does not know.

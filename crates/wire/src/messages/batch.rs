@@ -9,10 +9,10 @@
 use super::session::Stamp;
 use super::{RecordRead, RecordWrite};
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, split};
 use crate::ids::Sequence;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::BATCH_ITEMS_MAX;
 
 /// One operation on one record.
@@ -54,7 +54,7 @@ impl<'a> RecordOperation<'a> {
         Some((u16::from_le_bytes([header[0], header[1]]), body))
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FrameKind {
         match self {
             Self::Read(read) => read.kind(),
             Self::Write(write) => write.kind(),
@@ -82,7 +82,7 @@ impl<'a> Element<'a> for RecordOperation<'a> {
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<ITEM_HEADER_BYTES>::split(bytes)?;
-        let kind = Kind::from_number(fields.u16()).ok_or(What::ItemKind)?;
+        let kind = FrameKind::from_number(fields.u16()).ok_or(BadRequestReason::ItemKind)?;
         fields.zeros(2);
         let length = fields.u32() as usize;
         fields.done()?;

@@ -1,6 +1,6 @@
 //! The handshake of a connection, and pings.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::{Incarnation, InstanceId, MapEpoch, Timestamp};
 use crate::limits::CLIENT_NAME_BYTES_MAX;
@@ -127,7 +127,7 @@ impl<'a> Hello<'a> {
         let (name, rest) = split(rest, name_len.into())?;
         nothing_left(rest)?;
         check_name(name)?;
-        let name = std::str::from_utf8(name).map_err(|_| What::NotText)?;
+        let name = std::str::from_utf8(name).map_err(|_| BadRequestReason::NotText)?;
         Ok(Self { version_min, version_max, features, cluster, map_epoch, proof_method, nonce, name })
     }
 }

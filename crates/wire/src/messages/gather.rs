@@ -9,11 +9,11 @@
 
 use super::Message;
 use crate::elements::Element;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, split};
 use crate::header::Envelope;
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::COALESCED_MAX;
 
 /// Length of the prefix of a request, in bytes.
@@ -89,9 +89,9 @@ impl<'a> GatheredRequest<'a> {
     /// Decodes the request. Errors: the caller must send the error as its answer; the other parts are not affected.
     #[inline]
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
-        let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
+        let kind = FrameKind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
         if !kind.is_for_partition() {
-            return Err(What::Unexpected.into());
+            return Err(BadRequestReason::Unexpected.into());
         }
         Message::decode_kind(kind, self.body)
     }
@@ -100,7 +100,7 @@ impl<'a> GatheredRequest<'a> {
 impl<'a> GatheredAnswer<'a> {
     /// The prefix of a body of `length` bytes.
     #[inline]
-    pub(crate) fn header(envelope: &Envelope, kind: Kind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
+    pub(crate) fn header(envelope: &Envelope, kind: FrameKind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
         // A shorter lock than promised is also correct.
         let held_us = u16::try_from(envelope.read_lock_us()).unwrap_or(u16::MAX);
         layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(held_us).u32(length as u32))
@@ -109,9 +109,9 @@ impl<'a> GatheredAnswer<'a> {
     /// Decodes the answer. Errors: it is invalid; the other parts are not affected.
     #[inline]
     pub fn message(&self) -> Result<Message<'a>, Failure<'static>> {
-        let kind = Kind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
-        if !kind.is_answer() || kind == Kind::Gathered {
-            return Err(What::Unexpected.into());
+        let kind = FrameKind::from_number(self.kind).ok_or(Failure::UnknownKind { kind: self.kind })?;
+        if !kind.is_answer() || kind == FrameKind::Gathered {
+            return Err(BadRequestReason::Unexpected.into());
         }
         Message::decode_kind(kind, self.body)
     }
@@ -132,7 +132,7 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
         let hold = match fields.u16() {
             flags @ (0 | READ_LOCK) => flags == READ_LOCK,
-            _ => return Err(What::Flags.into()),
+            _ => return Err(BadRequestReason::Flags.into()),
         };
         let length = fields.u32() as usize;
         fields.done()?;

@@ -18,24 +18,24 @@ pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
-pub use peer::{Call, EntryName, FollowerReport, LogEntry, Member, PeerMessage, Slice, StatePart};
+pub use peer::{EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage, Slice, StatePart};
 pub use session::{SessionOpen, SessionOpened, Stamp};
 pub use snapshot::{SnapshotAsk, SnapshotRequest};
 pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
 use zerohop_record::answer;
 pub use zerohop_record::{
-    Append, BlobChange, Brings, Compare, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert,
-    Number, NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType,
-    RecordWrite, Remove, Scan, ScannedKey, SetBit, Shape, SliceComparison, Take, Transform, Trim, WaitUntil,
-    WriteChange,
+    Append, BlobChange, Compare, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Number,
+    NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType, RecordWrite,
+    Remove, ReturnedNumber, Scan, ScannedKey, SetBit, Shape, SliceComparison, Take, Transform, Trim,
+    WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;
 use crate::error::Failure;
 use crate::fields::{FieldReader, nothing_left};
 use crate::ids::Timestamp;
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 
 /// The message of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,35 +107,35 @@ pub enum Message<'a> {
 impl<'a> Message<'a> {
     /// The kind of its frame.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         match self {
-            Self::Hello(_) => Kind::Hello,
-            Self::HelloAck(_) => Kind::HelloAck,
-            Self::Prove(_) => Kind::Prove,
-            Self::Proved => Kind::Proved,
-            Self::Ping(_) => Kind::Ping,
-            Self::Pong(_) => Kind::Pong,
-            Self::SessionOpen(_) => Kind::SessionOpen,
-            Self::SessionOpened(_) => Kind::SessionOpened,
-            Self::MapGet(_) => Kind::MapGet,
-            Self::Map(_) => Kind::Map,
-            Self::Admin(_) => Kind::Admin,
-            Self::AdminAnswer(_) => Kind::AdminAnswer,
+            Self::Hello(_) => FrameKind::Hello,
+            Self::HelloAck(_) => FrameKind::HelloAck,
+            Self::Prove(_) => FrameKind::Prove,
+            Self::Proved => FrameKind::Proved,
+            Self::Ping(_) => FrameKind::Ping,
+            Self::Pong(_) => FrameKind::Pong,
+            Self::SessionOpen(_) => FrameKind::SessionOpen,
+            Self::SessionOpened(_) => FrameKind::SessionOpened,
+            Self::MapGet(_) => FrameKind::MapGet,
+            Self::Map(_) => FrameKind::Map,
+            Self::Admin(_) => FrameKind::Admin,
+            Self::AdminAnswer(_) => FrameKind::AdminAnswer,
             Self::Read { read, .. } => read.kind(),
-            Self::Scan(scan) if scan.blobs => Kind::ScanBlobs,
-            Self::Scan(_) => Kind::Scan,
-            Self::Compare(_) => Kind::Compare,
+            Self::Scan(scan) if scan.blobs => FrameKind::ScanBlobs,
+            Self::Scan(_) => FrameKind::Scan,
+            Self::Compare(_) => FrameKind::Compare,
             Self::Snapshot(snapshot) => snapshot.request.kind(),
             Self::Write { write, .. } => write.kind(),
-            Self::Batch(_) => Kind::Batch,
-            Self::Peer(peer) => peer.call.kind(),
-            Self::Answer(_) => Kind::Answer,
-            Self::BatchAnswer(_) => Kind::BatchAnswer,
-            Self::Transact(_) => Kind::Transact,
-            Self::Stage(_) => Kind::Stage,
-            Self::Transacted(_) => Kind::Transacted,
-            Self::Gather(_) => Kind::Gather,
-            Self::Gathered(_) => Kind::Gathered,
+            Self::Batch(_) => FrameKind::Batch,
+            Self::Peer(peer) => peer.body.kind(),
+            Self::Answer(_) => FrameKind::Answer,
+            Self::BatchAnswer(_) => FrameKind::BatchAnswer,
+            Self::Transact(_) => FrameKind::Transact,
+            Self::Stage(_) => FrameKind::Stage,
+            Self::Transacted(_) => FrameKind::Transacted,
+            Self::Gather(_) => FrameKind::Gather,
+            Self::Gathered(_) => FrameKind::Gathered,
         }
     }
 
@@ -143,7 +143,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// It exceeds a limit of the protocol.
-    pub fn encode_body(&self, out: &mut Vec<u8>) -> Result<Kind, Failure<'static>> {
+    pub fn encode_body(&self, out: &mut Vec<u8>) -> Result<FrameKind, Failure<'static>> {
         let tail = self.put(out)?.to_vec();
         out.extend_from_slice(&tail);
         Ok(self.kind())
@@ -153,7 +153,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// The body is invalid for this kind.
-    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Self::decode_kind(kind, body)
     }
 
@@ -195,64 +195,68 @@ impl<'a> Message<'a> {
     }
 
     /// Decodes the message of this kind that fills `body`.
-    pub(crate) fn decode_kind(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_kind(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Ok(match kind {
-            Kind::Lookup
-            | Kind::LookupRange
-            | Kind::Inspect
-            | Kind::GetBit
-            | Kind::CountBits
-            | Kind::Wait
-            | Kind::Confirm
-            | Kind::ReadChunk => {
+            FrameKind::Lookup
+            | FrameKind::LookupRange
+            | FrameKind::Inspect
+            | FrameKind::GetBit
+            | FrameKind::CountBits
+            | FrameKind::Wait
+            | FrameKind::Confirm
+            | FrameKind::ReadChunk => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
                 Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::decode_body(kind, rest)? }
             }
-            Kind::Answer => Self::Answer(answer::decode_answer(body)?),
-            Kind::Batch => Self::Batch(OperationBatch::decode_body(body)?),
-            Kind::BatchAnswer => Self::BatchAnswer(answer::decode_many(body)?),
-            Kind::Transact => Self::Transact(Transact::decode_body(body)?),
-            Kind::Stage => Self::Stage(StageBytes::decode_body(body)?),
-            Kind::Transacted => Self::Transacted(TransactionDone::decode_body(body)?),
-            Kind::Gather => Self::Gather(Elements::all(body)?),
-            Kind::Gathered => Self::Gathered(Elements::all(body)?),
-            Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::decode_body(kind == Kind::ScanBlobs, body)?),
-            Kind::Compare => Self::Compare(Compare::decode_body(body)?),
-            Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
-                Self::Snapshot(SnapshotRequest::decode_body(kind, body)?)
+            FrameKind::Answer => Self::Answer(answer::decode_answer(body)?),
+            FrameKind::Batch => Self::Batch(OperationBatch::decode_body(body)?),
+            FrameKind::BatchAnswer => Self::BatchAnswer(answer::decode_many(body)?),
+            FrameKind::Transact => Self::Transact(Transact::decode_body(body)?),
+            FrameKind::Stage => Self::Stage(StageBytes::decode_body(body)?),
+            FrameKind::Transacted => Self::Transacted(TransactionDone::decode_body(body)?),
+            FrameKind::Gather => Self::Gather(Elements::all(body)?),
+            FrameKind::Gathered => Self::Gathered(Elements::all(body)?),
+            FrameKind::Scan | FrameKind::ScanBlobs => {
+                Self::Scan(Scan::decode_body(kind == FrameKind::ScanBlobs, body)?)
             }
-            Kind::Replicate
-            | Kind::ReplicateAck
-            | Kind::StatePart
-            | Kind::StateAck
-            | Kind::LeaseAsk
-            | Kind::LeaseGrant
-            | Kind::Yield
-            | Kind::Stale
-            | Kind::EntryGet
-            | Kind::EntryGot
-            | Kind::EntryLost
-            | Kind::DigestAsk
-            | Kind::DigestTold
-            | Kind::DigestDiffers
-            | Kind::UnitAsk
-            | Kind::UnitTold
-            | Kind::Transaction => Self::Peer(PeerMessage::decode_body(kind, body)?),
-            Kind::Hello => Self::Hello(Hello::decode_body(body)?),
-            Kind::HelloAck => Self::HelloAck(HelloAck::decode_body(body)?),
-            Kind::Prove => Self::Prove(Prove::decode_body(body)?),
-            Kind::Proved => {
+            FrameKind::Compare => Self::Compare(Compare::decode_body(body)?),
+            FrameKind::OpenSnapshot
+            | FrameKind::RenewSnapshot
+            | FrameKind::CloseSnapshot
+            | FrameKind::ReadAt
+            | FrameKind::ScanAt => Self::Snapshot(SnapshotRequest::decode_body(kind, body)?),
+            FrameKind::Replicate
+            | FrameKind::ReplicateAck
+            | FrameKind::StatePart
+            | FrameKind::StateAck
+            | FrameKind::LeaseAsk
+            | FrameKind::LeaseGrant
+            | FrameKind::Yield
+            | FrameKind::Stale
+            | FrameKind::EntryGet
+            | FrameKind::EntryGot
+            | FrameKind::EntryLost
+            | FrameKind::DigestAsk
+            | FrameKind::DigestTold
+            | FrameKind::DigestDiffers
+            | FrameKind::UnitAsk
+            | FrameKind::UnitTold
+            | FrameKind::Transaction => Self::Peer(PeerMessage::decode_body(kind, body)?),
+            FrameKind::Hello => Self::Hello(Hello::decode_body(body)?),
+            FrameKind::HelloAck => Self::HelloAck(HelloAck::decode_body(body)?),
+            FrameKind::Prove => Self::Prove(Prove::decode_body(body)?),
+            FrameKind::Proved => {
                 nothing_left(body)?;
                 Self::Proved
             }
-            Kind::Ping => Self::Ping(Ping::decode_body(body)?),
-            Kind::Pong => Self::Pong(Pong::decode_body(body)?),
-            Kind::SessionOpen => Self::SessionOpen(SessionOpen::decode_body(body)?),
-            Kind::SessionOpened => Self::SessionOpened(SessionOpened::decode_body(body)?),
-            Kind::MapGet => Self::MapGet(MapGet::decode_body(body)?),
-            Kind::Map => Self::Map(Map::decode_body(body)?),
-            Kind::Admin => Self::Admin(Admin::decode_body(body)?),
-            Kind::AdminAnswer => Self::AdminAnswer(Admin::decode_body(body)?),
+            FrameKind::Ping => Self::Ping(Ping::decode_body(body)?),
+            FrameKind::Pong => Self::Pong(Pong::decode_body(body)?),
+            FrameKind::SessionOpen => Self::SessionOpen(SessionOpen::decode_body(body)?),
+            FrameKind::SessionOpened => Self::SessionOpened(SessionOpened::decode_body(body)?),
+            FrameKind::MapGet => Self::MapGet(MapGet::decode_body(body)?),
+            FrameKind::Map => Self::Map(Map::decode_body(body)?),
+            FrameKind::Admin => Self::Admin(Admin::decode_body(body)?),
+            FrameKind::AdminAnswer => Self::AdminAnswer(Admin::decode_body(body)?),
             // The others are the writes of the table; any other kind is refused there.
             _ => {
                 let (stamp, rest) = Stamp::split(body)?;

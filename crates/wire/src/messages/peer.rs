@@ -1,10 +1,10 @@
 //! Messages between instances about partitions that they share. `docs/protocols/replication.md` has the protocol.
 
 use crate::elements::{Element, Elements};
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
 use crate::messages::{UnitReport, UnitRequest};
 
@@ -45,7 +45,7 @@ pub struct LogEntry<'a> {
 }
 
 /// A message from one member to another. 24 bytes: sender's instance (4), addressee's instance (4), sender's incarnation (8),
-/// addressee's incarnation (8); then the call.
+/// addressee's incarnation (8); then the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerMessage<'a> {
     /// The sender.
@@ -53,7 +53,7 @@ pub struct PeerMessage<'a> {
     /// The addressee: another process at the same address ignores the message.
     pub to: Member,
     /// The content.
-    pub call: Call<'a>,
+    pub body: PeerBody<'a>,
 }
 
 /// A member's report about entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (3), applied (8).
@@ -114,7 +114,7 @@ pub struct Slice {
 
 /// A message from one member to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Call<'a> {
+pub enum PeerBody<'a> {
     /// 32 bytes: the preceding entry (16), commit index (8), number of entries (4), zero (4); then the entries.
     Replicate {
         /// The entry before the first of these.
@@ -147,7 +147,7 @@ pub enum Call<'a> {
         /// All parts before this one have arrived.
         parts: u32,
     },
-    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
     LeaseAsk {
         /// Time of sending by the lease holder's clock, in microseconds since an arbitrary start.
         sent_us: u64,
@@ -156,7 +156,7 @@ pub enum Call<'a> {
         /// The timestamp bound that the holder requests.
         timestamp_bound: Timestamp,
     },
-    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
     LeaseGrant {
         /// Copied from the request.
         sent_us: u64,
@@ -221,7 +221,7 @@ impl Slice {
         let contents = match fields.u8() {
             0 => false,
             1 => true,
-            _ => return Err(What::Detail.into()),
+            _ => return Err(BadRequestReason::Detail.into()),
         };
         fields.zeros(3);
         let as_of = EntryName { epoch, index };
@@ -270,54 +270,54 @@ impl<'a> Element<'a> for LogEntry<'a> {
 /// Both lengths as they are encoded. Errors: one exceeds its limit.
 fn entry_lengths(key: usize, payload: usize) -> Result<(u32, u32), Failure<'static>> {
     if key > KEY_BYTES_MAX || payload > ENTRY_PAYLOAD_BYTES_MAX {
-        return Err(What::Lengths.into());
+        return Err(BadRequestReason::Lengths.into());
     }
     Ok((key as u32, payload as u32))
 }
 
-impl Call<'_> {
+impl PeerBody<'_> {
     /// The kind of its frame.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> FrameKind {
         match self {
-            Self::Replicate { .. } => Kind::Replicate,
-            Self::ReplicateAck(_) => Kind::ReplicateAck,
-            Self::StatePart { .. } => Kind::StatePart,
-            Self::StateAck { .. } => Kind::StateAck,
-            Self::LeaseAsk { .. } => Kind::LeaseAsk,
-            Self::LeaseGrant { .. } => Kind::LeaseGrant,
-            Self::Yield => Kind::Yield,
-            Self::Stale => Kind::Stale,
-            Self::EntryGet(_) => Kind::EntryGet,
-            Self::EntryGot(_) => Kind::EntryGot,
-            Self::EntryLost(_) => Kind::EntryLost,
-            Self::DigestAsk(_) => Kind::DigestAsk,
-            Self::DigestTold { .. } => Kind::DigestTold,
-            Self::DigestDiffers(_) => Kind::DigestDiffers,
-            Self::UnitAsk(_) => Kind::UnitAsk,
-            Self::UnitTold(_) => Kind::UnitTold,
-            Self::Transaction(_) => Kind::Transaction,
+            Self::Replicate { .. } => FrameKind::Replicate,
+            Self::ReplicateAck(_) => FrameKind::ReplicateAck,
+            Self::StatePart { .. } => FrameKind::StatePart,
+            Self::StateAck { .. } => FrameKind::StateAck,
+            Self::LeaseAsk { .. } => FrameKind::LeaseAsk,
+            Self::LeaseGrant { .. } => FrameKind::LeaseGrant,
+            Self::Yield => FrameKind::Yield,
+            Self::Stale => FrameKind::Stale,
+            Self::EntryGet(_) => FrameKind::EntryGet,
+            Self::EntryGot(_) => FrameKind::EntryGot,
+            Self::EntryLost(_) => FrameKind::EntryLost,
+            Self::DigestAsk(_) => FrameKind::DigestAsk,
+            Self::DigestTold { .. } => FrameKind::DigestTold,
+            Self::DigestDiffers(_) => FrameKind::DigestDiffers,
+            Self::UnitAsk(_) => FrameKind::UnitAsk,
+            Self::UnitTold(_) => FrameKind::UnitTold,
+            Self::Transaction(_) => FrameKind::Transaction,
         }
     }
 }
 
 impl<'a> PeerMessage<'a> {
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
-        let Self { from, to: addressee, call } = self;
+        let Self { from, to: addressee, body } = self;
         let fields: [u8; 24] = layout(|to| {
             let to = to.u32(from.instance.0).u32(addressee.instance.0);
             to.u64(from.incarnation.0).u64(addressee.incarnation.0)
         });
         out.extend_from_slice(&fields);
-        match call {
-            Call::Replicate { preceding, commit, entries } => {
+        match body {
+            PeerBody::Replicate { preceding, commit, entries } => {
                 out.extend_from_slice(&preceding.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(commit.0).u32(entries.count()).zeros(4));
                 out.extend_from_slice(&fields);
                 return entries.put(out);
             }
-            Call::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
-            Call::StatePart { as_of, attempt, part, contents: holds } => {
+            PeerBody::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
+            PeerBody::StatePart { as_of, attempt, part, contents: holds } => {
                 out.extend_from_slice(&as_of.encode());
                 let (what, bytes) = match *holds {
                     StatePart::Log { begins: true, bytes } => (1, bytes),
@@ -329,45 +329,47 @@ impl<'a> PeerMessage<'a> {
                 out.extend_from_slice(&fields);
                 return Ok(bytes);
             }
-            Call::StateAck { as_of, attempt, parts } => {
+            PeerBody::StateAck { as_of, attempt, parts } => {
                 out.extend_from_slice(&as_of.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).zeros(4));
                 out.extend_from_slice(&fields);
             }
-            Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling }
-            | Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling } => {
-                let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(ceiling.0));
+            PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound }
+            | PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
+                let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(timestamp_bound.0));
                 out.extend_from_slice(&fields);
             }
-            Call::Yield | Call::Stale => {}
-            Call::EntryGet(name) | Call::EntryLost(name) => out.extend_from_slice(&name.encode()),
-            Call::DigestAsk(slice) | Call::DigestDiffers(slice) => out.extend_from_slice(&slice.encode()),
-            Call::DigestTold { slice, records, digest } => {
+            PeerBody::Yield | PeerBody::Stale => {}
+            PeerBody::EntryGet(name) | PeerBody::EntryLost(name) => out.extend_from_slice(&name.encode()),
+            PeerBody::DigestAsk(slice) | PeerBody::DigestDiffers(slice) => {
+                out.extend_from_slice(&slice.encode())
+            }
+            PeerBody::DigestTold { slice, records, digest } => {
                 out.extend_from_slice(&slice.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
                 out.extend_from_slice(&fields);
             }
-            Call::EntryGot(entry) => return entry.put(out),
-            Call::UnitAsk(ask) => return ask.put(out),
-            Call::UnitTold(told) => return told.put(out),
-            Call::Transaction(message) => return Ok(message),
+            PeerBody::EntryGot(entry) => return entry.put(out),
+            PeerBody::UnitAsk(ask) => return ask.put(out),
+            PeerBody::UnitTold(told) => return told.put(out),
+            PeerBody::Transaction(message) => return Ok(message),
         }
         Ok(&[])
     }
 
-    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (from, to) = (InstanceId(fields.u32()), InstanceId(fields.u32()));
         let from = Member { instance: from, incarnation: Incarnation(fields.u64()) };
         let to = Member { instance: to, incarnation: Incarnation(fields.u64()) };
-        Ok(Self { from, to, call: Call::decode_body(kind, rest)? })
+        Ok(Self { from, to, body: PeerBody::decode_body(kind, rest)? })
     }
 }
 
-impl<'a> Call<'a> {
-    fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+impl<'a> PeerBody<'a> {
+    fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         Ok(match kind {
-            Kind::Replicate => {
+            FrameKind::Replicate => {
                 let (mut fields, rest) = FieldReader::<32>::split(body)?;
                 let preceding = EntryName::decode_fields(&mut fields);
                 let (commit, count) = (LogIndex(fields.u64()), fields.u32());
@@ -375,8 +377,8 @@ impl<'a> Call<'a> {
                 fields.done()?;
                 Self::Replicate { preceding, commit, entries: Elements::packed(count, rest)? }
             }
-            Kind::ReplicateAck => Self::ReplicateAck(FollowerReport::decode_body(body)?),
-            Kind::StatePart => {
+            FrameKind::ReplicateAck => Self::ReplicateAck(FollowerReport::decode_body(body)?),
+            FrameKind::StatePart => {
                 let (mut fields, bytes) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::decode_fields(&mut fields);
                 let (attempt, part, what) = (fields.u64(), fields.u32(), fields.u8());
@@ -385,11 +387,11 @@ impl<'a> Call<'a> {
                 let holds = match what {
                     1 | 4 => StatePart::Log { begins: what == 1, bytes },
                     2 | 3 => StatePart::State { is_last: what == 3, bytes },
-                    _ => return Err(What::Reserved.into()),
+                    _ => return Err(BadRequestReason::Reserved.into()),
                 };
                 Self::StatePart { as_of, attempt, part, contents: holds }
             }
-            Kind::StateAck => {
+            FrameKind::StateAck => {
                 let (mut fields, rest) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::decode_fields(&mut fields);
                 let (attempt, parts) = (fields.u64(), fields.u32());
@@ -398,35 +400,35 @@ impl<'a> Call<'a> {
                 nothing_left(rest)?;
                 Self::StateAck { as_of, attempt, parts }
             }
-            Kind::LeaseAsk | Kind::LeaseGrant => {
+            FrameKind::LeaseAsk | FrameKind::LeaseGrant => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
                 let (sent_us, map_epoch) = (fields.u64(), MapEpoch(fields.u64()));
-                let ceiling = Timestamp(fields.u64());
+                let timestamp_bound = Timestamp(fields.u64());
                 nothing_left(rest)?;
                 match kind {
-                    Kind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
-                    _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+                    FrameKind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+                    _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound },
                 }
             }
-            Kind::Yield | Kind::Stale => {
+            FrameKind::Yield | FrameKind::Stale => {
                 nothing_left(body)?;
-                if kind == Kind::Yield { Self::Yield } else { Self::Stale }
+                if kind == FrameKind::Yield { Self::Yield } else { Self::Stale }
             }
-            Kind::EntryGet | Kind::EntryLost => {
+            FrameKind::EntryGet | FrameKind::EntryLost => {
                 let (mut fields, rest) = FieldReader::<16>::split(body)?;
                 let name = EntryName::decode_fields(&mut fields);
                 fields.done()?;
                 nothing_left(rest)?;
-                if kind == Kind::EntryGet { Self::EntryGet(name) } else { Self::EntryLost(name) }
+                if kind == FrameKind::EntryGet { Self::EntryGet(name) } else { Self::EntryLost(name) }
             }
-            Kind::DigestAsk | Kind::DigestDiffers => {
+            FrameKind::DigestAsk | FrameKind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
                 let slice = Slice::decode_fields(&mut fields)?;
                 fields.done()?;
                 nothing_left(rest)?;
-                if kind == Kind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
+                if kind == FrameKind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
             }
-            Kind::DigestTold => {
+            FrameKind::DigestTold => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
                 let slice = Slice::decode_fields(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
@@ -434,9 +436,9 @@ impl<'a> Call<'a> {
                 nothing_left(rest)?;
                 Self::DigestTold { slice, records, digest }
             }
-            Kind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
-            Kind::UnitTold => Self::UnitTold(UnitReport::decode_body(body)?),
-            Kind::Transaction => Self::Transaction(body),
+            FrameKind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
+            FrameKind::UnitTold => Self::UnitTold(UnitReport::decode_body(body)?),
+            FrameKind::Transaction => Self::Transaction(body),
             _ => {
                 let mut rest = body;
                 let entry = <LogEntry<'a> as Element<'a>>::take(&mut rest)?;
@@ -471,7 +473,7 @@ impl FollowerReport {
             (2, 0, _, _, 0) => Ok(Self::Differs { at: EntryName { epoch, index } }),
             (3, 0, 0, 0, 0) => Ok(Self::NeedsState),
             (4, 0, 0, 0, 0) => Ok(Self::DiskFull),
-            _ => Err(What::Reserved.into()),
+            _ => Err(BadRequestReason::Reserved.into()),
         }
     }
 }

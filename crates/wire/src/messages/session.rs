@@ -1,6 +1,6 @@
 //! Sessions: a client opens one, and all its writes carry it.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{Sequence, SessionId, Timestamp};
 use crate::limits::SESSION_WINDOW_MAX;
@@ -49,11 +49,11 @@ impl Stamp {
 
     fn check(&self) -> Result<(), Failure<'static>> {
         if self.session.is_some() != (self.sequence.0 != 0) {
-            return Err(What::HalfSession.into());
+            return Err(BadRequestReason::HalfSession.into());
         }
         let lowest = self.lowest_unanswered.0;
         if lowest > self.sequence.0 || self.sequence.0 - lowest > SESSION_WINDOW_MAX {
-            return Err(What::Window.into());
+            return Err(BadRequestReason::Window.into());
         }
         Ok(())
     }

@@ -17,10 +17,10 @@
 use super::batch::RecordOperation;
 use super::{Query, RecordRead, Scan};
 use crate::elements::Element;
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
 use crate::ids::{SnapshotId, Timestamp};
-use crate::kind::Kind;
+use crate::kind::FrameKind;
 use crate::limits::{SNAPSHOT_AGE_MS_MAX, SNAPSHOT_LEASE_MS_MAX};
 
 /// One request about a snapshot of a partition.
@@ -68,13 +68,13 @@ pub enum SnapshotAsk<'a> {
 }
 
 impl<'a> SnapshotAsk<'a> {
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> FrameKind {
         match self {
-            Self::Open { .. } => Kind::OpenSnapshot,
-            Self::Renew { .. } => Kind::RenewSnapshot,
-            Self::Close => Kind::CloseSnapshot,
-            Self::Read { .. } => Kind::ReadAt,
-            Self::Scan { .. } => Kind::ScanAt,
+            Self::Open { .. } => FrameKind::OpenSnapshot,
+            Self::Renew { .. } => FrameKind::RenewSnapshot,
+            Self::Close => FrameKind::CloseSnapshot,
+            Self::Read { .. } => FrameKind::ReadAt,
+            Self::Scan { .. } => FrameKind::ScanAt,
         }
     }
 }
@@ -127,12 +127,12 @@ impl<'a> SnapshotRequest<'a> {
         Ok(&[])
     }
 
-    pub(crate) fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn decode_body(kind: FrameKind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (seen, id) = (Timestamp(fields.u64()), SnapshotId(u128::from_le_bytes(fields.bytes())));
         fields.done()?;
         let ask = match kind {
-            Kind::OpenSnapshot => {
+            FrameKind::OpenSnapshot => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
                 let lease_ms = fields.u32();
                 fields.zeros(4);
@@ -143,7 +143,7 @@ impl<'a> SnapshotRequest<'a> {
                 check_age(age_ms)?;
                 SnapshotAsk::Open { lease_ms, age_ms }
             }
-            Kind::RenewSnapshot => {
+            FrameKind::RenewSnapshot => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
                 let lease_ms = fields.u32();
                 fields.zeros(4);
@@ -152,16 +152,16 @@ impl<'a> SnapshotRequest<'a> {
                 check_lease(lease_ms)?;
                 SnapshotAsk::Renew { lease_ms }
             }
-            Kind::CloseSnapshot => {
+            FrameKind::CloseSnapshot => {
                 nothing_left(rest)?;
                 SnapshotAsk::Close
             }
-            Kind::ReadAt => {
+            FrameKind::ReadAt => {
                 let (mut fields, mut rest) = FieldReader::<8>::split(rest)?;
                 let at = Timestamp(fields.u64());
                 fields.done()?;
                 let RecordOperation::Read(read) = RecordOperation::take(&mut rest)? else {
-                    return Err(What::SnapshotQuery.into());
+                    return Err(BadRequestReason::SnapshotQuery.into());
                 };
                 nothing_left(rest)?;
                 check_query(&read)?;
@@ -173,7 +173,7 @@ impl<'a> SnapshotRequest<'a> {
                 fields.zeros(7);
                 fields.done()?;
                 if blobs > 1 {
-                    return Err(What::Detail.into());
+                    return Err(BadRequestReason::Detail.into());
                 }
                 SnapshotAsk::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
             }
@@ -185,20 +185,20 @@ impl<'a> SnapshotRequest<'a> {
 fn check_lease(lease_ms: u32) -> Result<(), Failure<'static>> {
     match lease_ms {
         1..=SNAPSHOT_LEASE_MS_MAX => Ok(()),
-        _ => Err(What::SnapshotLease.into()),
+        _ => Err(BadRequestReason::SnapshotLease.into()),
     }
 }
 
 fn check_age(age_ms: u64) -> Result<(), Failure<'static>> {
     match age_ms {
         1..=SNAPSHOT_AGE_MS_MAX => Ok(()),
-        _ => Err(What::SnapshotLease.into()),
+        _ => Err(BadRequestReason::SnapshotLease.into()),
     }
 }
 
 fn check_query(read: &RecordRead<'_>) -> Result<(), Failure<'static>> {
     match read.query {
         Query::Lookup | Query::LookupRange { .. } | Query::Inspect | Query::ReadChunk { .. } => Ok(()),
-        _ => Err(What::SnapshotQuery.into()),
+        _ => Err(BadRequestReason::SnapshotQuery.into()),
     }
 }

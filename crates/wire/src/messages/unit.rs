@@ -1,7 +1,7 @@
 //! Units of Redis commands on the way to the instance that executes them, and their results: `docs/protocols/redis.md`. A unit, and a reply, may be
 //! longer than a frame: both are sent as consecutive pieces.
 
-use crate::error::{Failure, What};
+use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout};
 
 /// A piece of a unit to execute. 24 bytes: number (8), number of the preceding unit (8), length of the complete unit (4), offset of this piece (4);
@@ -93,7 +93,7 @@ impl<'a> UnitReport<'a> {
             (1, 0) => UnitVerdict::Replied,
             (2, 0) => UnitVerdict::NotRun,
             (3, _) => UnitVerdict::Waits(until_ms),
-            _ => return Err(What::Reserved.into()),
+            _ => return Err(BadRequestReason::Reserved.into()),
         };
         Ok(Self { number, verdict, total, at, piece })
     }
@@ -102,5 +102,5 @@ impl<'a> UnitReport<'a> {
 /// Checks that a piece is inside the unit or reply.
 fn check(total: u32, at: u32, piece: &[u8]) -> Result<(), Failure<'static>> {
     let end = (at as usize).checked_add(piece.len());
-    if end.is_some_and(|end| end <= total as usize) { Ok(()) } else { Err(What::Lengths.into()) }
+    if end.is_some_and(|end| end <= total as usize) { Ok(()) } else { Err(BadRequestReason::Lengths.into()) }
 }

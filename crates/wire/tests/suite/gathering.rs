@@ -6,8 +6,8 @@ use zerohop_wire::ids::*;
 use zerohop_wire::limits::{COALESCED_BYTES, COALESCED_MAX, SPLIT_BYTES_MIN};
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    AnswerGathering, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, HEADER_BYTES,
-    Kind, Message, What,
+    AnswerGathering, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features,
+    FrameKind, HEADER_BYTES, Message,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features::COALESCED);
@@ -130,7 +130,10 @@ fn coalesced_frames_need_negotiation() {
         let without = Decoder::with_version(1, Features::LZ4);
         assert!(matches!(
             without.decode(&bytes),
-            DecodeResult::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
+            DecodeResult::Refused {
+                failure: Failure::BadRequest { reason: BadRequestReason::Unexpected },
+                ..
+            }
         ));
         assert!(matches!(DECODER.decode(&bytes), DecodeResult::Frame { .. }));
     }
@@ -142,7 +145,7 @@ fn more_than_a_frame_may_have_are_refused() {
         keyspace: KeyspaceId(1),
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
-        kind: Kind::Lookup.number(),
+        kind: FrameKind::Lookup.number(),
         read_lock: false,
         body: b"",
     };
@@ -155,7 +158,7 @@ fn more_than_a_frame_may_have_are_refused() {
     for request in &requests {
         zerohop_wire::pack(request, &mut out).unwrap();
     }
-    assert_eq!(Message::decode_body(Kind::Gather, &out), Err(too_many));
+    assert_eq!(Message::decode_body(FrameKind::Gather, &out), Err(too_many));
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn inconsistent_lengths_and_nonzero_reserved_bytes_are_refused() {
         keyspace: KeyspaceId(1),
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
-        kind: Kind::Lookup.number(),
+        kind: FrameKind::Lookup.number(),
         read_lock: false,
         body: b"body",
     };
@@ -174,12 +177,15 @@ fn inconsistent_lengths_and_nonzero_reserved_bytes_are_refused() {
     let refused = |place: usize, byte: u8| {
         let mut body = body.clone();
         body[place] = byte;
-        Message::decode_body(Kind::Gather, &body).unwrap_err()
+        Message::decode_body(FrameKind::Gather, &body).unwrap_err()
     };
-    assert_eq!(refused(48, 5), What::Lengths.into());
-    assert_eq!(refused(48, 3), What::FieldsCut.into());
-    assert_eq!(refused(18, 2), What::Flags.into());
-    assert_eq!(Message::decode_body(Kind::Gather, &body[..40]).unwrap_err(), What::FieldsCut.into());
+    assert_eq!(refused(48, 5), BadRequestReason::Lengths.into());
+    assert_eq!(refused(48, 3), BadRequestReason::FieldsCut.into());
+    assert_eq!(refused(18, 2), BadRequestReason::Flags.into());
+    assert_eq!(
+        Message::decode_body(FrameKind::Gather, &body[..40]).unwrap_err(),
+        BadRequestReason::FieldsCut.into()
+    );
 }
 
 #[test]
@@ -193,17 +199,17 @@ fn coalesced_non_partition_request_is_refused_alone() {
         body: b"",
     };
     assert_eq!(request(0x7777).message(), Err(Failure::UnknownKind { kind: 0x7777 }));
-    for kind in Kind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
-        assert_eq!(request(kind.number()).message(), Err(What::Unexpected.into()), "{kind}");
+    for kind in FrameKind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
+        assert_eq!(request(kind.number()).message(), Err(BadRequestReason::Unexpected.into()), "{kind}");
     }
-    let answer = |kind: Kind| GatheredAnswer {
+    let answer = |kind: FrameKind| GatheredAnswer {
         request: RequestId(1),
         kind: kind.number(),
         read_lock_us: 0,
         body: b"",
     };
-    for kind in [Kind::Gathered, Kind::Gather, Kind::Lookup] {
-        assert_eq!(answer(kind).message(), Err(What::Unexpected.into()), "{kind}");
+    for kind in [FrameKind::Gathered, FrameKind::Gather, FrameKind::Lookup] {
+        assert_eq!(answer(kind).message(), Err(BadRequestReason::Unexpected.into()), "{kind}");
     }
 }
 
@@ -252,7 +258,7 @@ proptest! {
             });
         }
         let frame = Envelope { request: RequestId(100), time_out_ms: 9, ..Envelope::default() };
-        let Ok(Message::Gather(requests)) = Message::decode_body(Kind::Gather, &packed) else { panic!() };
+        let Ok(Message::Gather(requests)) = Message::decode_body(FrameKind::Gather, &packed) else { panic!() };
         let got: Vec<(Envelope, String)> = requests
             .iter()
             .zip(1..)
@@ -297,6 +303,6 @@ fn empty_frame_has_header_length() {
     let mut out = Vec::new();
     let encoder = Encoder::default();
     let start = encoder.begin(&mut out);
-    encoder.end(start, &Envelope::default(), Kind::Gather, &mut out);
+    encoder.end(start, &Envelope::default(), FrameKind::Gather, &mut out);
     assert_eq!((start, out.len()), (0, HEADER_BYTES));
 }

@@ -16,8 +16,8 @@ use zerohop_wire::messages::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim,
 };
 use zerohop_wire::{
-    AbortReason, AuthFault, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode, Failure, Features,
-    Kind, Message, What,
+    AbortReason, AuthFault, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode,
+    Failure, Features, FrameKind, Message,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
@@ -190,7 +190,7 @@ fn writes(check: Check<'_>) {
         number: NumberType::F32,
         operand: Number::bits(1.5_f32),
         offset: 12,
-        returns: Brings::New,
+        returns: ReturnedNumber::New,
     };
     write(
         "transform",
@@ -235,7 +235,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
         number: NumberType::U64,
         operand: 9,
         offset: 16,
-        returns: Brings::Old,
+        returns: ReturnedNumber::Old,
     };
     let max = BlobChange::TransformChunk { stamp, transform, makes: true };
     write("transform_chunk", "the u64 at byte 16 is at least 9", max);
@@ -325,9 +325,9 @@ fn peers(check: Check<'_>) {
         instance: InstanceId(instance),
         incarnation: Incarnation(incarnation),
     };
-    let mut peer = |name: &str, comment: &str, call: Call<'_>| {
+    let mut peer = |name: &str, comment: &str, body: PeerBody<'_>| {
         let (from, to) = (member(6, 0xfeed), member(7, 0xbeef));
-        check(name, comment, &Message::Peer(PeerMessage { from, to, call }));
+        check(name, comment, &Message::Peer(PeerMessage { from, to, body }));
     };
     let name = |epoch, index| EntryName { epoch, index: LogIndex(index) };
     let entry = LogEntry {
@@ -343,53 +343,57 @@ fn peers(check: Check<'_>) {
     let entries = Elements::from_slice(&entries);
     let preceding = name(4, 100);
     let commit = LogIndex(99);
-    peer("replicate", "entries 101, 102 behind (4, 100)", Call::Replicate { preceding, commit, entries });
+    peer("replicate", "entries 101, 102 behind (4, 100)", PeerBody::Replicate { preceding, commit, entries });
     let holds = FollowerReport::Acknowledged {
         matched: LogIndex(102),
         durable: LogIndex(100),
         applied: LogIndex(99),
     };
-    peer("replicate_ack", "holds 102, 100 of them durably", Call::ReplicateAck(holds));
+    peer("replicate_ack", "holds 102, 100 of them durably", PeerBody::ReplicateAck(holds));
     let differs = FollowerReport::Differs { at: name(3, 90) };
-    peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
-    peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(FollowerReport::NeedsState));
-    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(FollowerReport::DiskFull));
+    peer("replicate_ack_differs", "go on behind (3, 90)", PeerBody::ReplicateAck(differs));
+    peer("replicate_ack_needs_state", "send the state", PeerBody::ReplicateAck(FollowerReport::NeedsState));
+    peer("replicate_ack_no_room", "its disk is full", PeerBody::ReplicateAck(FollowerReport::DiskFull));
     let as_of = name(5, 102);
     let attempt = 7_654_321;
-    let part = |part, holds| Call::StatePart { as_of, attempt, part, contents: holds };
+    let part = |part, holds| PeerBody::StatePart { as_of, attempt, part, contents: holds };
     peer("state_part_begins", "part 0", part(0, StatePart::Log { begins: true, bytes: b"header, entries" }));
     peer("state_part_log", "part 1", part(1, StatePart::Log { begins: false, bytes: b"more entries" }));
     peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
     peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
-    peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, attempt, parts: 2 });
-    let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
-    peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling });
+    peer("state_ack", "parts 0 and 1 are held", PeerBody::StateAck { as_of, attempt, parts: 2 });
+    let (sent_us, map_epoch, timestamp_bound) = (1_234_567, MapEpoch(11), VERSION);
+    peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound });
     peer(
         "lease_grant",
         "for what was sent at 1.234567 s",
-        Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+        PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
     );
-    peer("yield", "no fields", Call::Yield);
-    peer("stale", "no fields", Call::Stale);
-    peer("entry_get", "entry (5, 101)", Call::EntryGet(name(5, 101)));
-    peer("entry_got", "entry (5, 101)", Call::EntryGot(entry));
-    peer("entry_lost", "entry (5, 101)", Call::EntryLost(name(5, 101)));
+    peer("yield", "no fields", PeerBody::Yield);
+    peer("stale", "no fields", PeerBody::Stale);
+    peer("entry_get", "entry (5, 101)", PeerBody::EntryGet(name(5, 101)));
+    peer("entry_got", "entry (5, 101)", PeerBody::EntryGot(entry));
+    peer("entry_lost", "entry (5, 101)", PeerBody::EntryLost(name(5, 101)));
     let slice = Slice { as_of: name(5, 102), from: 1 << 16, through: 3 << 16, contents: false };
-    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", Call::DigestAsk(slice));
+    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", PeerBody::DigestAsk(slice));
     let whole = Slice { contents: true, ..slice };
-    peer("digest_ask_contents", "the same, and what the records hold", Call::DigestAsk(whole));
-    peer("digest_told", "7 records", Call::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF });
-    peer("digest_differs", "of the same slice", Call::DigestDiffers(slice));
+    peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestAsk(whole));
+    peer(
+        "digest_told",
+        "7 records",
+        PeerBody::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF },
+    );
+    peer("digest_differs", "of the same slice", PeerBody::DigestDiffers(slice));
     let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
-    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", Call::UnitAsk(ask));
+    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitAsk(ask));
     let told = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
-    peer("unit_told", "the reply of unit 9", Call::UnitTold(told));
+    peer("unit_told", "the reply of unit 9", PeerBody::UnitTold(told));
     let empty = UnitReport { total: 0, piece: b"", ..told };
     let verdict = UnitVerdict::NotRun;
-    peer("unit_told_not_run", "unit 9 was not run", Call::UnitTold(UnitReport { verdict, ..empty }));
-    peer("transaction", "an opaque message", Call::Transaction(b"message"));
+    peer("unit_told_not_run", "unit 9 was not run", PeerBody::UnitTold(UnitReport { verdict, ..empty }));
+    peer("transaction", "an opaque message", PeerBody::Transaction(b"message"));
     let verdict = UnitVerdict::Waits(1_700_000_000_123);
-    peer("unit_told_waits", "unit 9 waits", Call::UnitTold(UnitReport { verdict, ..empty }));
+    peer("unit_told_waits", "unit 9 waits", PeerBody::UnitTold(UnitReport { verdict, ..empty }));
 }
 
 fn outcomes(check: Check<'_>) {
@@ -425,7 +429,7 @@ fn errors(check: Check<'_>) {
     for failure in failures::failures(&NUMBERS, b"seen") {
         let failure = match failure {
             // The one that the vector was made with, however many there are now.
-            Failure::BadRequest { .. } => Failure::from(What::HalfSession),
+            Failure::BadRequest { .. } => Failure::from(BadRequestReason::HalfSession),
             Failure::AuthFailed { .. } => Failure::AuthFailed { fault: AuthFault::Proof },
             Failure::Aborted { .. } => {
                 Failure::Aborted { reason: AbortReason::ReadChanged, part: 1, item: 2 }
@@ -449,7 +453,7 @@ fn every_message_has_exactly_its_golden_bytes() {
     for_each_vector(&mut |name, comment, message| {
         let envelope = if message.kind().is_for_partition()
             || message.kind().is_between_instances()
-            || message.kind() >= Kind::Answer
+            || message.kind() >= FrameKind::Answer
         {
             &FOR_PARTITION
         } else {
@@ -463,7 +467,7 @@ fn every_message_has_exactly_its_golden_bytes() {
         assert!(names.insert(name.to_string()), "two vectors are called {name}");
         kinds.insert(message.kind());
     });
-    for kind in Kind::ALL {
+    for kind in FrameKind::ALL {
         assert!(kinds.contains(kind), "no golden vector for messages of kind {kind}");
     }
     names.insert("insert_lz4".into());

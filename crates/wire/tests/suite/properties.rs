@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn random_bodies_under_good_checksums_never_panic(
-        kind in prop::sample::select(zerohop_wire::Kind::ALL), lz4: bool,
+        kind in prop::sample::select(zerohop_wire::FrameKind::ALL), lz4: bool,
         body in prop_oneof![
             prop::collection::vec(any::<u8>(), 0..300),
             prop::collection::vec(prop_oneof![4 => Just(0u8), 1 => 0..5u8], 0..200),

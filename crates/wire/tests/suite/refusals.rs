@@ -5,8 +5,8 @@ use zerohop_wire::limits::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{CompareSwap, Insert};
 use zerohop_wire::{
-    BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features, Flags, FrameHeader,
-    HEADER_BYTES, Kind, Message, What, checksum,
+    BadRequestReason, BrokenStream, DecodeResult, Decoder, Elements, Encoder, Envelope, Failure, Features,
+    Flags, FrameHeader, FrameKind, HEADER_BYTES, Message, checksum,
 };
 
 const DECODER: Decoder = Decoder::with_version(1, Features(0));
@@ -48,7 +48,7 @@ fn encode(message: &Message<'_>) -> Result<Vec<u8>, Failure<'static>> {
 }
 
 /// What a body of this kind is answered with.
-fn refusal(kind: Kind, body: &[u8]) -> Failure<'static> {
+fn refusal(kind: FrameKind, body: &[u8]) -> Failure<'static> {
     let frame = bytes(header(kind.number(), body), body);
     match DECODER.decode(&frame) {
         DecodeResult::Frame { frame, .. } => frame.message(&mut Vec::new()).expect_err("must be refused"),
@@ -105,7 +105,7 @@ fn a_damaged_body_is_answered_and_the_next_frame_is_found() {
 
 #[test]
 fn wrong_version_names_the_negotiated_one() {
-    let frame = bytes(FrameHeader { version: 9, ..header(Kind::Ping.number(), &[0; 8]) }, &[0; 8]);
+    let frame = bytes(FrameHeader { version: 9, ..header(FrameKind::Ping.number(), &[0; 8]) }, &[0; 8]);
     let DecodeResult::Broken(broken) = DECODER.decode(&frame) else { panic!() };
     assert_eq!(broken, BrokenStream::Version { envelope: ENVELOPE, got: 9, agreed: 1 });
     assert_eq!(broken.last_answer(), Some((ENVELOPE, Failure::UnsupportedVersion { min: 1, max: 1 })));
@@ -114,7 +114,7 @@ fn wrong_version_names_the_negotiated_one() {
 #[test]
 fn oversized_length_is_refused_by_header_alone() {
     let too_long = BODY_BYTES_MAX as u32 + 1;
-    let head = FrameHeader { body_len: too_long, ..header(Kind::Insert.number(), b"") }.encode();
+    let head = FrameHeader { body_len: too_long, ..header(FrameKind::Insert.number(), b"") }.encode();
     let DecodeResult::Broken(broken) = DECODER.decode(&head) else { panic!() };
     let limit = BODY_BYTES_MAX as u32;
     assert_eq!(broken, BrokenStream::TooLong { envelope: ENVELOPE, length: too_long, limit });
@@ -124,9 +124,9 @@ fn oversized_length_is_refused_by_header_alone() {
 #[test]
 fn unproven_peers_may_send_only_short_frames() {
     let body = [0; HELLO_BODY_BYTES_MAX + 1];
-    let frame = bytes(header(Kind::Hello.number(), &body), &body);
-    let stranger = Decoder::before_hello().decode(&frame);
-    assert!(matches!(stranger, DecodeResult::Broken(BrokenStream::TooLong { .. })), "{stranger:?}");
+    let frame = bytes(header(FrameKind::Hello.number(), &body), &body);
+    let decoded = Decoder::before_hello().decode(&frame);
+    assert!(matches!(decoded, DecodeResult::Broken(BrokenStream::TooLong { .. })), "{decoded:?}");
 }
 
 #[test]
@@ -137,15 +137,15 @@ fn unknown_kinds_flags_and_waits_are_answered() {
         }
         other => panic!("{other:?}"),
     };
-    let ping = header(Kind::Ping.number(), &[0; 8]);
+    let ping = header(FrameKind::Ping.number(), &[0; 8]);
     assert_eq!(told(FrameHeader { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
-    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), What::Flags.into());
-    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), What::Reserved.into());
-    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), What::NotAgreed.into());
+    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), BadRequestReason::Flags.into());
+    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), BadRequestReason::Reserved.into());
+    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), BadRequestReason::NotAgreed.into());
     let envelope = Envelope { time_out_ms: TIME_OUT_MS_MAX + 1, ..ENVELOPE };
     let late = bytes(FrameHeader { envelope, ..ping }, &[0; 8]);
     assert!(
-        matches!(DECODER.decode(&late), DecodeResult::Refused { failure, .. } if failure == What::TimeOut.into())
+        matches!(DECODER.decode(&late), DecodeResult::Refused { failure, .. } if failure == BadRequestReason::TimeOut.into())
     );
 }
 
@@ -156,7 +156,10 @@ fn keys_and_values_beyond_their_bounds_are_named_by_client_and_server() {
     assert_eq!(encode(&insert(&key, b"")), Err(Failure::KeyTooLong { length: u64::from(limit) + 1, limit }));
     let mut body = vec![0; 64 + key.len()];
     body[40..44].copy_from_slice(&(key.len() as u32).to_le_bytes());
-    assert_eq!(refusal(Kind::Insert, &body), Failure::KeyTooLong { length: u64::from(limit) + 1, limit });
+    assert_eq!(
+        refusal(FrameKind::Insert, &body),
+        Failure::KeyTooLong { length: u64::from(limit) + 1, limit }
+    );
 
     let limit = VALUE_BYTES_MAX as u32;
     let value = vec![b'v'; VALUE_BYTES_MAX + 1];
@@ -165,7 +168,10 @@ fn keys_and_values_beyond_their_bounds_are_named_by_client_and_server() {
         Err(Failure::ValueTooLong { length: u64::from(limit) + 1, limit })
     );
     let body = vec![0; 64 + value.len()];
-    assert_eq!(refusal(Kind::Insert, &body), Failure::ValueTooLong { length: u64::from(limit) + 1, limit });
+    assert_eq!(
+        refusal(FrameKind::Insert, &body),
+        Failure::ValueTooLong { length: u64::from(limit) + 1, limit }
+    );
 }
 
 #[test]
@@ -195,7 +201,7 @@ fn more_items_than_a_batch_may_have_are_refused() {
     assert_eq!(encode(&Message::Batch(batch)), Err(too_many.clone()));
     let mut body = [0; 48];
     body[40..44].copy_from_slice(&(BATCH_ITEMS_MAX + 1).to_le_bytes());
-    assert_eq!(refusal(Kind::Batch, &body), too_many);
+    assert_eq!(refusal(FrameKind::Batch, &body), too_many);
 }
 
 #[test]
@@ -204,9 +210,9 @@ fn wrong_item_count_is_refused() {
     let operations = [lookup; 3];
     let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
     let mut body = encode(&Message::Batch(batch)).unwrap().split_off(HEADER_BYTES);
-    for (count, told) in [(2, What::Lengths), (4, What::FieldsCut)] {
+    for (count, told) in [(2, BadRequestReason::Lengths), (4, BadRequestReason::FieldsCut)] {
         body[40] = count;
-        assert_eq!(refusal(Kind::Batch, &body), told.into());
+        assert_eq!(refusal(FrameKind::Batch, &body), told.into());
     }
 }
 
@@ -216,25 +222,25 @@ fn contradictory_fields_are_named() {
     let bad = |place: usize, byte: u8| {
         let mut body = good.clone();
         body[place] = byte;
-        refusal(Kind::Insert, &body)
+        refusal(FrameKind::Insert, &body)
     };
-    assert_eq!(bad(0, 1), What::HalfSession.into());
-    assert_eq!(bad(24, 1), What::Window.into());
-    assert_eq!(bad(40, 9), What::Lengths.into());
-    assert_eq!(bad(44, 4), What::Condition.into());
-    assert_eq!(bad(45, 4), What::Expiry.into());
-    assert_eq!(bad(46, 1), What::Reserved.into());
-    assert_eq!(refusal(Kind::Insert, &good[..50]), What::FieldsCut.into());
-    assert_eq!(refusal(Kind::Lookup, &[0; 17]), What::Lengths.into());
+    assert_eq!(bad(0, 1), BadRequestReason::HalfSession.into());
+    assert_eq!(bad(24, 1), BadRequestReason::Window.into());
+    assert_eq!(bad(40, 9), BadRequestReason::Lengths.into());
+    assert_eq!(bad(44, 4), BadRequestReason::Condition.into());
+    assert_eq!(bad(45, 4), BadRequestReason::Expiry.into());
+    assert_eq!(bad(46, 1), BadRequestReason::Reserved.into());
+    assert_eq!(refusal(FrameKind::Insert, &good[..50]), BadRequestReason::FieldsCut.into());
+    assert_eq!(refusal(FrameKind::Lookup, &[0; 17]), BadRequestReason::Lengths.into());
 }
 
 #[test]
 fn an_outcome_from_a_newer_server_is_an_error_and_not_a_guess() {
     let mut body = [0u8; 24];
     body[2] = 200;
-    assert_eq!(refusal(Kind::Answer, &body), What::Outcome.into());
+    assert_eq!(refusal(FrameKind::Answer, &body), BadRequestReason::Outcome.into());
     body[0..3].copy_from_slice(&[0x0f, 0x27, 0]);
-    let frame = bytes(header(Kind::Answer.number(), &body), &body);
+    let frame = bytes(header(FrameKind::Answer.number(), &body), &body);
     let DecodeResult::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
     let unknown = Message::Answer(Err(Failure::Other { code: 9999 }));
     assert_eq!(frame.message(&mut Vec::new()), Ok(unknown));

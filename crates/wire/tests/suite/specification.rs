@@ -2,7 +2,7 @@
 
 use zerohop_record::operations::Facts;
 use zerohop_wire::messages::{RecordType, Shape, WriteChange};
-use zerohop_wire::{AbortReason, AuthFault, ErrorCode, Kind, What, limits};
+use zerohop_wire::{AbortReason, AuthFault, BadRequestReason, ErrorCode, FrameKind, limits};
 
 const SPECIFICATION: &str = include_str!("../../../../docs/protocols/wire.md");
 
@@ -17,13 +17,13 @@ fn assert_says(row: &str) {
 
 #[test]
 fn the_specification_has_a_row_for_every_number() {
-    for kind in Kind::ALL {
+    for kind in FrameKind::ALL {
         assert_says(&format!("\n| {:#06x} | {kind} |", kind.number()));
     }
     for code in ErrorCode::ALL {
         assert_says(&format!("\n| {} | {code} |", code.number()));
     }
-    for what in What::ALL {
+    for what in BadRequestReason::ALL {
         assert_says(&format!("\n| {} | {what} |\n", what.number()));
     }
     for fault in AuthFault::ALL {

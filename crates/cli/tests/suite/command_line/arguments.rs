@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
-use crate::support::terminal::OnTerminal;
+use crate::support::terminal::TerminalProgram;
 
 #[test]
 fn commands_accept_common_aliases() {
@@ -229,9 +229,11 @@ fn a_terminal_is_not_given_binary() {
     assert_eq!(code(&cluster.run_with(&["blob", "put", "binary"], b"\x1b[2J\0")), 0);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "text"], "größe\n".as_bytes())), 0);
     for read in [&["blob", "get"], &["blob", "read"]] {
-        let (told, _, end) = OnTerminal::on_all_streams(&cluster, &[&read[..], &["binary"]].concat()).end();
+        let (told, _, end) =
+            TerminalProgram::on_all_streams(&cluster, &[&read[..], &["binary"]].concat()).end();
         assert!(code(&end) == 3 && told.contains("no text") && !told.contains('\u{1b}'), "{told:?}");
-        let (told, _, end) = OnTerminal::on_all_streams(&cluster, &[&read[..], &["text"]].concat()).end();
+        let (told, _, end) =
+            TerminalProgram::on_all_streams(&cluster, &[&read[..], &["text"]].concat()).end();
         assert_eq!((code(&end), told.as_str()), (0, "größe\r\n"));
         assert_eq!(cluster.run(&[&read[..], &["binary"]].concat()).stdout, b"\x1b[2J\0");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use zerohop_client::{BlobTrouble, Error, Failure, Transform};
+use zerohop_client::{BlobError, Error, Failure, Transform};
 
 use crate::support::patience;
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
@@ -222,7 +222,7 @@ fn multi_chunk_writes_and_reads_are_atomic() {
                                 whole += 1;
                                 break;
                             }
-                            Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }) => {
+                            Err(Error::Blob { why: BlobError::ChangedMeanwhile, .. }) => {
                                 changed += 1;
                                 break;
                             }
@@ -308,7 +308,7 @@ fn staged_append_becomes_visible_atomically() {
             Ok(()) => fill.publish().await.unwrap_err(),
             Err(error) => error,
         };
-        assert!(matches!(beaten, Error::Blob { why: BlobTrouble::Contended, .. }), "{beaten}");
+        assert!(matches!(beaten, Error::Blob { why: BlobError::Contended, .. }), "{beaten}");
         other.truncate(100_000).await.unwrap();
         let all = writer.read_at(50_006, u64::MAX).await.unwrap().read_to_end().await.unwrap();
         assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));

@@ -57,7 +57,7 @@ fn report_shows_contents_and_kill() {
     let acknowledged = report["acknowledged"].as_u64().unwrap();
     assert!((31..=62).contains(&acknowledged), "{acknowledged}");
     assert_eq!(report["verified"], acknowledged);
-    assert_eq!((&report["faulty"], &report["strangers"]), (&0.into(), &0.into()));
+    assert_eq!((&report["faulty"], &report["foreign_keys"]), (&0.into(), &0.into()));
     assert_eq!(report["data"], Value::Null);
     // Three nodes of which one is killed, a fourth, and one that is drained.
     let cluster = &report["cluster"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::support::patience;
 use crate::support::serving::{ServingProgram, code, stderr};
-use crate::support::terminal::OnTerminal;
+use crate::support::terminal::TerminalProgram;
 
 /// Names with their forms on a terminal and in a pipe, in the order of their bytes.
 const NAMES: [(&[u8], &[u8], &[u8]); 7] = [
@@ -51,12 +51,12 @@ const LISTS: [&[&str]; 2] = [&["kv", "scan"], &["blob", "ls", "-k", "blobs"]];
 fn a_terminal_shows_names_with_escapes() {
     let cluster = program_with_records();
     for list in LISTS {
-        let (told, _, output) = OnTerminal::on_all_streams(&cluster, list).end();
+        let (told, _, output) = TerminalProgram::on_all_streams(&cluster, list).end();
         assert_eq!(code(&output), 0, "{told:?}");
         let lines = sorted(told.split_terminator("\r\n").map(|line| line.as_bytes().to_vec()));
         assert_eq!(lines, sorted(NAMES.iter().map(|(_, shown, _)| shown.to_vec())), "{list:?}: {told:?}");
         // The JSON has no control characters.
-        let (told, _, _) = OnTerminal::on_all_streams(&cluster, &[list, &["--json"]].concat()).end();
+        let (told, _, _) = TerminalProgram::on_all_streams(&cluster, &[list, &["--json"]].concat()).end();
         let rules = |one: char| (one.is_control() && !"\r\n".contains(one)) || one == '\u{202e}';
         assert!(!told.contains(rules) && told.lines().count() == NAMES.len(), "{list:?}: {told:?}");
     }

@@ -11,7 +11,7 @@ use rustix::process::{Signal, kill_process};
 use crate::command_line::secrets::{new_secret, up};
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, output, zerohop};
-use crate::support::terminal::OnTerminal;
+use crate::support::terminal::TerminalProgram;
 use crate::support::wait_for;
 
 /// A run of a command: its name, its arguments, the typed input, the exit code, and, if it does not
@@ -143,7 +143,7 @@ impl TerminalBench<'_> {
     /// The exit code on a terminal, and the bytes printed there.
     fn on_terminal(&self, row: &Row) -> (Option<i32>, String) {
         let Row(_, _, typed, _, words) = row;
-        let mut terminal = OnTerminal::all_of(self.command(row));
+        let mut terminal = TerminalProgram::all_of(self.command(row));
         if !typed.is_empty() {
             // Ctrl-D ends the input.
             terminal.types(&format!("{}\u{4}", typed.replace('@', self.way)));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::support::serving::{ServingProgram, code, stdout};
-use crate::support::terminal::OnTerminal;
+use crate::support::terminal::TerminalProgram;
 use crate::support::wait_for;
 
 /// The sequence that returns to the beginning of a line and clears it.
@@ -19,8 +19,10 @@ const AGAIN: &str = "\r\u{1b}[K";
 #[test]
 fn node_start_writes_only_own_text_to_terminal() {
     let other = ServingProgram::in_memory();
-    let node =
-        OnTerminal::start(&other, &["node", "--memory", "--listen", "127.0.0.1:0", "--log-level", "info"]);
+    let node = TerminalProgram::start(
+        &other,
+        &["node", "--memory", "--listen", "127.0.0.1:0", "--log-level", "info"],
+    );
     let is_over = |told: &String| told.contains("ready_after_ms") || told.contains("panicked");
     wait_for("the node is ready", || node.output(), is_over);
     node.signal(Signal::TERM);
@@ -45,7 +47,7 @@ fn check_progress(
     cluster: &ServingProgram,
     ProgramRun { arguments, progress_lines: tells, final_output: says }: &ProgramRun<'_>,
 ) {
-    let mut slow = OnTerminal::start(cluster, arguments);
+    let mut slow = TerminalProgram::start(cluster, arguments);
     slow.slow_until(tells);
     let (told, took, output) = slow.end();
     assert_eq!(code(&output), 0, "{arguments:?}: {told:?} {output:?}");
@@ -115,7 +117,7 @@ fn fast_command_shows_no_progress() {
     for arguments in
         [&["backup", &path][..], &["verify", &path], &["verify"], &["restore", &path, "--overwrite"]]
     {
-        let (told, took, output) = OnTerminal::start(&cluster, arguments).end();
+        let (told, took, output) = TerminalProgram::start(&cluster, arguments).end();
         assert_eq!(code(&output), 0, "{output:?}");
         let is_clear = told.replace(AGAIN, "").is_empty();
         assert!(is_clear || took > Duration::from_secs(1), "{arguments:?}, within {took:?}: {told:?}");
@@ -137,7 +139,7 @@ fn interruption_is_reported_on_its_own_line() {
     for (arguments, tells, said) in
         [(&["backup", &half][..], "backed up ", removed), (&restore, "restored ", again)]
     {
-        let mut slow = OnTerminal::start(&cluster, arguments);
+        let mut slow = TerminalProgram::start(&cluster, arguments);
         slow.slow_until(&[tells]);
         slow.signal(Signal::INT);
         let (told, _, output) = slow.end();
@@ -147,7 +149,7 @@ fn interruption_is_reported_on_its_own_line() {
     assert!(!Path::new(&half).exists(), "something is left of it");
     // Before anything is written, an interruption ends the program at once, without a message. The
     // test uses a signal that is not ignored in background jobs.
-    let mut slow = OnTerminal::start(&cluster, &restore);
+    let mut slow = TerminalProgram::start(&cluster, &restore);
     slow.slow_until(&["checked files "]);
     slow.signal(Signal::TERM);
     let (told, _, output) = slow.end();
@@ -157,7 +159,7 @@ fn interruption_is_reported_on_its_own_line() {
 #[test]
 fn doctor_progress_is_printed_on_terminal_and_erased() {
     let cluster = ServingProgram::in_memory();
-    let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
+    let (told, _, output) = TerminalProgram::start(&cluster, &["doctor"]).end();
     assert!(stdout(&output).contains("clock"), "{output:?}");
     let lines = ["asking the cluster", "asking 1 node for problems", "asking 1 node for health", ""];
     let shown: Vec<&str> = told.split(AGAIN).skip(1).collect();

@@ -8,7 +8,7 @@ use std::process::{ChildStdin, Stdio};
 use std::task::Poll;
 
 use rustix::process::{Signal, kill_process};
-use zerohop_client::{Blob, BlobTrouble, Client, Error, Keyspace, PutOptions, StagedContents, Transform};
+use zerohop_client::{Blob, BlobError, Client, Error, Keyspace, PutOptions, StagedContents, Transform};
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, zerohop};
@@ -259,7 +259,7 @@ fn concurrent_replacements_removals_and_reads_all_make_progress() {
                     Err(error) => {
                         let is_changed = matches!(
                             error,
-                            Error::Blob { why: BlobTrouble::Absent | BlobTrouble::ChangedMeanwhile, .. }
+                            Error::Blob { why: BlobError::Absent | BlobError::ChangedMeanwhile, .. }
                         );
                         assert!(is_changed, "{error}");
                     }
@@ -365,7 +365,7 @@ fn interrupted_publish_leaves_old_or_new_contents_for_all_handles() {
         assert_eq!(blob.stat().await.unwrap().unwrap().attributes, b"first"[..]);
         // What is bound or removed cannot be bound.
         let gone = blob.bind(&first, b"").await.unwrap_err();
-        assert!(matches!(gone, Error::Blob { why: BlobTrouble::Contended, .. }), "{gone}");
+        assert!(matches!(gone, Error::Blob { why: BlobError::Contended, .. }), "{gone}");
         assert!(gone.to_string().starts_with("blob \"b\": "), "{gone}");
         assert_eq!(staged_in(&keyspace).await, 0);
     });
@@ -465,7 +465,7 @@ fn reader_of_replaced_blob_gets_old_bytes_then_a_specific_error() {
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }), "{error}");
+            assert!(matches!(error, Error::Blob { why: BlobError::ChangedMeanwhile, .. }), "{error}");
             assert!(read_blob(&keyspace).await == repeated_byte(new, 40 * MIB));
         }
     });

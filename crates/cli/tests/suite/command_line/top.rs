@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, zerohop};
-use crate::support::terminal::OnTerminal;
+use crate::support::terminal::TerminalProgram;
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 #[test]
@@ -51,7 +51,7 @@ fn top_prints_table_once_or_until_stopped() {
 #[test]
 fn q_key_ends_top_on_a_terminal() {
     let cluster = ServingProgram::in_memory();
-    let mut top = OnTerminal::on_all_streams(&cluster, &["top", "--interval", "100ms"]);
+    let mut top = TerminalProgram::on_all_streams(&cluster, &["top", "--interval", "100ms"]);
     wait_for("a table", || top.output(), |told| told.contains("q ends"));
     top.types("xq");
     let (told, _, output) = top.end();

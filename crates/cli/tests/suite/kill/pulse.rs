@@ -18,10 +18,10 @@ const MEMORY: Duration = Duration::from_secs(10);
 
 /// The recent answer times of the node.
 #[derive(Clone, Default)]
-pub(crate) struct Answers(Arc<Mutex<AnswersOfLate>>);
+pub(crate) struct Answers(Arc<Mutex<RecentAnswers>>);
 
 #[derive(Default)]
-struct AnswersOfLate {
+struct RecentAnswers {
     done: VecDeque<(Instant, Duration)>,
     count: u64,
     /// The times of the unanswered requests, by worker.

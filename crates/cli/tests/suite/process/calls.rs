@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use zerohop_base::time::Time;
 use zerohop_placement::Durability;
 use zerohop_session::{Reply, SessionError};
-use zerohop_sim::history::{Call, KeyspaceHistory, OperationEnd, RunHistory};
+use zerohop_sim::history::{ClientCall, KeyspaceHistory, OperationEnd, RunHistory};
 use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
@@ -66,7 +66,7 @@ pub(crate) fn line(
 }
 
 /// Parses a line into a call.
-pub(crate) fn parse(line: &str) -> Call {
+pub(crate) fn parse(line: &str) -> ClientCall {
     let mut words = line.split(' ');
     let mut word = || words.next().unwrap_or_else(|| panic!("cut short: {line}"));
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("no number: {line}"));
@@ -108,7 +108,7 @@ pub(crate) fn parse(line: &str) -> Call {
     // Each key counts as a partition of its own; versions within a key rise all the same.
     let partition = PartitionId(zerohop_wire::checksum::crc32c(key.as_bytes()));
     let operation = RecordCall::new(key.as_bytes(), act);
-    Call {
+    ClientCall {
         client: Some(client as usize),
         keyspace: KEYSPACE,
         partition,
@@ -122,7 +122,7 @@ pub(crate) fn parse(line: &str) -> Call {
 }
 
 /// All calls of a run, in which no write may be lost, for the checkers.
-pub(crate) fn history(mut calls: Vec<Call>) -> RunHistory {
+pub(crate) fn history(mut calls: Vec<ClientCall>) -> RunHistory {
     calls.sort_by_key(|call| call.invoked);
     let ended = calls.iter().filter_map(|call| call.returned).max().unwrap_or(Time(0));
     let durability = vec![(Time(0), Durability::Sync)];

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use zerohop_client::{Client, ClientOptions, Keyspace};
 use zerohop_session::{Reply, SessionError as Reason};
-use zerohop_sim::history::{Call, OperationEnd};
+use zerohop_sim::history::{ClientCall, OperationEnd};
 use zerohop_sim::workload::operation::{Act, RecordCall};
 use zerohop_sim::workload::tokens::token;
 use zerohop_wire::Elements;
@@ -88,7 +88,7 @@ impl ProcessLoad {
     }
 
     /// Ends the processes; returns their calls.
-    pub(crate) fn stop(mut self) -> Vec<Call> {
+    pub(crate) fn stop(mut self) -> Vec<ClientCall> {
         // A process ends at the end of its input.
         self.processes.iter_mut().for_each(|(child, _)| drop(child.stdin.take()));
         let mut calls = Vec::new();

@@ -14,7 +14,7 @@ mod tls;
 use std::time::Duration;
 
 use zerohop_base::time::Time;
-use zerohop_sim::history::{Call, OperationEnd};
+use zerohop_sim::history::{ClientCall, OperationEnd};
 
 use self::client::ProcessLoad;
 use self::net::Net;
@@ -70,13 +70,14 @@ fn under_load_in(
     nodes.wait_until_complete();
 }
 
-fn report_and_check(name: &str, calls: Vec<Call>, struck: Time) {
-    let took = |call: &Call| call.returned.unwrap_or(Time::NEVER).0 - call.invoked.0;
+fn report_and_check(name: &str, calls: Vec<ClientCall>, struck: Time) {
+    let took = |call: &ClientCall| call.returned.unwrap_or(Time::NEVER).0 - call.invoked.0;
     let before = calls.iter().filter(|call| call.invoked < struck).count();
-    let after: Vec<&Call> = calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
+    let after: Vec<&ClientCall> =
+        calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
     let longest = Duration::from_micros(after.iter().map(|call| took(call)).max().unwrap_or(0));
     let unknown = calls.iter().filter(|call| call.end == OperationEnd::Unknown).count();
-    let refused: Vec<&&Call> =
+    let refused: Vec<&&ClientCall> =
         after.iter().filter(|call| matches!(call.end, OperationEnd::NotDone(_))).collect();
     eprintln!(
         "{name}: {before} calls before, {} after, longest gap {:.2} s, {unknown} in doubt, {} refused",

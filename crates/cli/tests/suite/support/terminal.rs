@@ -29,7 +29,7 @@ fn against(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> Command
 }
 
 /// A program with a terminal.
-pub(crate) struct OnTerminal {
+pub(crate) struct TerminalProgram {
     child: RunningProcess,
     started: Instant,
     output: Arc<Mutex<Vec<u8>>>,
@@ -37,28 +37,31 @@ pub(crate) struct OnTerminal {
     keys: File,
 }
 
-impl OnTerminal {
+impl TerminalProgram {
     /// Its standard error is the terminal, and its standard output a pipe.
-    pub(crate) fn start(cluster: &ServingProgram, arguments: &[&str]) -> OnTerminal {
-        OnTerminal::with(against(cluster, arguments), |command, theirs| {
+    pub(crate) fn start(cluster: &ServingProgram, arguments: &[&str]) -> TerminalProgram {
+        TerminalProgram::with(against(cluster, arguments), |command, theirs| {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
         })
     }
 
     /// Standard input, standard output and standard error are the terminal.
-    pub(crate) fn on_all_streams(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> OnTerminal {
-        OnTerminal::all_of(against(cluster, arguments))
+    pub(crate) fn on_all_streams(
+        cluster: &ServingProgram,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> TerminalProgram {
+        TerminalProgram::all_of(against(cluster, arguments))
     }
 
     /// Runs a prepared command, with the terminal as all three streams.
-    pub(crate) fn all_of(command: Command) -> OnTerminal {
-        OnTerminal::with(command, |command, theirs| {
+    pub(crate) fn all_of(command: Command) -> TerminalProgram {
+        TerminalProgram::with(command, |command, theirs| {
             let copy = || theirs.try_clone().unwrap();
             command.stdin(copy()).stdout(copy()).stderr(copy());
         })
     }
 
-    fn with(mut command: Command, connect: impl FnOnce(&mut Command, File)) -> OnTerminal {
+    fn with(mut command: Command, connect: impl FnOnce(&mut Command, File)) -> TerminalProgram {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -83,7 +86,7 @@ impl OnTerminal {
                 }
             }
         });
-        OnTerminal { child, started, output: told, reader, keys }
+        TerminalProgram { child, started, output: told, reader, keys }
     }
 
     pub(crate) fn output(&self) -> String {

@@ -489,20 +489,20 @@ impl Nodes {
                 let few = group.in_sync.len() + 1 < usize::from(config.min_in_sync);
                 let ready = group.followers.iter().copied().find(|one| up(*one));
                 let down = group.in_sync.iter().copied().find(|one| !up(*one));
-                let wish = match (ready, down) {
+                let request = match (ready, down) {
                     (Some(ready), _) if few || group.state == GroupState::Admitting => {
                         GroupRequest::Admit(ready)
                     }
                     (_, Some(down)) => GroupRequest::Remove(down),
                     _ => continue,
                 };
-                asks.push((instance, keyspace, partition, group.epoch, wish));
+                asks.push((instance, keyspace, partition, group.epoch, request));
             }
         }
-        for (instance, keyspace, partition, epoch, wish) in asks {
+        for (instance, keyspace, partition, epoch, request) in asks {
             self.handle_event(
                 at,
-                AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: wish },
+                AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request },
             );
         }
         self.schedule_tick(at);

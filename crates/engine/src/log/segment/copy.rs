@@ -30,7 +30,7 @@ impl Segment {
             let path = format!("{folder}/{}", header.file_name());
             let file = io.disk.open(&path, OpenMode::Create)?;
             io.disk.append(file, &bytes)?;
-            if !is_planted(Bug::ChildNotSynced) {
+            if !is_planted(Bug::ParentRemovedBeforeChildSync) {
                 io.disk.sync(file).map_err(DiskError::beyond_repair)?;
             }
             Segment::found(header, path, file, bytes.len() as u64)

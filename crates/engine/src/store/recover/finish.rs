@@ -34,7 +34,7 @@ impl Recovery<'_> {
             let slot = self.store.log.order[at];
             let segment = self.store.log.segment_mut(slot);
             let is_in_doubt = segment.last_index >= self.synced || !segment.sealed;
-            if is_in_doubt && !is_planted(Bug::CacheBelieved) {
+            if is_in_doubt && !is_planted(Bug::CachedDataCountedDurable) {
                 (segment.synced, segment.synced_index) = (0, segment.first_index() - 1);
             } else {
                 segment.synced_index = segment.last_index;
@@ -52,7 +52,7 @@ impl Recovery<'_> {
 
     fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
         let (_, keep) = doubt.before;
-        let keep = if is_planted(Bug::TailCutTooFar) { keep.saturating_sub(1) } else { keep };
+        let keep = if is_planted(Bug::ValidEntryTruncated) { keep.saturating_sub(1) } else { keep };
         while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
             self.store.pending.pop_back();
             self.report.from_log -= 1;

@@ -36,15 +36,15 @@ struct CrossPartitionUnit {
 
 /// Too many units are under way: nothing of this one is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRoom;
+pub struct TooManyUnits;
 
-impl std::fmt::Display for NoRoom {
+impl std::fmt::Display for TooManyUnits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{UNDER_WAY_MAX} commands over several partitions are under way already: try again")
     }
 }
 
-impl std::error::Error for NoRoom {}
+impl std::error::Error for TooManyUnits {}
 
 impl Spans {
     /// Starts the thread. It connects to these endpoints at the first unit.
@@ -62,11 +62,11 @@ impl Spans {
     /// Accepts a unit over a keyspace. The unit is atomic. `tell` receives its reply on this
     /// crate's thread and must not block.
     ///
-    /// # Errors [`NoRoom`]; then `tell` is not called.
-    pub fn start_unit(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), NoRoom> {
+    /// # Errors [`TooManyUnits`]; then `tell` is not called.
+    pub fn start_unit(&self, keyspace: &str, unit: Vec<u8>, tell: ReplySink) -> Result<(), TooManyUnits> {
         self.units
             .try_send(CrossPartitionUnit { keyspace: keyspace.to_owned(), unit, send_reply: tell })
-            .map_err(|_| NoRoom)
+            .map_err(|_| TooManyUnits)
     }
 }
 

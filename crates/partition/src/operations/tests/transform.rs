@@ -1,13 +1,18 @@
 //! `transform` over a partition.
 
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Brings, Number, Operator, RecordType, Transform, WriteChange};
+use zerohop_wire::messages::{Number, Operator, RecordType, ReturnedNumber, Transform, WriteChange};
 
 use crate::testing::{PartitionBench, append, insert};
 
-fn transform<N: Number>(operator: Operator, offset: u64, operand: N, brings: Brings) -> WriteChange<'static> {
+fn transform<N: Number>(
+    operator: Operator,
+    offset: u64,
+    operand: N,
+    returned: ReturnedNumber,
+) -> WriteChange<'static> {
     let (number, operand) = (N::TYPE, operand.bits());
-    WriteChange::Transform(Transform { operator, number, operand, offset, returns: brings })
+    WriteChange::Transform(Transform { operator, number, operand, offset, returns: returned })
 }
 
 fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
@@ -18,13 +23,13 @@ fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
 fn transform_changes_only_its_bytes() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", insert(&[1, 2, 3, 4, 5, 6])).number().expect("is done");
-    let add = transform(Operator::Add, 2, 0x0102_u16, Brings::New);
+    let add = transform(Operator::Add, 2, 0x0102_u16, ReturnedNumber::New);
     assert_eq!(bench.write(b"k", add).number(), Ok(0x0505));
     assert_eq!(bench.bytes(b"k"), Some(vec![1, 2, 5, 5, 5, 6]));
-    let and = transform(Operator::And, 5, 0b0011_u8, Brings::Old);
+    let and = transform(Operator::And, 5, 0b0011_u8, ReturnedNumber::Old);
     assert_eq!(bench.write(b"k", and).number(), Ok(6));
     assert_eq!(bench.bytes(b"k"), Some(vec![1, 2, 5, 5, 5, 2]));
-    let silent = transform(Operator::Xor, 0, 1_u8, Brings::Nothing);
+    let silent = transform(Operator::Xor, 0, 1_u8, ReturnedNumber::Nothing);
     assert_eq!(bench.write(b"k", silent).number(), Ok(0));
     assert_eq!(bench.bytes(b"k"), Some(vec![0, 2, 5, 5, 5, 2]));
 }
@@ -32,13 +37,13 @@ fn transform_changes_only_its_bytes() {
 #[test]
 fn transform_reads_missing_bytes_as_zeros() {
     let mut bench = PartitionBench::new();
-    let min = transform(Operator::Min, 3, -7_i32, Brings::New);
+    let min = transform(Operator::Min, 3, -7_i32, ReturnedNumber::New);
     assert_eq!(bench.write(b"k", min).number(), Ok(Number::bits(-7_i32)));
     assert_eq!(bench.bytes(b"k"), Some(vec![0, 0, 0, 0xF9, 0xFF, 0xFF, 0xFF]));
-    let across = transform(Operator::Max, 6, 0_u32, Brings::Old);
+    let across = transform(Operator::Max, 6, 0_u32, ReturnedNumber::Old);
     assert_eq!(bench.write(b"k", across).number(), Ok(0xFF));
     assert_eq!(bench.bytes(b"k").map(|bytes| bytes.len()), Some(10), "grown, though the number stays");
-    let nothing = transform(Operator::Add, 0, 0_u8, Brings::New);
+    let nothing = transform(Operator::Add, 0, 0_u8, ReturnedNumber::New);
     bench.write(b"empty", nothing).number().expect("is done");
     assert_eq!(bench.bytes(b"empty"), Some(vec![0]), "a record there was none of");
 }
@@ -46,8 +51,8 @@ fn transform_reads_missing_bytes_as_zeros() {
 #[test]
 fn transform_without_change_keeps_the_version() {
     let mut bench = PartitionBench::new();
-    let version = bench.write(b"k", transform(Operator::Max, 0, 9_u64, Brings::New)).version();
-    let lower = bench.write(b"k", transform(Operator::Max, 0, 8_u64, Brings::New));
+    let version = bench.write(b"k", transform(Operator::Max, 0, 9_u64, ReturnedNumber::New)).version();
+    let lower = bench.write(b"k", transform(Operator::Max, 0, 8_u64, ReturnedNumber::New));
     assert_eq!((lower.number(), lower.version()), (Ok(9), version));
 }
 
@@ -83,5 +88,5 @@ fn a_list_has_no_numbers() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", append(&[b"a"])).number().expect("is done");
     let wrong = Err(Failure::WrongType { found: RecordType::List });
-    assert_eq!(bench.write(b"k", transform(Operator::Add, 0, 1_u8, Brings::New)).number(), wrong);
+    assert_eq!(bench.write(b"k", transform(Operator::Add, 0, 1_u8, ReturnedNumber::New)).number(), wrong);
 }

@@ -6,10 +6,10 @@ use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, Brings, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query,
-    RecordType, Remove, Stamp, Transform, WriteChange,
+    BlobChange, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query, RecordType,
+    Remove, ReturnedNumber, Stamp, Transform, WriteChange,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::limits::{CHUNK_PARTS_MAX, SEPARATE_BYTES_MIN, SHARED_BUFFER_KEPT_BYTES};
 use crate::testing::{OwnedAnswer, PartitionBench, PartitionRig, insert, token};
@@ -96,7 +96,7 @@ fn chunk_refuses_writes_of_older_generation() {
     assert_eq!(chunk_of(&bench.read(&key, read)), Ok((stamp, b"\0abXY".to_vec())));
     // A single write outside a transaction has no blob of its own.
     let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
-    assert_eq!(bench.write(&key, write(own, 0, b"no", true)).number(), Err(What::Chunk.into()));
+    assert_eq!(bench.write(&key, write(own, 0, b"no", true)).number(), Err(BadRequestReason::Chunk.into()));
     let older = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: stamp });
     assert_eq!(bench.write(&key, write(older, 0, b"no", true)).number(), stale);
@@ -130,7 +130,7 @@ fn chunk_operations_refuse_wrong_keys_and_types() {
     let mut bench = PartitionBench::new();
     let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
     let stamp = create(&mut bench, NAME);
-    let wrong_key = Err(Failure::BadRequest { what: What::Chunk });
+    let wrong_key = Err(Failure::BadRequest { reason: BadRequestReason::Chunk });
     assert_eq!(bench.write(&header, write(stamp, 0, b"x", true)).number(), wrong_key);
     assert_eq!(bench.write(b"plain", write(stamp, 0, b"x", true)).number(), wrong_key);
     assert_eq!(bench.write(&chunk, blob(BlobChange::Grow { stamp, size: 1 })).number(), wrong_key);
@@ -151,7 +151,7 @@ fn blob_keys_accept_only_blob_operations() {
     let stamp = create(&mut bench, NAME);
     bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
     let before = (header_of(&mut bench, NAME), bench.bytes(&header));
-    let reserved = Err(Failure::BadRequest { what: What::ReservedKey });
+    let reserved = Err(Failure::BadRequest { reason: BadRequestReason::ReservedKey });
     for key in [&header, &chunk] {
         for change in [
             insert(b"v"),
@@ -476,7 +476,7 @@ fn random_chunk_histories_match_the_model() {
                         number: u32::TYPE,
                         operand: random.below(1 << 32),
                         offset: u64::from(offset),
-                        returns: Brings::New,
+                        returns: ReturnedNumber::New,
                     };
                     let change = BlobChange::TransformChunk { stamp, transform: add, makes: true };
                     rig.write(write_to, Stamp::default(), &key, blob(change));

@@ -7,8 +7,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, EngineOptions};
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Brings, Condition, Expiry, NumberType, OperationBatch, Operator, Query, Range, RecordOperation,
-    RecordRead, Scan, Stamp, Transform,
+    Condition, Expiry, NumberType, OperationBatch, Operator, Query, Range, RecordOperation, RecordRead,
+    ReturnedNumber, Scan, Stamp, Transform,
 };
 use zerohop_wire::{Elements, Failure, Message};
 
@@ -174,7 +174,7 @@ impl RandomRun {
             number: NumberType::I64,
             operand: self.random.below(3),
             offset: self.random.below(6),
-            returns: Brings::ALL[self.random.below(3) as usize],
+            returns: ReturnedNumber::ALL[self.random.below(3) as usize],
         }
     }
 

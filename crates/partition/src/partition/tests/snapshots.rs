@@ -9,7 +9,7 @@ use zerohop_wire::messages::{
     BlobChange, Expire, Expiry, Extend, Insert, Member, Query, Range, RecordRead, Remove, Scan, SnapshotAsk,
     SnapshotRequest, Trim, WriteChange,
 };
-use zerohop_wire::{Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use crate::entry_metadata::Mark;
 use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
@@ -258,7 +258,7 @@ fn snapshots_and_their_retained_versions_are_bounded() {
         open(&mut bench, id);
     }
     let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
-    assert_eq!(one_more.number(), Err(What::Snapshots.into()));
+    assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
     // Those of long answers are counted apart, and wait for one of them to end.
     let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
     let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };

@@ -7,7 +7,7 @@ use zerohop_wire::messages::{
     Condition, Expire, Expiry, Extend, Increment, Query, RecordRead, RecordWrite, Remove, SetBit, Stamp,
     Trim, WaitUntil, WriteChange,
 };
-use zerohop_wire::{Envelope, Failure, Message, What};
+use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
 use crate::testing::{PartitionRig, append, insert, token};
 use crate::{PartitionEvent, RecordRequest};
@@ -142,7 +142,7 @@ fn test_finds_waits_not_woken_mutant() {
         rig.answer(token(1)).is_some()
     };
     assert!(is_woken());
-    plant(Some(Bug::WaitsNotWoken));
+    plant(Some(Bug::WaitsNotChecked));
     let woken = is_woken();
     plant(None);
     assert!(!woken);
@@ -210,7 +210,7 @@ fn other_epoch_and_invalid_operation_are_refused() {
     assert!(rig.answer(token(1)).is_some() && rig.answer(token(3)).is_some());
     assert_eq!(rig.out.wrong_owner, [token(2)]);
     rig.send(token(4), 0, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
-    let refused = Err(Failure::BadRequest { what: What::Unexpected });
+    let refused = Err(Failure::BadRequest { reason: BadRequestReason::Unexpected });
     assert_eq!(rig.answer(token(4)).map(|a| a.number()), Some(refused));
     write(&mut rig, 5, b"", insert(b"v"));
     let refused = Err(Failure::KeyTooLong { length: 0, limit: 65_536 });

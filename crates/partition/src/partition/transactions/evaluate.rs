@@ -15,8 +15,8 @@ use zerohop_transaction::{Access, EvaluatedPart, ItemBody, Reason, Refusal, Stag
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{Sequence, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Condition, OperationAnswer, Outcome as Brought, Query, RecordOperation, RecordWrite, Remove,
-    WriteChange,
+    BlobChange, Condition, OperationAnswer, Outcome as WireOutcome, Query, RecordOperation, RecordWrite,
+    Remove, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
@@ -148,14 +148,14 @@ fn run<D: Disk>(
                 let is_beside_others = matches!(item.access, Access::Transform(_));
                 match outcome.answer() {
                     // The value that they find, and therefore their result, is not known yet.
-                    Ok(Brought::Done { .. }) if is_beside_others => {
-                        let answer = Ok(Brought::Done { version: at, number: 0 });
+                    Ok(WireOutcome::Done { .. }) if is_beside_others => {
+                        let answer = Ok(WireOutcome::Done { version: at, number: 0 });
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
-                    Ok(Brought::Done { .. })
+                    Ok(WireOutcome::Done { .. })
                         if matches!(write.change, WriteChange::Blob(BlobChange::Create { .. })) =>
                     {
-                        let answer = Ok(Brought::Done { version: at, number: BlobStamp::OWN });
+                        let answer = Ok(WireOutcome::Done { version: at, number: BlobStamp::OWN });
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
                     answer => push_answer(&answer, at, &mut result, refuse)?,
@@ -233,13 +233,13 @@ fn push_answer(
         _ => {}
     }
     if let Ok(
-        Brought::Done { version, .. }
-        | Brought::Counter { version, .. }
-        | Brought::Value { version, .. }
-        | Brought::List { version, .. }
-        | Brought::Chunk { version, .. }
-        | Brought::ChunkMultiBuffer { version, .. }
-        | Brought::Info { version, .. },
+        WireOutcome::Done { version, .. }
+        | WireOutcome::Counter { version, .. }
+        | WireOutcome::Value { version, .. }
+        | WireOutcome::List { version, .. }
+        | WireOutcome::Chunk { version, .. }
+        | WireOutcome::ChunkMultiBuffer { version, .. }
+        | WireOutcome::Info { version, .. },
     ) = &mut answer
         && *version == at
     {
@@ -285,13 +285,13 @@ pub(super) fn redo<D: Disk>(
     };
     unit.set_time(at, now_ms);
     // All partitions identify a blob that the transaction creates by the same time.
-    let own = if is_planted(Bug::OwnByItsOwnClock) { Timestamp::from_millis(now_ms) } else { at };
+    let own = if is_planted(Bug::BlobIdFromEvaluationTime) { Timestamp::from_millis(now_ms) } else { at };
     while !from.is_at_end() {
         let bytes =
             next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::DataCorrupt)?;
         let Some(RecordOperation::Write(write)) = operation(&bytes) else { return Err(Failure::DataCorrupt) };
         // The sibling applies its own operations. Here they would come behind the walk that removes foreign records, and stay.
-        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SiblingsHalfDone) {
+        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::PreparedAppliedInBothChildren) {
             unit.write(&resolved(write, own))?;
         }
     }

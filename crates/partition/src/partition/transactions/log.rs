@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EntryKind, Meta};
-use zerohop_transaction::TransactionEntry as Logged;
+use zerohop_transaction::TransactionEntry;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
@@ -19,10 +19,12 @@ use crate::planted::{Bug, is_planted};
 
 /// Whether an entry is admitted on a full disk: removals, and decisions made elsewhere, since records stay locked until they are
 /// applied.
-fn is_admitted_when_full(entry: &Logged) -> bool {
+fn is_admitted_when_full(entry: &TransactionEntry) -> bool {
     match entry {
-        Logged::Prepare { effect, .. } | Logged::Commit { effect, .. } => frees_space(effect),
-        Logged::Apply { .. } => true,
+        TransactionEntry::Prepare { effect, .. } | TransactionEntry::Commit { effect, .. } => {
+            frees_space(effect)
+        }
+        TransactionEntry::Apply { .. } => true,
         _ => false,
     }
 }
@@ -43,12 +45,14 @@ impl Partition {
     pub(super) fn log_transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        mut entry: Logged,
+        mut entry: TransactionEntry,
         effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         let beside = EntryAttachment::of(&mut entry, &self.state);
         let at = match &entry {
-            Logged::Commit { timestamp, .. } | Logged::Apply { timestamp, .. } => Some(*timestamp),
+            TransactionEntry::Commit { timestamp, .. } | TransactionEntry::Apply { timestamp, .. } => {
+                Some(*timestamp)
+            }
             _ => None,
         };
         let at = match at {
@@ -59,8 +63,10 @@ impl Partition {
             None => self.clock.next(),
         };
         let request = match &entry {
-            Logged::Commit { id, .. } | Logged::Abort { id, .. } => Some((id.session, id.sequence)),
-            Logged::StagePiece { id, .. } => Some((id.session, id.sequence)),
+            TransactionEntry::Commit { id, .. } | TransactionEntry::Abort { id, .. } => {
+                Some((id.session, id.sequence))
+            }
+            TransactionEntry::StagePiece { id, .. } => Some((id.session, id.sequence)),
             _ => None,
         };
         let transacting = self.transacting.as_deref_mut();
@@ -113,7 +119,7 @@ impl Partition {
             unit.set_time(at, unit.now_ms());
             let effect = beside.effect.as_deref().unwrap_or_default();
             let mut redone = redo(&mut unit, (state, slice), (effect, at));
-            if is_planted(Bug::TransactionTwice) {
+            if is_planted(Bug::TransactionAppliedTwice) {
                 redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
             }
             (redone.and_then(|()| beside.apply_pieces(&mut unit)), unit.appended)

@@ -25,8 +25,8 @@ use zerohop_base::time::Time;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{
-    Message as Told, ParticipantState, Ticket, TransactionEffect, TransactionEntry, TransactionMessage,
-    TransactionOutcome, Transactions,
+    Message as ProtocolMessage, ParticipantState, Ticket, TransactionEffect, TransactionEntry,
+    TransactionMessage, TransactionOutcome, Transactions,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
@@ -37,7 +37,7 @@ use crate::limits::TRANSACTIONS_TICK_MS;
 use crate::map_view::MapView;
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::state::TransactionEvent as CommittedTold;
+use crate::state::TransactionEvent as CommittedEvent;
 
 use host::HostRecords;
 use intents::ParkedRequest;
@@ -85,7 +85,7 @@ impl PrimaryTransactions {
 
     /// Read-locks a lock key until then, unless a request may change its record.
     pub(super) fn add_read_lock(&mut self, cell: u64, until_ms: u64) -> bool {
-        is_planted(Bug::HoldIgnored) || self.transactions.add_read_lock(cell, until_ms)
+        is_planted(Bug::ReadLockIgnored) || self.transactions.add_read_lock(cell, until_ms)
     }
 
     /// When the first read lock ends.
@@ -167,7 +167,7 @@ impl Partition {
     pub(super) fn transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        message: &Told,
+        message: &ProtocolMessage,
         map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
@@ -292,17 +292,17 @@ impl Partition {
     }
 
     /// A committed entry has an event for transactions.
-    pub(super) fn record_committed(&mut self, index: u64, told: CommittedTold) {
+    pub(super) fn record_committed(&mut self, index: u64, told: CommittedEvent) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         match told {
-            CommittedTold::Transaction(entry) => {
+            CommittedEvent::Transaction(entry) => {
                 if let TransactionEntry::Expire { ids } = &entry {
                     self.staged_expired += ids.len() as u64;
                 }
                 transacting.committed.push_back((index, entry));
             }
-            CommittedTold::Evicted(sessions) => transacting.transactions.evict(&sessions),
-            CommittedTold::Nothing => {}
+            CommittedEvent::Evicted(sessions) => transacting.transactions.evict(&sessions),
+            CommittedEvent::Nothing => {}
         }
     }
 
@@ -344,7 +344,7 @@ impl Partition {
     }
 
     /// Queries, and decisions, which are committed, are sent at once. Answers depend on all appended entries.
-    fn send_transaction(&mut self, message: Told, effects: &mut dyn PartitionEffects) {
+    fn send_transaction(&mut self, message: ProtocolMessage, effects: &mut dyn PartitionEffects) {
         // A primary with too few copies promises nothing; the sender asks again.
         if !self.has_copies {
             return;

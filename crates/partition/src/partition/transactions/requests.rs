@@ -5,8 +5,8 @@ use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{
-    Durability, Reason, Refusal, RoutingKey, StageId, TransactionEffect, TransactionId,
-    TransactionOutcome as Ended, TransactionPart, TransactionRequest,
+    Durability, Reason, Refusal, RoutingKey, StageId, TransactionEffect, TransactionId, TransactionOutcome,
+    TransactionPart, TransactionRequest,
 };
 use zerohop_wire::messages::{ItemAnswer, StageBytes, Stamp, Transact, TransactionDone};
 use zerohop_wire::{AbortReason, Elements, Failure, Message};
@@ -35,12 +35,12 @@ fn aborted(reason: Reason) -> Failure<'static> {
 /// Tells a client how its transaction has ended.
 pub(super) fn answer_ended(
     token: Token,
-    ended: &Ended,
+    ended: &TransactionOutcome,
     places: &[RoutingKey],
     effects: &mut dyn PartitionEffects,
 ) {
     match ended {
-        Ended::Committed { timestamp, results } => {
+        TransactionOutcome::Committed { timestamp, results } => {
             let packed: Vec<u8> = results.concat();
             match Elements::<ItemAnswer<'_>>::all(&packed) {
                 Ok(answers) => {
@@ -52,7 +52,7 @@ pub(super) fn answer_ended(
                 Err(failure) => effects.answer(token, &Message::Answer(Err(failure))),
             }
         }
-        Ended::Aborted { by, refusal } => {
+        TransactionOutcome::Aborted { by, refusal } => {
             let part = places.iter().position(|place| place == by);
             let part = part.map_or(AbortReason::NONE, |part| part as u32);
             let Refusal { reason, item } = *refusal;
@@ -91,7 +91,7 @@ impl Partition {
         let places: Vec<RoutingKey> = parts.iter().map(|part: &TransactionPart| part.routing_key).collect();
         match self.is_new(stamp) {
             Ok(()) => {}
-            Err(Ok((_, WriteOutcome::Ended(ended)))) => {
+            Err(Ok((_, WriteOutcome::Transaction(ended)))) => {
                 self.answered_again += 1;
                 return answer_ended(token, &ended, &places, effects);
             }

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, Handle};
-use zerohop_transaction::{StageId, TransactionEntry as Logged};
+use zerohop_transaction::{StageId, TransactionEntry};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::staged_key;
 
@@ -30,7 +30,7 @@ pub(super) struct EntryAttachment {
 
 impl EntryAttachment {
     /// The attachment of an entry. The entry becomes the form that goes into the log.
-    pub(super) fn of(entry: &mut Logged, state: &PartitionState) -> EntryAttachment {
+    pub(super) fn of(entry: &mut TransactionEntry, state: &PartitionState) -> EntryAttachment {
         let transacted = state.transacted.as_ref().map(|one| &one.state);
         let records = |ids: &[StageId]| {
             let is_record =
@@ -39,19 +39,19 @@ impl EntryAttachment {
         };
         let mut beside = EntryAttachment::default();
         match entry {
-            Logged::Commit { effect, pinned, .. } => {
+            TransactionEntry::Commit { effect, pinned, .. } => {
                 beside.removed_pieces = records(pinned);
                 beside.effect = Some(effect.clone());
             }
-            Logged::Apply { id, prepared, .. } => {
+            TransactionEntry::Apply { id, prepared, .. } => {
                 beside.removed_pieces =
                     transacted.map_or_else(Vec::new, |one| records(one.pinned_of(id, *prepared)));
                 beside.effect = transacted.and_then(|one| one.effect_of(id, *prepared));
             }
-            Logged::Expire { ids } => beside.removed_pieces = records(ids),
-            Logged::Stage { id, bytes } => {
+            TransactionEntry::Expire { ids } => beside.removed_pieces = records(ids),
+            TransactionEntry::Stage { id, bytes } => {
                 let (id, bytes) = (*id, std::mem::take(bytes));
-                *entry = Logged::StagePiece { id, bytes: bytes.len() as u64 };
+                *entry = TransactionEntry::StagePiece { id, bytes: bytes.len() as u64 };
                 beside.staged_piece = Some((id, bytes));
             }
             _ => {}

@@ -22,7 +22,7 @@ use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, What};
+use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use super::super::cluster_handle::Input;
 use super::super::shared::ManagerShared;
@@ -128,7 +128,7 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
             *is_told = false;
             Some(stream)
         }
-        Ok(Err(UselessPeer { reason, is_final })) => {
+        Ok(Err(RejectedPeer { reason, is_final })) => {
             if !std::mem::replace(is_told, true) {
                 warn!(to = to.as_str(), reason, "a manager cannot be talked to");
             }
@@ -143,31 +143,31 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
 }
 
 /// The reason why another manager is of no use.
-struct UselessPeer {
+struct RejectedPeer {
     /// The reason in words.
     reason: String,
     /// The refusal is final: the versions or the secrets differ.
     is_final: bool,
 }
 
-impl From<Failure<'_>> for UselessPeer {
-    fn from(failure: Failure<'_>) -> UselessPeer {
+impl From<Failure<'_>> for RejectedPeer {
+    fn from(failure: Failure<'_>) -> RejectedPeer {
         let is_final = matches!(
             failure,
             Failure::UnsupportedVersion { .. } | Failure::AuthRequired | Failure::AuthFailed { .. }
         );
-        UselessPeer { reason: failure.to_string(), is_final }
+        RejectedPeer { reason: failure.to_string(), is_final }
     }
 }
 
-impl From<std::io::Error> for UselessPeer {
-    fn from(error: std::io::Error) -> UselessPeer {
-        UselessPeer { reason: error.to_string(), is_final: false }
+impl From<std::io::Error> for RejectedPeer {
+    fn from(error: std::io::Error) -> RejectedPeer {
+        RejectedPeer { reason: error.to_string(), is_final: false }
     }
 }
 
 /// Exchanges greetings with another manager, and has both sides prove that they know the cluster's secret.
-async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), UselessPeer> {
+async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), RejectedPeer> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -191,7 +191,7 @@ async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Us
     // A node that has joined before waits for the other managers that it knows.
     let is_final = shared.node.get() == NodeId(0);
     if let Some(reason) = useless(&ack, shared.about.incarnation) {
-        return Err(UselessPeer { reason: reason.to_owned(), is_final });
+        return Err(RejectedPeer { reason: reason.to_owned(), is_final });
     }
     match prove {
         None => Ok(()),
@@ -228,7 +228,7 @@ fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
 fn refusal(said: &Message<'_>) -> Failure<'static> {
     match said {
         Message::Answer(Err(failure)) => failure.clone().into_owned(),
-        _ => What::Unexpected.into(),
+        _ => BadRequestReason::Unexpected.into(),
     }
 }
 
@@ -237,7 +237,7 @@ async fn exchange<T>(
     stream: &mut Stream,
     message: &Message<'_>,
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
-) -> Result<T, UselessPeer> {
+) -> Result<T, RejectedPeer> {
     let mut bytes = Vec::new();
     Encoder::default().encode(&Envelope::default(), message, &mut bytes)?;
     stream.write_and_flush(&bytes).await?;
@@ -249,11 +249,11 @@ async fn exchange<T>(
             DecodeResult::Frame { frame, .. } => {
                 let mut expanded = Vec::new();
                 let heard = frame.message(&mut expanded).and_then(|message| hear(&message));
-                return heard.map_err(UselessPeer::from);
+                return heard.map_err(RejectedPeer::from);
             }
             DecodeResult::Refused { failure, .. } => return Err(failure.into()),
             DecodeResult::Broken(broken) => {
-                return Err(UselessPeer { reason: broken.to_string(), is_final: false });
+                return Err(RejectedPeer { reason: broken.to_string(), is_final: false });
             }
         };
         let at = bytes.len();

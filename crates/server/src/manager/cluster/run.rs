@@ -215,7 +215,7 @@ impl Runner {
     fn handle_instance_message(&mut self, word: &InstanceMessage) {
         match *word {
             InstanceMessage::ProposeChange { instance, group: place, change } => {
-                let wish = match change {
+                let change = match change {
                     GroupChange::Admit(member) => GroupRequest::Admit(member.instance),
                     GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
                     GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
@@ -225,7 +225,7 @@ impl Runner {
                     keyspace: place.keyspace,
                     partition: place.partition,
                     epoch: place.epoch,
-                    change: wish,
+                    change,
                 });
             }
             InstanceMessage::Drained { instance, keyspace, map } => {

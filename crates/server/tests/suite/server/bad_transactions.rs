@@ -31,7 +31,7 @@ fn items(part: &mut TransactionPart) -> &mut Vec<TransactionItem> {
 }
 
 /// How a valid transaction of two parts is made invalid.
-type Spoil = fn(&mut Vec<TransactionPart>);
+type PartsDefect = fn(&mut Vec<TransactionPart>);
 
 #[test]
 fn malformed_or_oversized_transactions_abort_without_effect() {
@@ -42,7 +42,7 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
     let (one, other) = (node.key(InstanceId(1), 0), node.key(InstanceId(2), 0));
     let last = coordinator(&node, &[&one, &other]).to_owned();
     let good = node.parts(Durability::Sync, &[(&one, insert("a")), (&other, insert("b"))]);
-    let spoilt: [(Spoil, AbortReason); 13] = [
+    let spoilt: [(PartsDefect, AbortReason); 13] = [
         (Vec::clear, AbortReason::Malformed),
         (|parts| parts.reverse(), AbortReason::Malformed),
         (|parts| parts.insert(0, parts[0].clone()), AbortReason::Malformed),

@@ -11,7 +11,7 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::WaitUntil;
-use zerohop_wire::{AuthFault, Permission, What};
+use zerohop_wire::{AuthFault, BadRequestReason, Permission};
 
 use crate::redis_connection::{Redis, Reply, addresses, command, ok};
 use crate::server::support::{admin, anywhere, block_on, default_keyspace, status};
@@ -110,13 +110,13 @@ fn unproven_connections_cannot_block_an_instance() {
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
         for said in [&b"PING\r\n"[..], b"*2\r\n$4\r\nAUTH\r\n$300\r\nhalf of it", b"Z", b""] {
-            let mut strangers = flood(addresses(&server)[0], 100, said);
+            let mut connections = flood(addresses(&server)[0], 100, said);
             // Earlier connections are served, and new ones are accepted, with the secret and with a
             // token.
             let keyspace = default_keyspace(&client(&server, None).await).await;
             keyspace.insert("k", "v").await.unwrap();
             assert_eq!(with_token(&server, &robot).send_command("SET k w"), ok());
-            let left = wait_for("the oldest have given way", || open(&mut strangers), |open| *open <= 10);
+            let left = wait_for("the oldest have given way", || open(&mut connections), |open| *open <= 10);
             assert!(left <= 10, "{left}");
         }
     });
@@ -167,12 +167,12 @@ fn unproven_connections_cannot_block_the_manager() {
     block_on(async {
         let known = client(&server, None).await;
         for said in [&b"GET /health HTTP/1.1\r\nHost: x\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"Z", b""] {
-            let mut strangers = flood(address, 100, said);
+            let mut connections = flood(address, 100, said);
             assert_eq!(status(&known).await.nodes.len(), 1);
             assert_eq!(status(&client(&server, None).await).await.nodes.len(), 1);
             let bearer = format!("Authorization: Bearer {}\r\n", secret().bearer());
             assert!(http(address, &bearer).starts_with("HTTP/1.1 200 OK"));
-            wait_for("the oldest have given way", || open(&mut strangers), |open| *open <= 10);
+            wait_for("the oldest have given way", || open(&mut connections), |open| *open <= 10);
         }
     });
     server.stop().unwrap();
@@ -264,8 +264,8 @@ fn revoked_token_gets_no_answer_to_its_waits() {
         let robot = token(&server, 7, READ_WRITE).await;
         let mut redis = with_token(&server, &robot);
         redis.send("ZH.WAIT key v 600000");
-        let (owner, stranger) = (client(&server, None).await, client(&server, Some(robot)).await);
-        let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&stranger).await);
+        let (owner, other) = (client(&server, None).await, client(&server, Some(robot)).await);
+        let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&other).await);
         let waiting = tokio::task::LocalSet::new();
         let waits = its.clone();
         let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
@@ -290,8 +290,8 @@ fn expired_token_ends_waits_with_a_reason() {
         let robot = token(&server, 7, READ_WRITE).await;
         let mut redis = with_token(&server, &robot);
         redis.send("ZH.WAIT key v 600000");
-        let (owner, stranger) = (client(&server, None).await, client(&server, Some(robot.clone())).await);
-        let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&stranger).await);
+        let (owner, other) = (client(&server, None).await, client(&server, Some(robot.clone())).await);
+        let (mine, its) = (default_keyspace(&owner).await, default_keyspace(&other).await);
         let waiting = tokio::task::LocalSet::new();
         let waits = its.clone();
         let wait = waiting.spawn_local(async move { waits.wait("key", WaitUntil::Present).await });
@@ -360,7 +360,10 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
             let mut refused = 0;
             for wait in of_token {
                 if let Err(error) = wait.await.unwrap() {
-                    assert!(error.to_string().contains(&What::TooMuchWaits.to_string()), "{error}");
+                    assert!(
+                        error.to_string().contains(&BadRequestReason::TooMuchWaits.to_string()),
+                        "{error}"
+                    );
                     refused += 1;
                 }
             }

@@ -4,10 +4,10 @@ mod support;
 
 mod bad_transactions;
 mod floods;
+mod foreign_clients;
 mod keyspaces;
 mod limits;
 mod operations;
 mod restart;
-mod strangers;
 mod transactions;
 mod web;

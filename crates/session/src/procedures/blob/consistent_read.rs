@@ -21,7 +21,7 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::multi_chunk::with_trailing_zeros;
 use super::{Blob, ChunkRange, KnownHeader, known_of};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_AHEAD_BYTES, BLOB_CHECKS_MAX, BLOB_CONFIRMS_AHEAD, BLOB_CONFIRMS_MAX, BLOB_SHARED_BYTES_MAX,
 };
@@ -30,7 +30,7 @@ use crate::procedures::transaction::Attempts;
 
 /// The versions that a read of a blob has seen, so that a write can depend on them: see [`Blob::write_at_if`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BlobSeen {
+pub struct BlobReadVersion {
     pub(super) stamp: BlobStamp,
     /// Where the blob ended, if the read reached its end.
     pub(super) size: Option<u64>,
@@ -172,7 +172,10 @@ impl Blob<'_> {
 
     /// Reads several ranges, each an offset and a length, up to the blob's end, all as they were at one moment. Also returns the versions that the
     /// result depends on.
-    pub(super) async fn read_whole(&self, ranges: &[(u64, u64)]) -> Result<(Vec<Bytes>, BlobSeen), Error> {
+    pub(super) async fn read_whole(
+        &self,
+        ranges: &[(u64, u64)],
+    ) -> Result<(Vec<Bytes>, BlobReadVersion), Error> {
         let mut failures = 0;
         while failures < BLOB_CHECKS_MAX {
             let mut header = self.recalled().await?;
@@ -209,7 +212,7 @@ impl Blob<'_> {
                 return Ok(wanted.joined(&header, looked));
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Confirms the parts, unless they are known to be of one moment, and reads those again that have changed. `None`: the blob has another
@@ -234,7 +237,7 @@ impl Blob<'_> {
                 if !changed.is_empty() {
                     *failures += 1;
                     if *failures >= BLOB_CHECKS_MAX {
-                        return Err(self.error(BlobTrouble::Contended));
+                        return Err(self.error(BlobError::Contended));
                     }
                     if *failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
                         // The read is short enough for a transaction, which waits for its turn.
@@ -361,8 +364,8 @@ impl WantedRanges {
     }
 
     /// The bytes of each range, and the versions that they depend on.
-    fn joined(&self, header: &KnownHeader, looked: Vec<FoundPart>) -> (Vec<Bytes>, BlobSeen) {
-        let seen = BlobSeen {
+    fn joined(&self, header: &KnownHeader, looked: Vec<FoundPart>) -> (Vec<Bytes>, BlobReadVersion) {
+        let seen = BlobReadVersion {
             stamp: header.stamp,
             size: self.is_to_the_end.then_some(header.size),
             chunks: versions_of(&self.parts, &looked),

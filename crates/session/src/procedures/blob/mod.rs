@@ -40,7 +40,7 @@ use zerohop_wire::messages::{
 
 use consistent_read::FoundPart;
 
-pub use consistent_read::BlobSeen;
+pub use consistent_read::BlobReadVersion;
 pub(crate) use contents::{contents_of, own_attributes};
 pub use list::BlobList;
 pub(crate) use multi_chunk::with_trailing_zeros;
@@ -52,7 +52,7 @@ pub use transactional::TransactionBlob;
 pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
 pub(crate) use write_buffer::Edits;
 
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
 use crate::procedures::shell::PendingReply;
@@ -224,7 +224,7 @@ impl Blob<'_> {
                 Err(error) => self.unless_stale(error)?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Reads the current header; `None` if the blob is absent.
@@ -264,7 +264,7 @@ impl Blob<'_> {
             self.complete_truncation(&known).await?;
             known = self.known().await?;
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     fn recall(&self) -> Option<KnownHeader> {
@@ -319,12 +319,12 @@ impl Blob<'_> {
     /// Checks that a blob with chunks of this size may end at `end`, or already does.
     fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
-        if end > header.size.max(limit) { Err(self.error(BlobTrouble::Beyond { limit })) } else { Ok(()) }
+        if end > header.size.max(limit) { Err(self.error(BlobError::Beyond { limit })) } else { Ok(()) }
     }
 
     /// The error for an end beyond 64 bits, which exceeds the limit for every chunk size.
     fn beyond(&self) -> Error {
-        self.error(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
+        self.error(BlobError::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
     }
 
     fn failed(&self, failure: Failure<'static>) -> Error {
@@ -332,10 +332,10 @@ impl Blob<'_> {
     }
 
     fn not_found(&self) -> Error {
-        self.error(BlobTrouble::Absent)
+        self.error(BlobError::Absent)
     }
 
-    fn error(&self, why: BlobTrouble) -> Error {
+    fn error(&self, why: BlobError) -> Error {
         Error::blob(&self.name, why)
     }
 }

@@ -17,7 +17,7 @@ use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
 use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_BYTES,
     BLOB_PUT_STAGED_BYTES_MIN, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX,
@@ -58,8 +58,8 @@ struct LongPut<'a> {
 
 impl<'a> Blob<'a> {
     /// Starts a put of a blob of any length. The blob becomes visible when [`BlobPut::publish`] returns. Until then readers see the previous blob.
-    /// If there was none, the put does not replace, and more than 16 MiB have been pushed, they get [`BlobTrouble::Unfinished`]. A reader of a blob
-    /// that is replaced meanwhile ends with [`BlobTrouble::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
+    /// If there was none, the put does not replace, and more than 16 MiB have been pushed, they get [`BlobError::Unfinished`]. A reader of a blob
+    /// that is replaced meanwhile ends with [`BlobError::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
     ///
     /// Of several puts that replace the same blob at the same time, the last one to be published is the one that stays. A put that conflicts with
     /// another one, or with a removal, is repeated until the client's deadline.
@@ -100,7 +100,7 @@ impl<'a> Blob<'a> {
     pub(super) fn finished(&self, known: KnownHeader) -> Result<KnownHeader, Error> {
         match self.has_unfinished || known.is_finished() {
             true => Ok(known),
-            false => Err(self.error(BlobTrouble::Unfinished)),
+            false => Err(self.error(BlobError::Unfinished)),
         }
     }
 }
@@ -109,7 +109,7 @@ impl<'a> BlobPut<'a> {
     /// Adds bytes.
     ///
     /// # Errors
-    /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobTrouble::Contended`]: conflicts
+    /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobError::Contended`]: conflicts
     /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`BlobFill::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match self.push_on(bytes).await {
@@ -198,7 +198,7 @@ impl<'a> BlobPut<'a> {
             let error = match self.try_at_once().await {
                 Ok(()) => return Ok(true),
                 // The old blob has too many chunks to remove in one transaction.
-                Err(Error::Blob { why: BlobTrouble::TooLong { .. }, .. }) if self.may_stage() => {
+                Err(Error::Blob { why: BlobError::TooLong { .. }, .. }) if self.may_stage() => {
                     return Ok(false);
                 }
                 Err(error) => error,
@@ -235,7 +235,7 @@ impl<'a> BlobPut<'a> {
 
     /// The error of a put. If a put that does not replace has lost against another client, the blob of that client is the reason.
     async fn beaten(&self, error: Error) -> Error {
-        let is_beaten = matches!(error, Error::Blob { why: BlobTrouble::Contended, .. });
+        let is_beaten = matches!(error, Error::Blob { why: BlobError::Contended, .. });
         if self.options.replaces || !is_beaten {
             return error;
         }
@@ -286,7 +286,7 @@ impl<'a> BlobPut<'a> {
                 Err(error) => return Err(error),
             }
         }
-        Err(self.blob.error(BlobTrouble::Contended))
+        Err(self.blob.error(BlobError::Contended))
     }
 
     /// Appends the buffered bytes to an unfinished blob.
@@ -299,8 +299,8 @@ impl<'a> BlobPut<'a> {
         let fill = match blob.staged_append().await {
             Ok(fill) if fill.id() == id => fill,
             // Another client has removed the blob, and perhaps put one of its own.
-            Ok(_) | Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {
-                return Err(self.blob.error(BlobTrouble::Contended));
+            Ok(_) | Err(Error::Blob { why: BlobError::Absent, .. }) => {
+                return Err(self.blob.error(BlobError::Contended));
             }
             Err(error) => return Err(error),
         };
@@ -329,7 +329,7 @@ impl BlobFill<'_> {
                     return Ok(size);
                 }
                 Err(error) if super::multi_chunk::is_refused(&error) => {
-                    return Err(self.blob.error(BlobTrouble::Contended));
+                    return Err(self.blob.error(BlobError::Contended));
                 }
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobSeen, ChunkRange, KnownHeader};
-use crate::procedures::error::{BlobTrouble, Error};
+use super::{Blob, BlobReadVersion, ChunkRange, KnownHeader};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX,
 };
@@ -38,7 +38,7 @@ pub struct BlobRead<'a> {
 impl<'a> Blob<'a> {
     /// Streams up to `length` bytes from `offset`, up to the blob's end, with a few MiB of memory. All bytes are of one version: they all existed
     /// at one moment since the call. The stream checks this before the last piece. If it is not so, the stream ends with
-    /// [`BlobTrouble::ChangedMeanwhile`], and the earlier pieces are of several versions.
+    /// [`BlobError::ChangedMeanwhile`], and the earlier pieces are of several versions.
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
         let end = offset.saturating_add(length);
         let header = match self.recall() {
@@ -50,7 +50,7 @@ impl<'a> Blob<'a> {
         let chunks = end.saturating_sub(offset) >> header.chunk_bits;
         if chunks > BLOB_STREAM_CHUNKS_MAX {
             let limit = BLOB_STREAM_CHUNKS_MAX << header.chunk_bits;
-            return Err(self.error(BlobTrouble::TooLong { limit }));
+            return Err(self.error(BlobError::TooLong { limit }));
         }
         Ok(BlobRead {
             blob: self.clone(),
@@ -68,7 +68,7 @@ impl<'a> Blob<'a> {
 
     /// Reads up to `length` bytes from `offset`, up to the blob's end, and the versions that a write can depend on: see [`Blob::write_at_if`]. All
     /// bytes are in memory and of one version: the client repeats the read of parts that change during it.
-    pub async fn read_seen(&self, offset: u64, length: u64) -> Result<(Bytes, BlobSeen), Error> {
+    pub async fn read_seen(&self, offset: u64, length: u64) -> Result<(Bytes, BlobReadVersion), Error> {
         let (read, seen) = self.read_whole(&[(offset, length)]).await?;
         Ok((read.into_iter().next().unwrap_or_default(), seen))
     }
@@ -153,6 +153,6 @@ impl BlobRead<'_> {
 
     fn changed(&self) -> Error {
         self.blob.remember(None);
-        self.blob.error(BlobTrouble::ChangedMeanwhile)
+        self.blob.error(BlobError::ChangedMeanwhile)
     }
 }

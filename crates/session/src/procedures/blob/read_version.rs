@@ -11,11 +11,11 @@ use std::fmt;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
 
-use super::BlobSeen;
+use super::BlobReadVersion;
 
 const FIRST_LINE: &str = "zerohop-seen 1";
 
-impl BlobSeen {
+impl BlobReadVersion {
     /// Parses the output of `Display`; `None` if the text is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -41,7 +41,7 @@ impl BlobSeen {
     }
 }
 
-impl fmt::Display for BlobSeen {
+impl fmt::Display for BlobReadVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{FIRST_LINE}\n{} {} ", self.stamp.id, self.stamp.generation)?;
         match self.size {
@@ -61,8 +61,8 @@ mod tests {
         for (size, chunks) in
             [(None, vec![]), (Some(u64::MAX), vec![(0, Timestamp(7)), (u64::MAX, Timestamp::ZERO)])]
         {
-            let seen = BlobSeen { stamp: BlobStamp { id: 3, generation: 9 }, size, chunks };
-            assert_eq!(BlobSeen::parse(&seen.to_string()).as_ref(), Some(&seen));
+            let seen = BlobReadVersion { stamp: BlobStamp { id: 3, generation: 9 }, size, chunks };
+            assert_eq!(BlobReadVersion::parse(&seen.to_string()).as_ref(), Some(&seen));
         }
         for bad in [
             "",
@@ -71,7 +71,7 @@ mod tests {
             "zerohop-seen 1\n1 2\n",
             "zerohop-seen 1\n1 2 3\n4\n",
         ] {
-            assert_eq!(BlobSeen::parse(bad), None, "{bad}");
+            assert_eq!(BlobReadVersion::parse(bad), None, "{bad}");
         }
     }
 }

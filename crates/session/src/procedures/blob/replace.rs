@@ -4,7 +4,7 @@ use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::Blob;
 use super::truncate::next;
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
 
@@ -13,7 +13,7 @@ impl Blob<'_> {
     /// Ends with `NotFound` if the blob is absent. Refuses more than 64 MiB, or the replacement of more than 4,096 chunks.
     pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.error(BlobError::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         let mut attempts = Attempts::new(self.keyspace.client());
         self.remember(None);
@@ -21,7 +21,7 @@ impl Blob<'_> {
             let mut header = self.completed_header().await?;
             if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
                 let limit = BLOB_TRUNCATE_CHUNKS_MAX << header.chunk_bits;
-                return Err(self.error(BlobTrouble::TooLong { limit }));
+                return Err(self.error(BlobError::TooLong { limit }));
             }
             let (old, chunks) = (header.stamp, header.chunks());
             let mut together = self.together();
@@ -54,6 +54,6 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 }

@@ -24,7 +24,7 @@ use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
 use super::{Blob, BlobInfo, KnownHeader, TransactionBlob};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::{
     BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX, BLOB_TRUNCATE_CHUNKS_MAX,
@@ -57,7 +57,7 @@ impl<'a> Blob<'a> {
     /// Others remove contents that were not renewed for 20 seconds when they stage for the same blob or remove it.
     ///
     /// # Errors
-    /// [`BlobTrouble::Attributes`]: these do not fit beside the name; [`BlobTrouble::Contended`]; those of [`Blob::create_with`].
+    /// [`BlobError::Attributes`]: these do not fit beside the name; [`BlobError::Contended`]; those of [`Blob::create_with`].
     pub async fn stage(&self, chunk_bits: Option<u8>, attributes: &[u8]) -> Result<StagedContents, Error> {
         self.check_attributes(attributes)?;
         let bits = chunk_bits.unwrap_or_else(|| self.chunk_bits());
@@ -100,11 +100,11 @@ impl<'a> Blob<'a> {
     /// On a conflict with another change of the blob the client repeats this until its deadline. Returns the size in bytes.
     ///
     /// # Errors
-    /// [`BlobTrouble::Contended`]: conflicts until the deadline, or another client has removed the staged contents; those of [`Blob::delete`] for the
+    /// [`BlobError::Contended`]: conflicts until the deadline, or another client has removed the staged contents; those of [`Blob::delete`] for the
     /// old contents.
     pub async fn bind(&self, staged: &StagedContents, attributes: &[u8]) -> Result<u64, Error> {
         let header = self.staged_blob(&staged.name).header().await?;
-        let header = header.ok_or_else(|| self.error(BlobTrouble::Contended))?;
+        let header = header.ok_or_else(|| self.error(BlobError::Contended))?;
         self.bind_bytes(staged, (header.stamp, header.size), attributes).await
     }
 
@@ -130,7 +130,7 @@ impl<'a> Blob<'a> {
             // Another generation means that another client truncates the contents in order to remove them.
             let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
             let Some(new) = of(self.staged_blob(&staged.name)).buffer_header_removal(is_it).await? else {
-                return Err(self.error(BlobTrouble::Contended));
+                return Err(self.error(BlobError::Contended));
             };
             let there = of(self.keyspace.blob(self.name.clone()).with_unfinished());
             let old = there.remove_returning_header().await?;
@@ -221,7 +221,7 @@ impl<'a> Blob<'a> {
 
     /// The error for the end of an operation that repeats itself on conflicts.
     pub(super) fn contended(&self, error: Error) -> Error {
-        if error.is_changed_read() { self.error(BlobTrouble::Contended) } else { error }
+        if error.is_changed_read() { self.error(BlobError::Contended) } else { error }
     }
 
     /// A handle to the contents staged under a name, for their writer.
@@ -234,7 +234,7 @@ impl<'a> Blob<'a> {
         let limit = self.staged_attributes_max();
         // The server refuses attributes that are too long for any blob, with its own message.
         if attributes.len() > limit && attributes.len() <= BLOB_ATTRIBUTES_BYTES_MAX {
-            return Err(self.error(BlobTrouble::Attributes { limit: limit as u64 }));
+            return Err(self.error(BlobError::Attributes { limit: limit as u64 }));
         }
         Ok(())
     }

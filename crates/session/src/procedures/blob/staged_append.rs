@@ -13,7 +13,7 @@ use zerohop_wire::messages::{
 
 use super::truncate::next;
 use super::{Blob, ChunkRange, KnownHeader};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
 use crate::procedures::shell::PendingReply;
 
@@ -38,7 +38,7 @@ pub struct BlobFill<'a> {
 impl<'a> Blob<'a> {
     /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`BlobFill::publish`], and afterwards
     /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
-    /// append ends with [`BlobTrouble::Contended`].
+    /// append ends with [`BlobError::Contended`].
     pub async fn staged_append(&self) -> Result<BlobFill<'a>, Error> {
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.completed_header().await?;
@@ -59,7 +59,7 @@ impl<'a> Blob<'a> {
                 });
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Announces in the header the end up to which chunks are being written. `None`: the header has changed.
@@ -157,9 +157,9 @@ impl BlobFill<'_> {
         if sent_end > self.header.pending_truncation_end {
             let until = step_behind(&self.header, sent_end);
             let more = self.blob.announce_end(&self.header, until, Condition::Always).await?;
-            self.header = more.ok_or_else(|| self.blob.error(BlobTrouble::Contended))?;
+            self.header = more.ok_or_else(|| self.blob.error(BlobError::Contended))?;
             if self.header.stamp != next(self.stamp) {
-                return Err(self.blob.error(BlobTrouble::Contended));
+                return Err(self.blob.error(BlobError::Contended));
             }
         }
         for part in self.header.parts(at, bytes.len() as u64) {
@@ -191,7 +191,7 @@ impl BlobFill<'_> {
     fn beaten(&self, error: Error) -> Error {
         self.blob.remember(None);
         match error.failure() {
-            Some(Failure::StaleBlob { .. } | Failure::NotFound) => self.blob.error(BlobTrouble::Contended),
+            Some(Failure::StaleBlob { .. } | Failure::NotFound) => self.blob.error(BlobError::Contended),
             _ => error,
         }
     }

@@ -14,14 +14,14 @@ use zerohop_wire::Failure;
 use zerohop_wire::blob::{BlobStamp, FillState};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    BlobChange, Brings, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite,
-    Remove, Transform as Wire, WriteChange,
+    BlobChange, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove,
+    ReturnedNumber, Transform as Wire, WriteChange,
 };
 
 use super::truncate::next;
 use super::write_buffer::{self, Edits};
 use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, with_trailing_zeros};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::{BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::operation;
@@ -121,7 +121,7 @@ impl TransactionBlob<'_> {
     /// when the transaction commits. The result includes this transaction's own changes.
     ///
     /// # Errors
-    /// Same as [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
+    /// Same as [`Transaction::read`]; `NotFound`; [`BlobError::TooLong`].
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
         loop {
             let span = self.read_span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
@@ -146,7 +146,7 @@ impl TransactionBlob<'_> {
         }
         let end = end.min(seen.size).max(offset);
         if end - offset > left {
-            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.blob.error(BlobError::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         let wide = self.own(|edits| edits.widened((offset, end)))?;
         let found_end = wide.1.min(seen.found_end).max(wide.0);
@@ -184,7 +184,7 @@ impl TransactionBlob<'_> {
     /// Buffers a write of bytes at an offset, which may be behind the end: bytes in between become zeros.
     ///
     /// # Errors
-    /// `NotFound`; [`BlobTrouble::TooLong`] for more than 64 MiB; those of [`Transaction::write`].
+    /// `NotFound`; [`BlobError::TooLong`] for more than 64 MiB; those of [`Transaction::write`].
     pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         let end = self.blob.check_range(offset, &bytes)?;
@@ -211,7 +211,7 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// Those of [`TransactionBlob::write`]; those of [`TransactionBlob::read`] if the number lies across two chunks.
     pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<Promise<N>, Error> {
-        self.transformed(transform, Brings::New).await
+        self.transformed(transform, ReturnedNumber::New).await
     }
 
     /// Same as [`TransactionBlob::transform`], with a promise of the previous number.
@@ -222,15 +222,15 @@ impl TransactionBlob<'_> {
         &self,
         transform: Transform<N>,
     ) -> Result<Promise<N>, Error> {
-        self.transformed(transform, Brings::Old).await
+        self.transformed(transform, ReturnedNumber::Old).await
     }
 
     async fn transformed<N: Number>(
         &self,
         transform: Transform<N>,
-        brings: Brings,
+        returned: ReturnedNumber,
     ) -> Result<Promise<N>, Error> {
-        let (offset, wire) = transform.parts(brings);
+        let (offset, wire) = transform.parts(returned);
         let width = N::TYPE.bytes() as u64;
         let end = offset.checked_add(width).ok_or_else(|| self.blob.beyond())?;
         let seen = self.seen_to_change().await?;
@@ -242,7 +242,7 @@ impl TransactionBlob<'_> {
             let number = &mut number[..width as usize];
             let (old, new) = write_buffer::change(number, &wire);
             self.put(&seen, (offset, end), Bytes::copy_from_slice(number))?;
-            let told = if brings == Brings::Old { old } else { new };
+            let told = if returned == ReturnedNumber::Old { old } else { new };
             return Ok(Promise::of_known(told, operation::transformed));
         };
         let stamp = seen.header.chunk_stamp();
@@ -261,7 +261,7 @@ impl TransactionBlob<'_> {
     /// seen to end.
     ///
     /// # Errors
-    /// Same as [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] if the change truncates more than 4,096 chunks.
+    /// Same as [`TransactionBlob::write`]; [`BlobError::TooLong`] if the change truncates more than 4,096 chunks.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let seen = self.seen_to_change().await?;
         self.add_header_dependency(&seen.header)?;
@@ -341,7 +341,7 @@ impl TransactionBlob<'_> {
     /// Buffers the removal of the blob as it was read, with this transaction's changes. Returns whether the blob exists.
     ///
     /// # Errors
-    /// [`BlobTrouble::TooLong`] if the blob has more than 4,096 chunks; those of [`Transaction::write`].
+    /// [`BlobError::TooLong`] if the blob has more than 4,096 chunks; those of [`Transaction::write`].
     pub async fn remove(&self) -> Result<bool, Error> {
         if self.there().await?.is_none() {
             return Ok(false);
@@ -460,7 +460,7 @@ impl TransactionBlob<'_> {
             blob.remember(None);
             match blob.completed_header().await {
                 // Another client has removed the blob meanwhile, which the next attempt finds.
-                Err(Error::Blob { why: BlobTrouble::Absent, .. }) => {}
+                Err(Error::Blob { why: BlobError::Absent, .. }) => {}
                 settled => drop(settled?),
             }
             return Err(self.blob.changed());
@@ -534,7 +534,7 @@ impl TransactionBlob<'_> {
     /// Checks that a truncation of this number of chunks fits in one transaction.
     fn check_truncation(&self, chunks: u64, bits: u8) -> Result<(), Error> {
         if chunks > BLOB_TRUNCATE_CHUNKS_MAX {
-            return Err(self.blob.error(BlobTrouble::TooLong { limit: BLOB_TRUNCATE_CHUNKS_MAX << bits }));
+            return Err(self.blob.error(BlobError::TooLong { limit: BLOB_TRUNCATE_CHUNKS_MAX << bits }));
         }
         Ok(())
     }

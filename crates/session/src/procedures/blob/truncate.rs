@@ -13,7 +13,7 @@ use zerohop_wire::messages::{
 };
 
 use super::{Blob, KnownHeader};
-use crate::procedures::error::{BlobTrouble, Error};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_TRUNCATES_PARALLEL};
 use crate::procedures::transaction::Attempts;
 
@@ -66,7 +66,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Removes the blob, atomically under the same limit as [`Blob::truncate`]. Returns whether it existed.
@@ -104,7 +104,7 @@ impl Blob<'_> {
                 }
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Removes a blob with more chunks than fit in one transaction: the client truncates them, removes the header, and then removes the rest of the

@@ -2,11 +2,11 @@
 
 use crate::Reply;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
+use zerohop_wire::messages::{BlobChange, Condition, Number, ReturnedNumber};
 
 use super::multi_chunk::is_refused;
-use super::{Blob, BlobSeen, ChunkRange, KnownHeader};
-use crate::procedures::error::{BlobTrouble, Error};
+use super::{Blob, BlobReadVersion, ChunkRange, KnownHeader};
+use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_APPEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
 use crate::procedures::transform::Transform;
@@ -39,12 +39,12 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Same as [`Blob::write_at`], if nothing of what was read has changed since. Otherwise it writes nothing and ends with an error for which
     /// [`Error::is_conflict`] is true.
-    pub async fn write_at_if(&self, seen: &BlobSeen, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub async fn write_at_if(&self, seen: &BlobReadVersion, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = self.check_range(offset, bytes)?;
         // An empty write extends nothing, whatever its offset.
         let end = if bytes.is_empty() { 0 } else { end };
@@ -82,7 +82,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Appends bytes and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
@@ -109,22 +109,26 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Changes a number in the blob, also across chunks; absent bytes count as zeros. A number within one chunk is changed on its server. Returns
     /// the new number.
     pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
-        self.transformed(transform, Brings::New).await
+        self.transformed(transform, ReturnedNumber::New).await
     }
 
     /// Same as [`Blob::transform`], but returns the previous number.
     pub async fn transform_and_get_old<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
-        self.transformed(transform, Brings::Old).await
+        self.transformed(transform, ReturnedNumber::Old).await
     }
 
-    async fn transformed<N: Number>(&self, transform: Transform<N>, brings: Brings) -> Result<N, Error> {
-        let (offset, wire) = transform.parts(brings);
+    async fn transformed<N: Number>(
+        &self,
+        transform: Transform<N>,
+        returned: ReturnedNumber,
+    ) -> Result<N, Error> {
+        let (offset, wire) = transform.parts(returned);
         let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
         let end = offset.checked_add(width).ok_or_else(|| self.beyond())?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -167,7 +171,7 @@ impl Blob<'_> {
                 Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobTrouble::Contended))
+        Err(self.error(BlobError::Contended))
     }
 
     /// Transforms a number that lies in two chunks: the client reads it, and writes it if both chunks are unchanged.
@@ -200,7 +204,7 @@ impl Blob<'_> {
         }
         together.commit().await?;
         self.remember_size(header, end);
-        Ok(if transform.returns == Brings::Old { old } else { new })
+        Ok(if transform.returns == ReturnedNumber::Old { old } else { new })
     }
 
     /// Writes into one existing chunk, within the blob. `false`: there is no such chunk, or the blob has changed.
@@ -257,7 +261,7 @@ impl Blob<'_> {
     /// Checks the limits of one write, and returns its end.
     pub(super) fn check_range(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.error(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(self.error(BlobError::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         offset.checked_add(bytes.len() as u64).ok_or_else(|| self.beyond())
     }

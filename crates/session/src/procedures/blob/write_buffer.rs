@@ -99,13 +99,13 @@ pub(super) fn change(number: &mut [u8], transform: &Transform) -> (u64, u64) {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::messages::{Brings, Number};
+    use zerohop_wire::messages::{Number, ReturnedNumber};
 
     use super::*;
     use crate::procedures::transform;
 
     fn add<N: Number>(operand: N) -> Transform {
-        transform::Transform::add(operand).parts(Brings::Nothing).1
+        transform::Transform::add(operand).parts(ReturnedNumber::Nothing).1
     }
 
     fn over(edits: &Edits, range: (u64, u64), found: &[u8]) -> Vec<u8> {

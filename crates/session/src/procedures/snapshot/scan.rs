@@ -7,7 +7,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::{Scan, SnapshotAsk};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Snapshot;
 use crate::procedures::error::Error;
@@ -111,7 +111,7 @@ impl Pages<'_> {
     async fn next(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         let inner = &self.snapshot.inner;
         let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
-            let failure = Failure::from(What::NoSuchPartition);
+            let failure = Failure::from(BadRequestReason::NoSuchPartition);
             return Err(Error::general(crate::SessionError::Answer { failure }));
         };
         while let Some((partition, cursor)) = self.left.front() {

@@ -27,7 +27,7 @@ use zerohop_wire::messages::{
     Append, Condition, Expiry, Insert, Message, Query, RecordOperation, RecordRead, RecordWrite, Stamp,
     WriteChange,
 };
-use zerohop_wire::{DecodeResult, Decoder, Elements, Features, Kind};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Features, FrameKind};
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
@@ -281,7 +281,7 @@ impl SessionWorld {
             NetworkEvent::Request(id, frame) => {
                 let address = self.open.get(&id).cloned();
                 let kind = u16::from_le_bytes([frame[4], frame[5]]);
-                let is_mute = address.is_some() && address == self.mute && kind == Kind::Append.number();
+                let is_mute = address.is_some() && address == self.mute && kind == FrameKind::Append.number();
                 if address.is_some() && address == self.still {
                     return;
                 }
@@ -352,7 +352,7 @@ pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
 }
 
 /// The kinds of the frames sent so far, with their targets.
-pub fn kinds(world: &SessionWorld) -> Vec<(Kind, String)> {
+pub fn kinds(world: &SessionWorld) -> Vec<(FrameKind, String)> {
     let frames = world.sent.as_ref().unwrap();
     let kind = |bytes: &[u8]| match Decoder::with_version(1, FEATURES).decode(bytes) {
         DecodeResult::Frame { frame, .. } => frame.kind,
@@ -361,7 +361,7 @@ pub fn kinds(world: &SessionWorld) -> Vec<(Kind, String)> {
     frames.iter().map(|frame| (kind(&frame.bytes), frame.address.clone())).collect()
 }
 
-pub fn count(world: &SessionWorld, kind: Kind) -> usize {
+pub fn count(world: &SessionWorld, kind: FrameKind) -> usize {
     kinds(world).iter().filter(|(found, _)| *found == kind).count()
 }
 

@@ -575,7 +575,7 @@ pub fn apply(
             let number = u64::from(records.remove(write.key).is_some());
             return RememberedOutcome::Done { version, number };
         }
-        _ => return RememberedOutcome::Failed(What::ItemKind.into()),
+        _ => return RememberedOutcome::Failed(BadRequestReason::ItemKind.into()),
     };
     records.insert(write.key.to_vec(), (version, record));
     kept

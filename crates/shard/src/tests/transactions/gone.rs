@@ -29,7 +29,7 @@ impl InstanceNetwork {
     /// A transaction over the first partition of one keyspace, and the last of another, which is the coordinator.
     fn transact_over_both(&mut self, sequence: u64, other: u32) -> (usize, u64) {
         let keys = self.keys();
-        let mut parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
+        let mut parts = self.parts(PartDurability::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
         parts[1].routing_key.keyspace = KeyspaceId(other);
         let stamp = Stamp {
             session: SESSION,

@@ -96,7 +96,7 @@ fn units_batches_and_transactions_wait_for_read_locks() {
         let (mut world, keys) = quiet();
         assert_eq!(read_with_lock(&mut world, &keys[1]), READ_LOCK_US);
         let changes: Vec<_> = changed.iter().map(|at| add(&keys[*at as usize], 5)).collect();
-        let parts = world.parts(Asked::Interval, &changes);
+        let parts = world.parts(PartDurability::Interval, &changes);
         let (_, request) = world.transact(1, &parts);
         waits_for_it(&mut world, request);
         for at in changed {
@@ -111,7 +111,7 @@ fn read_only_transactions_skip_read_locks_and_intents_prevent_them() {
     assert_eq!(read_with_lock(&mut world, &keys[0]), READ_LOCK_US);
     let mut parts = Vec::new();
     let read = RecordOperation::Read(RecordRead { key: keys[0].as_bytes(), query: Query::Lookup });
-    world.add_item(&mut parts, Asked::Interval, &keys[0], &read, None);
+    world.add_item(&mut parts, PartDurability::Interval, &keys[0], &read, None);
     let (_, request) = world.transact(1, &parts);
     world.benches[0].end();
     assert!(world.benches[0].answer(request).expect("is answered").is_ok());
@@ -139,7 +139,7 @@ fn read_only_transactions_skip_read_locks_and_intents_prevent_them() {
     let other = world.holder(&keys[3]);
     world.loses = Box::new(move |from, _| from == other);
     assert_ne!(holder, other);
-    let parts = world.parts(Asked::Interval, &[add(&keys[0], 1), add(&keys[3], 1)]);
+    let parts = world.parts(PartDurability::Interval, &[add(&keys[0], 1), add(&keys[3], 1)]);
     let decides = world.transact(1, &parts);
     world.loses = Box::new(move |from, _| from == holder);
     world.run_batches(50);

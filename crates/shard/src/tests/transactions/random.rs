@@ -102,7 +102,7 @@ impl CounterPlay {
         let bytes: &'static str = format!("{},", self.sequence).leak();
         let change = WriteChange::Extend(Extend { bytes: bytes.as_bytes() });
         let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
-        let parts = self.world.parts(Asked::Sync, &changes);
+        let parts = self.world.parts(PartDurability::Sync, &changes);
         let asked = self.world.transact(self.sequence, &parts);
         self.clients.push(CounterClient {
             sequence: self.sequence,
@@ -239,7 +239,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn planted_bugs_of_the_protocol_are_seen() {
     use zerohop_transaction::planted::{Bug, plant};
-    for bug in [Bug::ReadsWaitForNothing, Bug::FreedBeforeDecision] {
+    for bug in [Bug::ReadsIgnoreIntents, Bug::IntentsFreedBeforeDecision] {
         plant(Some(bug));
         let seen = [1, 3].map(|copies| std::panic::catch_unwind(|| run_seeds(0..12, copies)).is_err());
         plant(None);

@@ -53,9 +53,10 @@ impl InstanceNetwork {
 
 #[test]
 fn full_disk_accepts_removals_and_refuses_writes() {
-    for (durability, asked) in
-        [(Durability::Sync, Asked::Sync), (Durability::Interval { ms: 100 }, Asked::Interval)]
-    {
+    for (durability, asked) in [
+        (Durability::Sync, PartDurability::Sync),
+        (Durability::Interval { ms: 100 }, PartDurability::Interval),
+    ] {
         let mut world = InstanceNetwork::reserving(RESERVE_BYTES, 2, durability);
         let keys = world.long_keys();
         for key in &keys {
@@ -112,7 +113,7 @@ fn transaction_without_disk_space_for_its_refusal_is_not_started() {
     }
     world.leave_free_bytes(RESERVE_BYTES / 4);
     let removals: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove(Remove))).collect();
-    let parts = world.parts(Asked::Sync, &removals);
+    let parts = world.parts(PartDurability::Sync, &removals);
     let answer = world.transact(1, &parts);
     world.run_batches(200);
     assert_eq!(world.answer(answer), Some(Err(Failure::DiskFull)));

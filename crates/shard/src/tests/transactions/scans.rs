@@ -36,7 +36,7 @@ impl InstanceNetwork {
         let keys = self.keys();
         assert_eq!((self.holder(&keys[0]), self.holder(&keys[3])), (0, 1));
         self.lose_decisions();
-        let parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
+        let parts = self.parts(PartDurability::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
         let asked = self.transact(1, &parts);
         while self.benches[1].sent.answers.is_empty() {
             self.run_batches(5);
@@ -78,7 +78,7 @@ fn scan_waits_for_earlier_transactions_only_and_for_limited_time() {
     world.loses = Box::new(|from, _| from == 0);
     let mut other = (0..).map(|n| format!("other-{n}"));
     let other = other.find(|key| world.partition(key) == PartitionId(0)).expect("there is one");
-    let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "newer")]);
+    let parts = world.parts(PartDurability::Sync, &[insert(&other, "new"), insert(&keys[3], "newer")]);
     let decided = world.transact(2, &parts);
     world.run_batches(1_000);
     assert_eq!(world.answer(decided), None);

@@ -46,7 +46,7 @@ impl TransferPlay {
         let mut play =
             TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
-        let parts = play.world.parts(Asked::Sync, &changes);
+        let parts = play.world.parts(PartDurability::Sync, &changes);
         let asked = play.world.transact(1, &parts);
         play.transfers.push(Transfer { sequence: 1, parts, requested: asked, requested_ms: 0 });
         while !play.transfers.is_empty() {
@@ -62,7 +62,7 @@ impl TransferPlay {
             let to = (from + 1 + self.random.below(ACCOUNTS as u64 - 1) as usize) % ACCOUNTS;
             let much = 1 + self.random.below(50) as i64;
             let changes = [add(&self.accounts[from], -much), add(&self.accounts[to], much)];
-            let parts = self.world.parts(Asked::Sync, &changes);
+            let parts = self.world.parts(PartDurability::Sync, &changes);
             let asked = self.world.transact(self.sequence, &parts);
             self.transfers.push(Transfer {
                 sequence: self.sequence,
@@ -261,11 +261,11 @@ fn snapshots_show_constant_total_during_transfers_and_failovers() {
 #[test]
 fn planted_bugs_of_snapshots_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
-    plant(Some(Bug::OthersNotEnded));
+    plant(Some(Bug::UnknownSnapshotsKept));
     let others = std::panic::catch_unwind(members_release_snapshots_unknown_to_new_primary);
     plant(None);
     assert!(others.is_err(), "what the next primary does not know is kept");
-    for bug in [Bug::SnapshotNotClosed, Bug::SnapshotsNotFollowed] {
+    for bug in [Bug::SnapshotReadBeforeCommit, Bug::FollowersKeepNoSnapshots] {
         plant(Some(bug));
         let seen = std::panic::catch_unwind(|| run_seeds(0..12)).is_err();
         plant(None);

@@ -55,7 +55,7 @@ fn transaction_prepared_before_split_applies_in_both_children() {
         let [lower, upper, other] = torn(&world);
         let (participant, coordinator) = (world.holder(&lower), world.holder(&other));
         assert_ne!(participant, coordinator);
-        let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
+        let parts = world.parts(PartDurability::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
         // The decision is answered, but does not reach the participant.
         let mut lost = 0;
         world.loses = Box::new(move |from, to| {
@@ -92,7 +92,7 @@ fn transaction_undecided_before_split_is_aborted() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let [lower, upper, other] = torn(&world);
     let participant = world.holder(&lower);
-    let parts = world.parts(Asked::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
+    let parts = world.parts(PartDurability::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
     world.loses = Box::new(move |from, _| from == participant);
     let asked = world.transact(1, &parts);
     world.run_batches(100);
@@ -122,7 +122,7 @@ fn decision_after_split_is_sent_by_the_owning_child() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&keys[0]));
-    let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+    let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     let mut lost = 0;
     world.loses = Box::new(move |from, to| {
         lost += usize::from((from, to) == (coordinator, participant));
@@ -149,16 +149,16 @@ fn decision_after_split_is_sent_by_the_owning_child() {
 #[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_of_splits_are_seen() {
-    use zerohop_partition::planted::{Bug as Here, plant as plant_here};
+    use zerohop_partition::planted::{Bug as PartitionBug, plant as plant_here};
     use zerohop_transaction::planted::{Bug, plant};
     let is_seen =
         || std::panic::catch_unwind(transaction_prepared_before_split_applies_in_both_children).is_err();
-    plant(Some(Bug::SiblingsUntold));
+    plant(Some(Bug::SiblingsNotNotified));
     let seen = is_seen();
     plant(None);
-    assert!(seen, "SiblingsUntold is not seen");
-    plant_here(Some(Here::SiblingsHalfDone));
+    assert!(seen, "SiblingsNotNotified is not seen");
+    plant_here(Some(PartitionBug::PreparedAppliedInBothChildren));
     let seen = is_seen();
     plant_here(None);
-    assert!(seen, "SiblingsHalfDone is not seen");
+    assert!(seen, "PreparedAppliedInBothChildren is not seen");
 }

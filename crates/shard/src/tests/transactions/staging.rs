@@ -52,7 +52,7 @@ impl InstanceNetwork {
     /// Parts that insert the data staged under these numbers.
     fn staged_parts(&self, pieces: &[(u64, &str)]) -> Vec<TransactionPart> {
         let changes: Vec<_> = pieces.iter().map(|(_, key)| insert(key, "")).collect();
-        let mut parts = self.parts(Asked::Sync, &changes);
+        let mut parts = self.parts(PartDurability::Sync, &changes);
         for item in parts.iter_mut().flat_map(|part| match &mut part.items {
             Items::Inline(items) => items.iter_mut(),
             Items::Staged(_) => panic!("nothing is"),
@@ -217,7 +217,7 @@ fn staged_piece_belongs_to_one_transaction() {
     let keys = world.keys();
     world.staged(1, &keys[0], piece(b'a'));
     let parts = world.staged_parts(&[(1, &keys[0])]);
-    let other = world.parts(Asked::Sync, &[insert(&keys[3], "x")]);
+    let other = world.parts(PartDurability::Sync, &[insert(&keys[3], "x")]);
     let both: Vec<TransactionPart> = parts.iter().chain(&other).cloned().collect();
     // Prepared, and without the decision: the participant retains its piece.
     let (first, coordinator) = (world.holder(&keys[0]), world.holder(&keys[3]));

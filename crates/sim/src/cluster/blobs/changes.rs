@@ -7,7 +7,7 @@ use super::super::SimulatedCluster;
 use super::items::HeaderChange;
 use super::{BlobStage, OpenBlobOperation};
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{BlobLife, TransactionRecord, TransactionTrouble};
+use crate::transacted::{BlobLife, TransactionFailure, TransactionRecord};
 use crate::workload::blobs::{BASE_CHUNKS, NUMBERS, chunk_id, header_id, mark_reads};
 
 impl SimulatedCluster {
@@ -41,7 +41,7 @@ impl OpenBlobOperation {
             Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
             Reply::Done { version, .. } if made.is_single_operation() => *version,
             other => {
-                entry.failure = Some(TransactionTrouble::Impossible(format!("{other:?}")));
+                entry.failure = Some(TransactionFailure::Impossible(format!("{other:?}")));
                 return false;
             }
         };

@@ -4,8 +4,8 @@ use zerohop_session::{CompositeItem, Reply, SessionRequest};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite,
-    Remove, Transform, WriteChange,
+    BlobChange, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite, Remove,
+    ReturnedNumber, Transform, WriteChange,
 };
 
 use super::ChunkRead;
@@ -143,14 +143,19 @@ pub(super) const fn size_after(records: u64) -> u64 {
 pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<ReadHeader> {
     let Reply::Value { version, bytes, .. } = reply else { return None };
     let BlobHeader {
-        stamp, size, pending_truncation_end: uncut, is_staged_append: filling, attributes, ..
+        stamp,
+        size,
+        pending_truncation_end: truncation_end,
+        is_staged_append: filling,
+        attributes,
+        ..
     } = BlobHeader::decode(bytes)?;
     let (edition, change, count) = read_attributes(attributes)?;
     Some(ReadHeader {
         version: *version,
         stamp,
         size,
-        pending_truncation_end: uncut,
+        pending_truncation_end: truncation_end,
         is_staged_append: filling,
         edition,
         change,
@@ -245,10 +250,10 @@ pub(super) fn truncate_requests(blob: BlobKey, header: &ReadHeader, limit_us: u6
 pub(super) fn change(
     blob: BlobKey,
     header: Option<&ReadHeader>,
-    (made, deed, seen): (HeaderChange, BlobOperationPlan, &[Timestamp]),
+    (made, plan, seen): (HeaderChange, BlobOperationPlan, &[Timestamp]),
     limit_us: u64,
 ) -> SessionRequest {
-    let value = deed.value;
+    let value = plan.value;
     let own = token(value);
     let Some(header) = header else {
         if made == HeaderChange::Making {
@@ -335,7 +340,11 @@ pub(super) fn change(
                 number: NumberType::U32,
                 operand: 1 << mark,
                 offset: u64::from(MARKS),
-                returns: if deed.value.is_multiple_of(2) { Brings::Old } else { Brings::Nothing },
+                returns: if plan.value.is_multiple_of(2) {
+                    ReturnedNumber::Old
+                } else {
+                    ReturnedNumber::Nothing
+                },
             };
             if let Some(chunk) = chunk {
                 let change = BlobChange::TransformChunk { stamp: old, transform, makes: false };
@@ -371,7 +380,7 @@ fn added(amount: i32, is_float: bool) -> Transform {
         false => (NumberType::I64, i64::from(amount) as u64),
     };
     let offset = u64::from(SHARES[usize::from(is_float)]);
-    Transform { operator: Operator::Add, number, operand, offset, returns: Brings::Nothing }
+    Transform { operator: Operator::Add, number, operand, offset, returns: ReturnedNumber::Nothing }
 }
 
 /// The items of one transaction.

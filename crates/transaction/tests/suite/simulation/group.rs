@@ -16,7 +16,7 @@ use super::store::{CellOp, CellValue, VersionStore};
 
 /// An entry of the log.
 #[derive(Clone, Debug)]
-pub enum Logged {
+pub enum LogRecord {
     /// The epoch marker of a new primary.
     EpochMarker,
     /// An entry of a transaction; for an outcome, with the lowest sequence that its client waits
@@ -151,7 +151,7 @@ pub struct Primary {
     pub records: SimulatedRecords,
     pub transactions: Transactions,
     /// Entries that are appended and not committed, behind the log.
-    pub appended: Vec<Logged>,
+    pub appended: Vec<LogRecord>,
     /// Pending outputs, each with the log length that must be committed first.
     pending_outputs: Vec<(usize, PrimaryOutput)>,
     pub out: Vec<PrimaryOutput>,
@@ -167,7 +167,7 @@ pub struct Primary {
 pub struct SimulatedPartition {
     pub hash_range: KeyspaceSlice,
     pub durability: Durability,
-    pub log: Vec<Logged>,
+    pub log: Vec<LogRecord>,
     pub primary: Option<Primary>,
     pub deposed: Vec<Primary>,
     pub epoch: u64,
@@ -185,7 +185,7 @@ impl SimulatedPartition {
             (ParticipantState::default(), VersionStore::default(), Sessions::default());
         for (number, logged) in self.log.iter().enumerate() {
             let index = LogIndex(number as u64 + 1);
-            if let Logged::Of(entry, _) = logged {
+            if let LogRecord::Of(entry, _) = logged {
                 if let Some(install) = state.apply(index, entry) {
                     store.install(&install.effect, install.timestamp, owns);
                     install.pinned.iter().for_each(|id| {
@@ -194,12 +194,12 @@ impl SimulatedPartition {
                 }
                 record_staged(&mut store, entry);
             }
-            if let Logged::Local { cell, op, at, .. } = logged
+            if let LogRecord::Local { cell, op, at, .. } = logged
                 && owns(*cell)
             {
                 store.change(*cell, *op, *at);
             }
-            if let Logged::Evict(ids) = logged {
+            if let LogRecord::Evict(ids) = logged {
                 state.evict(ids);
                 sessions.evict(ids);
             }
@@ -211,7 +211,7 @@ impl SimulatedPartition {
     /// Starts a new primary with the committed log; optionally its state passes through a
     /// checkpoint.
     pub fn begin(&mut self, now: Time, wall: Timestamp, through_checkpoint: bool) {
-        self.log.push(Logged::EpochMarker);
+        self.log.push(LogRecord::EpochMarker);
         let (mut state, store, sessions) = self.replay(now);
         if through_checkpoint {
             let entries = state.entries();
@@ -269,7 +269,8 @@ impl SimulatedPartition {
         let rest = &appended[least..kept.max(kept_upper).clamp(least, appended.len())];
         // The protocol does not allow a decision in the log of one child only, with half of its
         // changes.
-        let is_decided = |logged: &Logged| matches!(logged, Logged::Of(TransactionEntry::Commit { .. }, _));
+        let is_decided =
+            |logged: &LogRecord| matches!(logged, LogRecord::Of(TransactionEntry::Commit { .. }, _));
         let (kept, kept_upper) =
             if rest.iter().any(is_decided) { (least, least) } else { (kept, kept_upper) };
         let mut log = self.log.clone();
@@ -299,12 +300,12 @@ impl SimulatedPartition {
             self.log.push(logged.clone());
             let index = LogIndex(self.log.len() as u64);
             record_outcome(&mut primary.records.sessions, &logged, now);
-            if let Logged::Evict(ids) = &logged {
+            if let LogRecord::Evict(ids) = &logged {
                 primary.records.sessions.evict(ids);
                 primary.transactions.evict(ids);
                 primary.evicting.clear();
             }
-            if let Logged::Of(entry, _) = &logged {
+            if let LogRecord::Of(entry, _) = &logged {
                 record_staged(&mut primary.records.store, entry);
                 let mut effects = Vec::new();
                 primary.transactions.committed(now, &mut primary.records, index, entry, &mut effects);
@@ -332,16 +333,16 @@ fn record_staged(store: &mut VersionStore, entry: &TransactionEntry) {
     }
 }
 
-fn record_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
+fn record_outcome(sessions: &mut Sessions, logged: &LogRecord, now: Time) {
     let (session, sequence, lowest, outcome) = match logged {
-        Logged::Of(TransactionEntry::Commit { id, timestamp, results, .. }, lowest) => {
+        LogRecord::Of(TransactionEntry::Commit { id, timestamp, results, .. }, lowest) => {
             let outcome = TransactionOutcome::Committed { timestamp: *timestamp, results: results.clone() };
             (id.session, id.sequence, *lowest, outcome)
         }
-        Logged::Of(TransactionEntry::Abort { id, by, refusal }, lowest) => {
+        LogRecord::Of(TransactionEntry::Abort { id, by, refusal }, lowest) => {
             (id.session, id.sequence, *lowest, TransactionOutcome::Aborted { by: *by, refusal: *refusal })
         }
-        Logged::Local { session, sequence, at, .. } => {
+        LogRecord::Local { session, sequence, at, .. } => {
             let outcome = TransactionOutcome::Committed { timestamp: *at, results: Vec::new() };
             (*session, Sequence(*sequence), 0, outcome)
         }
@@ -369,7 +370,7 @@ impl Primary {
             let sessions = self.records.sessions.by_id.iter();
             self.evicting = sessions.filter(|(_, one)| is_idle(one)).map(|(id, _)| *id).collect();
             if !self.evicting.is_empty() {
-                self.appended.push(Logged::Evict(self.evicting.clone()));
+                self.appended.push(LogRecord::Evict(self.evicting.clone()));
                 return self.evicting.len();
             }
         }
@@ -401,7 +402,7 @@ impl Primary {
                         }
                         _ => 0,
                     };
-                    self.appended.push(Logged::Of(entry, lowest));
+                    self.appended.push(LogRecord::Of(entry, lowest));
                 }
                 TransactionEffect::Send(message) => {
                     let rests_on_nothing = matches!(
@@ -469,7 +470,7 @@ impl Primary {
             return;
         };
         // The request may have been repeated while it waited.
-        let is_mine = |logged: &&Logged| matches!(logged, Logged::Local { session: one, sequence: number, .. } if *one == session && *number == sequence);
+        let is_mine = |logged: &&LogRecord| matches!(logged, LogRecord::Local { session: one, sequence: number, .. } if *one == session && *number == sequence);
         let appended = self.appended.iter().find(is_mine).cloned();
         let known = self.records.sessions.by_id.get(&session);
         if appended.is_none() && known.is_some_and(|known| sequence < known.lowest) {
@@ -480,12 +481,12 @@ impl Primary {
             return self.answer((client, call), ClientAnswer::SessionExpired, log);
         }
         let at = match (appended, done) {
-            (Some(Logged::Local { at, .. }), _)
+            (Some(LogRecord::Local { at, .. }), _)
             | (_, Some(TransactionOutcome::Committed { timestamp: at, .. })) => at,
             _ => {
                 let at = self.records.propose();
                 self.records.store.change(cell, op, at);
-                self.appended.push(Logged::Local { session, sequence, cell, op, at });
+                self.appended.push(LogRecord::Local { session, sequence, cell, op, at });
                 at
             }
         };

@@ -8,7 +8,7 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use super::group::{Logged, PrimaryOutput, SimulatedPartition};
+use super::group::{LogRecord, PrimaryOutput, SimulatedPartition};
 use super::store::CellOp;
 
 const HERE: RoutingKey = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
@@ -81,8 +81,8 @@ fn tick(group: &mut SimulatedPartition, now: Time) {
 
 /// The kinds of the appended entries.
 fn appended(group: &SimulatedPartition) -> Vec<u8> {
-    let kind = |logged: &Logged| match logged {
-        Logged::Of(entry, _) => Some(entry.kind()),
+    let kind = |logged: &LogRecord| match logged {
+        LogRecord::Of(entry, _) => Some(entry.kind()),
         _ => None,
     };
     group.primary.as_ref().unwrap().appended.iter().filter_map(kind).collect()

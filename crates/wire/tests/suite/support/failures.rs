@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::RecordType;
-use zerohop_wire::{AbortReason, AuthFault, Failure, Permission, What};
+use zerohop_wire::{AbortReason, AuthFault, BadRequestReason, Failure, Permission};
 
 /// One failure of every code, and one of an unknown code, with these fields.
 pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
@@ -13,7 +13,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
     let version = Timestamp(n[0]);
     let bytes = Cow::Borrowed(bytes);
     vec![
-        Failure::BadRequest { what: What::ALL[n[0] as usize % What::ALL.len()] },
+        Failure::BadRequest { reason: BadRequestReason::ALL[n[0] as usize % BadRequestReason::ALL.len()] },
         Failure::UnsupportedVersion { min: n[0] as u8, max: n[1] as u8 },
         Failure::UnknownKind { kind: n[0] as u16 },
         Failure::Corrupt,

@@ -157,49 +157,49 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let member = |n: u64| Member { instance: InstanceId(n as u32), incarnation: Incarnation(n) };
     let name = EntryName { epoch: n[2] as u32, index: LogIndex(n[3]) };
     let entries = Elements::from_slice(entries);
-    let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
+    let (sent_us, map_epoch, timestamp_bound) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice =
         Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
-    let call = match seed.sub % 19 {
-        0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
-        1 => Call::ReplicateAck(FollowerReport::Acknowledged {
+    let body = match seed.sub % 19 {
+        0 => PeerBody::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
+        1 => PeerBody::ReplicateAck(FollowerReport::Acknowledged {
             matched: LogIndex(n[3]),
             durable: LogIndex(n[4]),
             applied: LogIndex(n[0]),
         }),
-        2 => Call::ReplicateAck(FollowerReport::Differs { at: name }),
-        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(FollowerReport::DiskFull),
-        3 => Call::ReplicateAck(FollowerReport::NeedsState),
+        2 => PeerBody::ReplicateAck(FollowerReport::Differs { at: name }),
+        3 if n[0].is_multiple_of(2) => PeerBody::ReplicateAck(FollowerReport::DiskFull),
+        3 => PeerBody::ReplicateAck(FollowerReport::NeedsState),
         4 => {
             let holds = StatePart::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
-            Call::StatePart { as_of: name, attempt: n[3], part, contents: holds }
+            PeerBody::StatePart { as_of: name, attempt: n[3], part, contents: holds }
         }
         5 | 6 => {
             let holds = StatePart::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
-            Call::StatePart { as_of: name, attempt: n[3], part, contents: holds }
+            PeerBody::StatePart { as_of: name, attempt: n[3], part, contents: holds }
         }
-        7 => Call::StateAck { as_of: name, attempt: n[3], parts: part },
-        8 => Call::LeaseAsk { sent_us, map_epoch, timestamp_bound: ceiling },
-        9 => Call::LeaseGrant { sent_us, map_epoch, timestamp_bound: ceiling },
+        7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part },
+        8 => PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+        9 => PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
         10 => {
             if n[4].is_multiple_of(2) {
-                Call::Yield
+                PeerBody::Yield
             } else {
-                Call::Stale
+                PeerBody::Stale
             }
         }
         11 => {
             if n[4].is_multiple_of(2) {
-                Call::EntryGet(name)
+                PeerBody::EntryGet(name)
             } else {
-                Call::EntryLost(name)
+                PeerBody::EntryLost(name)
             }
         }
-        12 => Call::DigestAsk(slice),
-        13 => Call::DigestTold { slice, records: n[4], digest: n[2] },
-        14 => Call::DigestDiffers(slice),
-        15 => Call::UnitAsk(UnitRequest {
+        12 => PeerBody::DigestAsk(slice),
+        13 => PeerBody::DigestTold { slice, records: n[4], digest: n[2] },
+        14 => PeerBody::DigestDiffers(slice),
+        15 => PeerBody::UnitAsk(UnitRequest {
             number: n[0],
             behind: n[1],
             total: part_of(seed),
@@ -209,7 +209,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
         16 => {
             let verdict =
                 [UnitVerdict::Replied, UnitVerdict::NotRun, UnitVerdict::Waits(n[2])][(n[3] % 3) as usize];
-            Call::UnitTold(UnitReport {
+            PeerBody::UnitTold(UnitReport {
                 number: n[0],
                 verdict,
                 total: part_of(seed),
@@ -217,10 +217,10 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
                 piece: &seed.value,
             })
         }
-        17 => Call::Transaction(&seed.value),
-        _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
+        17 => PeerBody::Transaction(&seed.value),
+        _ => PeerBody::EntryGot(log_entry(seed, 0, &seed.value)),
     };
-    PeerMessage { from: member(n[0]), to: member(n[1]), call }
+    PeerMessage { from: member(n[0]), to: member(n[1]), body }
 }
 
 /// The length of something of which the value is a piece that begins behind three bytes.
@@ -368,7 +368,7 @@ fn transform(n: &[u64; 5]) -> Transform {
         number,
         operand: n[0] >> (64 - 8 * number.bytes()),
         offset: n[1] % (1 << 23),
-        returns: Brings::ALL[n[4] as usize % Brings::ALL.len()],
+        returns: ReturnedNumber::ALL[n[4] as usize % ReturnedNumber::ALL.len()],
     }
 }
 

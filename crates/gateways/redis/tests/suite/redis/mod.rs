@@ -2,11 +2,11 @@
 
 mod cluster;
 mod connection;
+mod foreign_clients;
 mod kill;
 mod long_replies;
 mod nodes;
 mod order;
 mod scans;
 mod splits;
-mod strangers;
 pub(crate) mod support;

@@ -15,15 +15,15 @@ use super::scheduler::{RunningUnit, UnitOrigin, UnitScheduler, unavailable};
 /// The ends of all waits. All waits last equally long, so the ends are in the order of the
 /// beginnings.
 #[derive(Debug)]
-pub(super) struct Overdue {
+pub(super) struct UnitDeadlines {
     time_out_ms: u64,
     /// (end, number of the unit).
     ends: VecDeque<(u64, u64)>,
 }
 
-impl Overdue {
-    pub(super) fn new(time_out: Duration) -> Overdue {
-        Overdue {
+impl UnitDeadlines {
+    pub(super) fn new(time_out: Duration) -> UnitDeadlines {
+        UnitDeadlines {
             time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
             ends: VecDeque::new(),
         }
@@ -64,7 +64,7 @@ impl UnitScheduler {
         // A unit that waits for a record has its own time limit.
         let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =
-            self.overdue.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
+            self.deadlines.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
         {
             let Some(one) = self.under_way.remove(&number) else { continue };
             let asker = one.reply_to;
@@ -85,16 +85,19 @@ mod tests {
 
     #[test]
     fn overdue_units_expire_in_order_unless_answered() {
-        let mut overdue = Overdue::new(Duration::from_millis(700));
-        assert_eq!((overdue.next_overdue(0, |_| true), overdue.next_ms()), (None, None));
+        let mut deadlines = UnitDeadlines::new(Duration::from_millis(700));
+        assert_eq!((deadlines.next_overdue(0, |_| true), deadlines.next_ms()), (None, None));
         for (number, now_ms) in [(1, 10), (2, 10), (3, 20), (4, 800)] {
-            overdue.begin(number, now_ms);
+            deadlines.begin(number, now_ms);
         }
-        assert_eq!((overdue.next_overdue(709, |_| true), overdue.next_ms()), (None, Some(710)));
-        assert_eq!(overdue.next_overdue(710, |number| number != 1), Some(2));
-        assert_eq!((overdue.next_overdue(719, |_| true), overdue.next_ms()), (None, Some(720)));
+        assert_eq!((deadlines.next_overdue(709, |_| true), deadlines.next_ms()), (None, Some(710)));
+        assert_eq!(deadlines.next_overdue(710, |number| number != 1), Some(2));
+        assert_eq!((deadlines.next_overdue(719, |_| true), deadlines.next_ms()), (None, Some(720)));
         // An answered unit makes room before its time.
-        assert_eq!((overdue.next_overdue(719, |number| number == 4), overdue.next_ms()), (None, Some(1500)));
-        assert_eq!((overdue.next_overdue(1500, |_| true), overdue.next_ms()), (Some(4), None));
+        assert_eq!(
+            (deadlines.next_overdue(719, |number| number == 4), deadlines.next_ms()),
+            (None, Some(1500))
+        );
+        assert_eq!((deadlines.next_overdue(1500, |_| true), deadlines.next_ms()), (Some(4), None));
     }
 }

@@ -11,7 +11,7 @@ use zerohop_wire::admin::{
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 use zerohop_wire::messages::{Admin, Hello, Insert, Message, Query, RecordRead as Lookup};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, What};
+use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
 
 use crate::server::support::{block_on, client, default_keyspace, in_memory};
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -41,21 +41,21 @@ fn hello() -> Vec<u8> {
             map_epoch: Default::default(),
             proof_method: 0,
             nonce: [0; 32],
-            name: "stranger",
+            name: "foreign",
         }),
     )
 }
 
 /// The parts of an answer that these tests check.
 #[derive(Debug, PartialEq)]
-enum StrangerAnswer {
+enum ForeignAnswer {
     Failure(Failure<'static>),
     Admin(AdminAnswer),
     Something,
 }
 
 /// Reads up to so many answers, each with its request id.
-fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
+fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, ForeignAnswer)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
     // Frames of the greeting and of the agreed version have the same form.
     let decoder = Decoder::with_version(1, Features::default());
@@ -65,11 +65,11 @@ fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, StrangerAnswer)> {
             DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 let said = match frame.message(&mut expanded).unwrap() {
-                    Message::Answer(Err(failure)) => StrangerAnswer::Failure(failure.into_owned()),
+                    Message::Answer(Err(failure)) => ForeignAnswer::Failure(failure.into_owned()),
                     Message::AdminAnswer(admin) => {
-                        StrangerAnswer::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
+                        ForeignAnswer::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
                     }
-                    _ => StrangerAnswer::Something,
+                    _ => ForeignAnswer::Something,
                 };
                 found.push((frame.envelope.request.0, said));
                 at += used;
@@ -131,16 +131,16 @@ fn manager_redirects_record_requests() {
     stream.write_all(&[hello(), lookup, unreadable, answer].concat()).unwrap();
     let mut found = answers(&mut stream, 4);
     found.sort_by_key(|(request, _)| *request);
-    assert_eq!(found[0], (1, StrangerAnswer::Something));
+    assert_eq!(found[0], (1, ForeignAnswer::Something));
     match &found[1] {
-        (2, StrangerAnswer::Failure(Failure::WrongOwner { epoch, delta })) => {
+        (2, ForeignAnswer::Failure(Failure::WrongOwner { epoch, delta })) => {
             assert!(epoch.0 > 0 && !delta.is_empty())
         }
         other => panic!("no redirect: {other:?}"),
     }
     // The refusal of a control request has its own kind of answer.
-    assert!(matches!(&found[2], (3, StrangerAnswer::Admin(_))), "{found:?}");
-    assert_eq!(found[3], (4, StrangerAnswer::Failure(What::Unexpected.into())));
+    assert!(matches!(&found[2], (3, ForeignAnswer::Admin(_))), "{found:?}");
+    assert_eq!(found[3], (4, ForeignAnswer::Failure(BadRequestReason::Unexpected.into())));
 }
 
 #[test]
@@ -148,11 +148,14 @@ fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
-    assert_eq!(answers(&mut stream, 2), [(7, StrangerAnswer::Failure(What::HelloExpected.into()))]);
+    assert_eq!(
+        answers(&mut stream, 2),
+        [(7, ForeignAnswer::Failure(BadRequestReason::HelloExpected.into()))]
+    );
 
     let mut stream = connect(server.manager_address());
     stream.write_all(&hello()).unwrap();
-    assert_eq!(answers(&mut stream, 1), [(1, StrangerAnswer::Something)]);
+    assert_eq!(answers(&mut stream, 1), [(1, ForeignAnswer::Something)]);
     let value = vec![0; VALUE_BYTES_MAX];
     let write = zerohop_wire::messages::RecordWrite {
         key: b"k",
@@ -166,7 +169,7 @@ fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     // It is refused before it is complete.
     drop(stream.write_all(&large));
     let found = answers(&mut stream, 2);
-    assert!(matches!(found[..], [(8, StrangerAnswer::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
+    assert!(matches!(found[..], [(8, ForeignAnswer::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
 }
 
 #[test]
@@ -181,7 +184,7 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
     let found = answers(&mut stream, REQUESTS as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
     assert_eq!(found.len(), REQUESTS as usize + 1);
-    assert!(found.iter().all(|(_, said)| *said == StrangerAnswer::Something));
+    assert!(found.iter().all(|(_, said)| *said == ForeignAnswer::Something));
 
     // Incomplete frames.
     let encoded = vec![0; 1 << 20];
@@ -190,7 +193,7 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
         .map(|_| {
             let mut stream = connect(server.manager_address());
             stream.write_all(&hello()).unwrap();
-            assert_eq!(answers(&mut stream, 1), [(1, StrangerAnswer::Something)]);
+            assert_eq!(answers(&mut stream, 1), [(1, ForeignAnswer::Something)]);
             // It may be refused before it is complete.
             drop(stream.write_all(&whole[..whole.len() - 1]));
             stream
@@ -213,7 +216,7 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
     stream.write_all(&[hello(), whole].concat()).unwrap();
     assert!(matches!(
         answers(&mut stream, 2)[..],
-        [(1, StrangerAnswer::Something), (9, StrangerAnswer::Admin(_))]
+        [(1, ForeignAnswer::Something), (9, ForeignAnswer::Admin(_))]
     ));
     block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
 }
@@ -242,16 +245,16 @@ fn manager_answers_control_request_sent_to_an_instance() {
         found.sort_by_key(|(request, _)| *request);
         match &found[..] {
             [
-                (1, StrangerAnswer::Something),
+                (1, ForeignAnswer::Something),
                 (
                     2,
-                    StrangerAnswer::Admin(AdminAnswer {
+                    ForeignAnswer::Admin(AdminAnswer {
                         answer: Some(AdminReply::Keyspace(keyspace)), ..
                     }),
                 ),
-                (3, StrangerAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Status(status)), .. })),
-                (4, StrangerAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Refused(refused)), .. })),
-                (5, StrangerAnswer::Something),
+                (3, ForeignAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Status(status)), .. })),
+                (4, ForeignAnswer::Admin(AdminAnswer { answer: Some(AdminReply::Refused(refused)), .. })),
+                (5, ForeignAnswer::Something),
             ] => {
                 assert_eq!(keyspace.name, format!("k{place}"));
                 assert_eq!(status.keyspaces.len(), place + 2);

@@ -4,7 +4,7 @@ use crate::numbered;
 
 numbered!(
     /// The detail of [`Failure::BadRequest`](super::Failure::BadRequest). Each is a bug in the sender's program.
-    What: u32 {
+    BadRequestReason: u32 {
         /// The body is shorter than the fixed fields of its kind.
         FieldsCut = 1, "the body ends before its fixed fields do";
         /// Lengths within the fields do not add up to the body.

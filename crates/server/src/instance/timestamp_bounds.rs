@@ -18,11 +18,11 @@ const FILE: &str = "life";
 
 /// The timestamp bound on disk; see the module.
 #[derive(Debug)]
-pub(crate) struct Ceilings {
+pub(crate) struct TimestampBounds {
     /// The instance's folder; `None`: it has no disk, and its timestamps are lost with it.
     folder: Option<PathBuf>,
     life: LifeRecord,
-    thread: Option<CeilingWriter>,
+    thread: Option<BoundWriter>,
     /// The newest requested bound that the thread does not have yet.
     requested_bound: Option<Timestamp>,
     /// The thread is writing.
@@ -34,14 +34,14 @@ pub(crate) struct Ceilings {
 
 /// Started for the first bound to write: an instance without shared partitions never needs it.
 #[derive(Debug)]
-struct CeilingWriter {
+struct BoundWriter {
     /// `None` once the thread must end.
     lives: Option<SyncSender<LifeRecord>>,
     done: Receiver<Result<Timestamp, io::Error>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Ceilings {
+impl TimestampBounds {
     /// Starts with the folder of an instance: reads the record of earlier starts, and adds this one on disk.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl Ceilings {
     pub(crate) fn begin(
         folder: Option<PathBuf>,
         incarnation: Incarnation,
-    ) -> Result<(Ceilings, LifeRecord), String> {
+    ) -> Result<(TimestampBounds, LifeRecord), String> {
         let before = match &folder {
             Some(folder) => read(folder)?,
             None => LifeRecord::default(),
@@ -61,7 +61,7 @@ impl Ceilings {
                 format!("{} could not be written: {error}", shown_path(&folder.join(FILE)))
             })?;
         }
-        let ceilings = Ceilings {
+        let timestamp_bounds = TimestampBounds {
             folder,
             life,
             thread: None,
@@ -70,16 +70,16 @@ impl Ceilings {
             synced: None,
             logged_error: None,
         };
-        Ok((ceilings, before))
+        Ok((timestamp_bounds, before))
     }
 
     /// Requests that this bound be written to disk.
-    pub(crate) fn sync(&mut self, ceiling: Timestamp) {
+    pub(crate) fn sync(&mut self, timestamp_bound: Timestamp) {
         if self.folder.is_none() {
-            self.synced = Some(ceiling);
+            self.synced = Some(timestamp_bound);
             return;
         }
-        self.requested_bound = self.requested_bound.max(Some(ceiling));
+        self.requested_bound = self.requested_bound.max(Some(timestamp_bound));
         self.hand_over();
     }
 
@@ -91,8 +91,8 @@ impl Ceilings {
         {
             self.is_under_way = false;
             match done {
-                Ok(ceiling) => {
-                    self.synced = self.synced.max(Some(ceiling));
+                Ok(timestamp_bound) => {
+                    self.synced = self.synced.max(Some(timestamp_bound));
                     self.logged_error = None;
                 }
                 // Writes that reach the bound wait, and the next bound is written when it is due.
@@ -106,23 +106,24 @@ impl Ceilings {
     /// Logs the error once, until the reason changes: the write is attempted many times a second.
     fn log_error_once(&mut self, error: &io::Error) {
         if self.logged_error.replace(error.kind()) != Some(error.kind()) {
-            error!(%error, "the ceiling of timestamps could not be written");
+            error!(%error, "the timestamp bound could not be written");
         }
     }
 
     fn hand_over(&mut self) {
-        let (Some(folder), Some(ceiling), false) = (&self.folder, self.requested_bound, self.is_under_way)
+        let (Some(folder), Some(timestamp_bound), false) =
+            (&self.folder, self.requested_bound, self.is_under_way)
         else {
             return;
         };
         if self.thread.is_none() {
-            match CeilingWriter::start(folder.clone()) {
+            match BoundWriter::start(folder.clone()) {
                 Ok(writer) => self.thread = Some(writer),
-                Err(error) => return error!(%error, "no thread to write the ceiling of timestamps"),
+                Err(error) => return error!(%error, "no thread to write the timestamp bound"),
             }
         }
-        let Some(CeilingWriter { lives: Some(lives), .. }) = &self.thread else { return };
-        self.life.timestamp_bound = self.life.timestamp_bound.max(ceiling);
+        let Some(BoundWriter { lives: Some(lives), .. }) = &self.thread else { return };
+        self.life.timestamp_bound = self.life.timestamp_bound.max(timestamp_bound);
         match lives.try_send(self.life.clone()) {
             Ok(()) => (self.requested_bound, self.is_under_way) = (None, true),
             // The thread has failed, which was logged then; the next start of the node has a new one.
@@ -131,8 +132,8 @@ impl Ceilings {
     }
 }
 
-impl CeilingWriter {
-    fn start(folder: PathBuf) -> io::Result<CeilingWriter> {
+impl BoundWriter {
+    fn start(folder: PathBuf) -> io::Result<BoundWriter> {
         // At most one is in flight: no send ever blocks.
         let (lives, lives_in) = sync_channel::<LifeRecord>(1);
         let (done_out, done) = sync_channel(1);
@@ -144,11 +145,11 @@ impl CeilingWriter {
                 }
             }
         })?;
-        Ok(CeilingWriter { lives: Some(lives), done, thread: Some(thread) })
+        Ok(BoundWriter { lives: Some(lives), done, thread: Some(thread) })
     }
 }
 
-impl Drop for CeilingWriter {
+impl Drop for BoundWriter {
     fn drop(&mut self) {
         self.lives = None;
         if let Some(thread) = self.thread.take() {
@@ -182,10 +183,10 @@ mod tests {
     use super::*;
 
     /// Waits for the thread.
-    fn synced(ceilings: &mut Ceilings) -> Timestamp {
+    fn synced(timestamp_bounds: &mut TimestampBounds) -> Timestamp {
         for _ in 0..5_000 {
-            if let Some(ceiling) = ceilings.take_synced_bound() {
-                return ceiling;
+            if let Some(timestamp_bound) = timestamp_bounds.take_synced_bound() {
+                return timestamp_bound;
             }
             #[expect(clippy::disallowed_methods, reason = "waits for another thread")]
             std::thread::sleep(Duration::from_millis(1));
@@ -196,13 +197,14 @@ mod tests {
     #[test]
     fn next_start_reads_synced_timestamp_bound_and_earlier_starts() {
         let root = tempfile::tempdir().unwrap();
-        let begin =
-            |incarnation| Ceilings::begin(Some(root.path().to_owned()), Incarnation(incarnation)).unwrap();
+        let begin = |incarnation| {
+            TimestampBounds::begin(Some(root.path().to_owned()), Incarnation(incarnation)).unwrap()
+        };
         let (mut first, before) = begin(3);
         assert_eq!(before, LifeRecord::default());
         assert!(first.take_synced_bound().is_none() && first.thread.is_none());
-        for ceiling in [10, 20, 15] {
-            first.sync(Timestamp(ceiling));
+        for timestamp_bound in [10, 20, 15] {
+            first.sync(Timestamp(timestamp_bound));
         }
         let mut newest = Timestamp::ZERO;
         while newest < Timestamp(20) {
@@ -219,13 +221,13 @@ mod tests {
     #[test]
     fn corrupt_life_file_is_named_and_memory_syncs_at_once() {
         let root = tempfile::tempdir().unwrap();
-        drop(Ceilings::begin(Some(root.path().to_owned()), Incarnation(1)).unwrap());
+        drop(TimestampBounds::begin(Some(root.path().to_owned()), Incarnation(1)).unwrap());
         let path = root.path().join(FILE);
         let bytes = replace_file(root.path(), FILE, b"zerohopl something else, long enough to be one");
         bytes.unwrap();
-        let reason = Ceilings::begin(Some(root.path().to_owned()), Incarnation(2)).unwrap_err();
+        let reason = TimestampBounds::begin(Some(root.path().to_owned()), Incarnation(2)).unwrap_err();
         assert!(reason.contains(&path.display().to_string()), "{reason}");
-        let (mut none, before) = Ceilings::begin(None, Incarnation(9)).unwrap();
+        let (mut none, before) = TimestampBounds::begin(None, Incarnation(9)).unwrap();
         none.sync(Timestamp(7));
         assert_eq!((none.take_synced_bound(), before), (Some(Timestamp(7)), LifeRecord::default()));
     }

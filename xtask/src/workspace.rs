@@ -28,14 +28,14 @@ impl std::error::Error for Failure {}
 
 /// The tree and its target folder.
 #[derive(Clone, Debug)]
-pub struct Workshop {
+pub struct Workspace {
     /// The folder of the workspace's `Cargo.toml`.
     pub root: PathBuf,
     /// Cargo's target folder, absolute.
     pub target: PathBuf,
 }
 
-impl Workshop {
+impl Workspace {
     /// Finds the workspace from the current folder upwards.
     ///
     /// The folder in which this program was compiled is not used: with a shared target folder it
