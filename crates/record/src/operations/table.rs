@@ -124,6 +124,15 @@ macro_rules! table {
                 }
             }
 
+            /// The failures that it declares, beside those of its condition; those of a write of a blob are the same for all kinds.
+            #[must_use]
+            pub fn errors(&self) -> &'static [ErrorCode] {
+                match self {
+                    $(Self::$variant(_) => <$variant as WriteOperation<'_>>::FACTS.errors,)*
+                    Self::Blob(_) => &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::StaleBlob, ErrorCode::NeedHeader, ErrorCode::ValueTooLong],
+                }
+            }
+
             /// Bytes of the payload, about.
             #[must_use]
             pub fn payload_bytes(&self) -> usize {

@@ -2,8 +2,9 @@
 
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Increment, Query, WaitUntil, WriteChange};
-use zerohop_wire::{DecodeResult, Decoder, Failure, Kind};
+use zerohop_wire::messages::{Append, BlobChange, Increment, Query, Take, WaitUntil, WriteChange};
+use zerohop_wire::blob::BlobStamp;
+use zerohop_wire::{DecodeResult, Decoder, Elements, Failure, Kind};
 
 use crate::support;
 use crate::support::{
@@ -124,6 +125,37 @@ fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
         world.result(unknown)
     );
     assert_eq!(world.cluster.count("k", "b"), 1);
+}
+
+#[test]
+fn refusal_that_the_operation_declares_ends_the_doubt_of_an_earlier_attempt() {
+    let too_long = Failure::ValueTooLong { length: 1 << 20, limit: 1 << 16 };
+    let too_many = Failure::TooMany { count: 5000, limit: 4096 };
+    let stale = Failure::StaleBlob { known: BlobStamp { id: 7, generation: 2 } };
+    let cut = WriteChange::Blob(BlobChange::Cut { stamp: BlobStamp { id: 7, generation: 1 }, size: 0 });
+    let take = WriteChange::Take(Take);
+    let values = [&b"v"[..]];
+    let append = WriteChange::Append(Append { values: Elements::from_slice(&values) });
+    for (change, failure, is_final) in [
+        (take, &too_long, true),
+        (take, &too_many, true),
+        (append, &too_long, true),
+        (cut, &stale, true),
+        (cut, &Failure::NeedHeader, true),
+        // No evaluation of it has this result: the frame was refused, before anything was looked up.
+        (append, &too_many, false),
+        (take, &Failure::DiskFull, false),
+    ] {
+        let mut world = world(1);
+        world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(0) }));
+        world.cluster.script.push_back((false, failure.clone()));
+        let token = world.submit(write("k", change));
+        world.run_until_idle();
+        let told = world.result(token);
+        let answer = Err(SessionError::Answer { failure: failure.clone() });
+        assert_eq!(*told == answer, is_final, "{change:?}: {told:?}");
+        assert_eq!(matches!(told, Err(SessionError::Unknown { .. })), !is_final, "{change:?}: {told:?}");
+    }
 }
 
 #[test]
