@@ -51,6 +51,8 @@ pub(crate) enum CommandError {
     Client(zerohop_client::Error),
     /// The same for an operation on a blob, of which the error has the name.
     Blob(zerohop_client::Error),
+    /// The same, with what a manager says about the cluster that did not serve it.
+    Unserved { error: Box<CommandError>, why: String },
     /// No process listens at the endpoints of the cluster; which endpoints and why.
     NoCluster(String),
     /// No cluster could be reached.
@@ -104,7 +106,7 @@ impl CommandError {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
             Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
-            Self::Logged(error) => error.is_unknown(),
+            Self::Logged(error) | Self::Unserved { error, .. } => error.is_unknown(),
             _ => false,
         }
     }
@@ -124,6 +126,7 @@ impl CommandError {
     pub(crate) fn of_blob(self) -> Self {
         match self {
             Self::Client(error) => Self::Blob(error),
+            Self::Unserved { error, why } => Self::Unserved { error: Box::new(error.of_blob()), why },
             Self::Refused(reason) => Self::Refused(of_blob(&reason)),
             Self::RefusedAs { word, reason } => Self::RefusedAs { word, reason: of_blob(&reason) },
             other => other,
@@ -199,6 +202,7 @@ impl fmt::Display for CommandError {
             Self::Usage(what) | Self::Node(what) => f.write_str(what),
             Self::Client(error) => error.fmt(f),
             Self::Blob(error) => f.write_str(&of_blob(&error.to_string())),
+            Self::Unserved { error, why } => write!(f, "{error}. {why}"),
             Self::NoCluster(why) => write!(
                 f,
                 "{why}. Start a cluster with `zerohop up`, or name one with --endpoint or ZEROHOP_ENDPOINT"

@@ -68,7 +68,7 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
         CommandError::System { .. } => "system",
         CommandError::Node(_) => "node",
         CommandError::Demo(_) => "demo",
-        CommandError::Logged(error) => reason(error),
+        CommandError::Logged(error) | CommandError::Unserved { error, .. } => reason(error),
         CommandError::OutputClosed => "output_closed",
     }
 }

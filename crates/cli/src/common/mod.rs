@@ -17,5 +17,6 @@ pub(crate) mod shown;
 pub(crate) mod target;
 pub(crate) mod tls;
 pub(crate) mod transform;
+pub(crate) mod unserved;
 pub(crate) mod value;
 pub(crate) mod view;

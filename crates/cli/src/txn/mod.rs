@@ -19,6 +19,7 @@ use zerohop_client::{
 
 use crate::common::ending::{CommandEnding, CommandError, FORBIDDEN, lacking};
 use crate::common::target::ClusterTarget;
+use crate::common::unserved;
 use line::{Line, LineOperation};
 
 /// The most bytes of a transaction's text: what a client may have in one transaction, and quotes
@@ -122,8 +123,9 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             if let Some(why) = lacking(&error, named) {
                 return Err(CommandError::RefusedAs { word: FORBIDDEN, reason: why });
             }
+            let why = unserved::why_not_served(&arguments.target, &error).await;
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            show::refused(arguments.json, (lines, &progress), error)
+            show::refused(arguments.json, (lines, &progress), (error, why))
         }
     }
 }

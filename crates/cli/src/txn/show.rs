@@ -11,6 +11,7 @@ use crate::common::ending::{CommandEnding, CommandError, EXISTS, of_blob};
 use crate::common::failure::{self, FailedObject};
 use crate::common::names::{self, first_bytes};
 use crate::common::shown::{JsonKey, JsonValue, Name};
+use crate::common::unserved;
 use crate::kv::refusal::type_name;
 use crate::output;
 
@@ -268,11 +269,11 @@ fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> 
     })
 }
 
-/// Prints why nothing was changed: a condition failed, or the transaction was impossible.
+/// Prints why nothing was changed: a condition failed, or the transaction was impossible. `why`: what is wrong with the cluster.
 pub(super) fn refused(
     is_json: bool,
     lines: (&[Line], &TxnProgress),
-    error: Error,
+    (error, why): (Error, Option<String>),
 ) -> Result<CommandEnding, CommandError> {
     let line = line_of(lines, &error);
     let blob_line = line.filter(|line| is_of_blob(line));
@@ -309,9 +310,10 @@ pub(super) fn refused(
                 }
                 _ => format!("line {}: {}", line.number, sentence(line, &error)),
             };
+            let told = why.map_or(told.clone(), |why| format!("{told}. {why}"));
             return Err(refusal(is_json, line, &error, told)?);
         }
-        _ => return Err(error.into()),
+        _ => return Err(unserved::with(error.into(), why)),
     }
     Ok(CommandEnding::No)
 }

@@ -177,7 +177,7 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
     world.run_until_idle();
-    let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us }) =
+    let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us, unreached: None }) =
         world.result(token)
     else {
         panic!("{:?}", world.result(token));
@@ -194,6 +194,18 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.run_until_idle();
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
+    let partition = world.cluster.partition_of("k");
+    let told = format!("partition {partition} of keyspace \"");
+    assert!(text.starts_with(&told) && text.contains("\" has no reachable primary (the map of epoch "), "{text}");
+    assert!(text.contains("node 1 at i0:7401") && text.contains("`zerohop status`"), "{text}");
+
+    // A primary that answers is reachable, also where it does nothing.
+    world.cluster.down = Vec::new();
+    world.cluster.busy = 1000;
+    let token = world.submit(lookup("k"));
+    world.run_until_idle();
+    let text = world.result(token).as_ref().unwrap_err().to_string();
+    assert!(text.contains("not done after") && !text.contains("reachable"), "{text}");
 }
 
 #[test]
