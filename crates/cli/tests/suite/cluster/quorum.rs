@@ -73,6 +73,9 @@ fn sole_surviving_manager_reports_lost_quorum() {
     });
     let health = get(&survivor, "/health");
     assert!(health.contains("no quorum") && health.contains("no primary for"), "{health}");
+    let body: Value = serde_json::from_str(health.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let counts = &body["partitions"];
+    assert!(counts["total"] == 256 && counts["served"].as_u64() < Some(128), "{body}");
     let (code, told, problems) = cluster.run(&["status"]);
     assert_eq!(code, 0, "{problems}");
     assert_first("status", &told);
