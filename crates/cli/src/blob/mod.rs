@@ -133,6 +133,13 @@ impl BlobCommand {
     }
 }
 
+impl BlobCommand {
+    /// Whether the command cleans up after a signal by itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, BlobCommand::Put(_))
+    }
+}
+
 pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandError> {
     let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
     let name = command.name().map(<[u8]>::to_vec);

@@ -67,6 +67,8 @@ pub(crate) enum CommandError {
     InDoubt(String),
     /// Something was changed, but the result could not be printed.
     Unprinted { what: &'static str, reason: String },
+    /// A signal has ended it: after it has sent this change, or before it has sent any.
+    Interrupted { sent: Option<&'static str>, is_done: bool },
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
@@ -106,6 +108,7 @@ impl CommandError {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
             Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
+            Self::Interrupted { sent, is_done } => sent.is_some() && !is_done,
             Self::Logged(error) | Self::Unserved { error, .. } => error.is_unknown(),
             _ => false,
         }
@@ -117,6 +120,7 @@ impl CommandError {
             Self::Usage(_) => ExitCode::from(CODE_USAGE),
             Self::Logged(error) => error.code(),
             Self::Unprinted { .. } => ExitCode::from(CODE_UNKNOWN),
+            Self::Interrupted { .. } => ExitCode::from(CODE_INTERRUPTED),
             error if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
             _ => ExitCode::from(CODE_FAILED),
         }
@@ -222,6 +226,13 @@ impl fmt::Display for CommandError {
                 f,
                 "{what} is done, but its result could not be printed: writing to standard output failed: {reason}. Do \
                  not repeat it without a look at what is there"
+            ),
+            Self::Interrupted { sent: None, .. } => f.write_str("interrupted; nothing was changed"),
+            Self::Interrupted { sent: Some(what), is_done: true } => write!(f, "interrupted; {what} is done"),
+            Self::Interrupted { sent: Some(what), is_done: false } => write!(
+                f,
+                "interrupted; {what} may or may not be done, also in part where it has several: do not repeat it without a look at what \
+                 is there"
             ),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")

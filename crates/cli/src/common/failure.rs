@@ -34,7 +34,7 @@ pub(crate) fn print(about: FailedObject<'_>, reason: &'static str, error: &Comma
     if output::has_result() {
         return;
     }
-    let done = (!error.is_unknown()).then_some(false);
+    let done = (!error.is_unknown()).then_some(output::is_done());
     // If the output is gone, the exit code still says that the command failed.
     drop(output::json(&ErrorOutput { about, done, reason, error: error.to_string() }));
 }
@@ -62,6 +62,7 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
         CommandError::RefusedAs { word, .. } => word,
         CommandError::InDoubt(_) => "unknown",
         CommandError::Unprinted { .. } => "unprinted",
+        CommandError::Interrupted { .. } => "interrupted",
         CommandError::UnderWay(_) => "under_way",
         CommandError::Partly(_) => "partly_done",
         CommandError::Unexpected => "unexpected",

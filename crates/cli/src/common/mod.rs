@@ -6,6 +6,7 @@ pub(crate) mod ending;
 pub(crate) mod endpoint;
 pub(crate) mod failure;
 pub(crate) mod http;
+pub(crate) mod interrupt;
 pub(crate) mod keys;
 pub(crate) mod names;
 pub(crate) mod other_cluster;

@@ -13,6 +13,7 @@ mod doctor;
 mod errors_in_json;
 mod folders;
 mod full_disk;
+mod interruptions;
 mod joins;
 mod keyspaces;
 mod large_blobs;
