@@ -31,12 +31,16 @@ use std::process::ExitCode;
 use arguments::{CliArguments, CliCommand};
 use common::ending::{CommandEnding, CommandError, exit_code};
 use common::failure::{self, FailedObject};
+use common::interrupt;
 pub(crate) use common::output;
 use common::runtime::runtime;
 use node::NodeArguments;
 
 fn main() -> ExitCode {
     let (CliArguments { command }, is_json) = CliArguments::read();
+    if is_watched(&command) {
+        interrupt::watch(is_json);
+    }
     let outcome = run(command);
     if let Err(error) = &outcome
         && is_json
@@ -49,6 +53,22 @@ fn main() -> ExitCode {
         Err(error) => output::problem(&format!("zerohop: {error}")),
     }
     exit_code(&outcome)
+}
+
+/// Whether the command leaves it to this function to handle signals.
+fn is_watched(command: &CliCommand) -> bool {
+    match command {
+        CliCommand::Blob(command) => !command.handles_signals(),
+        CliCommand::Node(arguments) => arguments.command.is_some(),
+        CliCommand::Kv(_)
+        | CliCommand::Txn(_)
+        | CliCommand::Keyspace(_)
+        | CliCommand::Partition(_)
+        | CliCommand::Recover(_)
+        | CliCommand::Status(_)
+        | CliCommand::Token(_) => true,
+        _ => false,
+    }
 }
 
 fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {

@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 use tracing::warn;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_system::clock::unix_ms;
-use zerohop_system::descriptors::Descriptors;
+use zerohop_system::descriptors::{Descriptors, RefusalLog};
 use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
@@ -25,8 +25,8 @@ use crate::TlsOptions;
 
 /// Maximum number of connections that are closed in one turn because descriptors are used up.
 const REFUSED_PER_TURN_MAX: usize = 64;
-/// Minimum time between two log messages about such connections.
-const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Minimum time between two log messages about such connections, in milliseconds.
+const REFUSED_LOG_INTERVAL_MS: u64 = 10_000;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -45,8 +45,8 @@ pub struct MioDriver {
     /// The TLS settings, if TLS is in use.
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
-    /// When the last such message was logged.
-    refused_logged: Option<Instant>,
+    /// Connections that were closed for lack of descriptors.
+    refusals: RefusalLog,
 }
 
 #[derive(Debug)]
@@ -74,13 +74,14 @@ impl MioDriver {
             busy_poll: BusyPoll::default(),
             tls: None,
             descriptors: Descriptors::here(),
-            refused_logged: None,
+            refusals: RefusalLog::new(REFUSED_LOG_INTERVAL_MS),
         })
     }
 
+    /// Counts refused connections, and logs how many there were if a line is due.
     fn log_refused(&mut self, refused: usize) {
-        if self.refused_logged.is_none_or(|told| told.elapsed() >= REFUSED_LOG_INTERVAL) {
-            self.refused_logged = Some(Instant::now());
+        let elapsed_ms = self.started.elapsed().as_millis() as u64;
+        if let Some(refused) = self.refusals.record(elapsed_ms, refused as u64) {
             let (limit, reserved) =
                 (self.descriptors.limit().unwrap_or(u64::MAX), self.descriptors.reserved());
             warn!(

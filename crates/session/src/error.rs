@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
-use zerohop_wire::ids::{MapEpoch, PartitionId};
+use zerohop_wire::ids::{MapEpoch, NodeId, PartitionId};
 use zerohop_wire::shown::quoted;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
@@ -27,6 +27,8 @@ pub enum SessionError {
         waiting: WaitReason,
         /// The last failure of an attempt, if there was one.
         last: Option<Box<AttemptFailure>>,
+        /// The partition, if its primary could not be reached.
+        unreached: Option<Box<UnreachedPartition>>,
     },
     /// The deadline passed, and according to the newest map no replica serves the partition. It stays so until a node that is down returns, or an
     /// operator declares the data lost.
@@ -97,6 +99,21 @@ pub enum SessionError {
     },
     /// The session was shut down.
     Closed,
+}
+
+/// A partition with a primary that the session could not reach, as in the newest map that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreachedPartition {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The name of its keyspace.
+    pub keyspace: Box<str>,
+    /// The address of the primary.
+    pub primary: Box<str>,
+    /// The primary's node.
+    pub node: NodeId,
+    /// The epoch of the map.
+    pub epoch: MapEpoch,
 }
 
 /// What an operation waits for. Each wait ends at the operation's deadline.
@@ -173,12 +190,19 @@ impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer { failure } => failure.fmt(f),
-            Self::Deadline { waited_us, waiting, last } => {
+            Self::Deadline { waited_us, waiting, last, unreached } => {
+                if let Some(unreached) = unreached {
+                    write!(f, "{unreached}: ")?;
+                }
                 write!(f, "not done after {} ms of waiting for {waiting}", waited_us / 1000)?;
                 if let Some(last) = last {
                     write!(f, " ({last})")?;
                 }
-                f.write_str("; nothing was changed: try again, or allow more time")
+                f.write_str("; nothing was changed: ")?;
+                f.write_str(match unreached {
+                    Some(_) => "try again once another copy has taken over or the node is back; `zerohop status` says which nodes answer",
+                    None => "try again, or allow more time",
+                })
             }
             Self::PartitionLost { partition, waited_us } => write!(
                 f,
@@ -232,6 +256,24 @@ impl fmt::Display for SessionError {
             }
             Self::Closed => f.write_str("the client was closed"),
         }
+    }
+}
+
+impl fmt::Display for UnreachedPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partition, keyspace, primary, node, epoch } = self;
+        write!(
+            f,
+            "partition {partition} of keyspace {} has no reachable primary (the map of epoch {epoch} has node {node} at {primary})",
+            quoted(keyspace.as_bytes())
+        )
+    }
+}
+
+impl AttemptFailure {
+    /// Whether the server could not be reached, or gave no sign of life. A server that only does not answer a request may be busy.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::ConnectionLost { .. } | Self::Silent { .. })
     }
 }
 

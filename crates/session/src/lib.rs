@@ -37,7 +37,7 @@ mod unanswered_frames;
 
 pub use connection::ConnectionId;
 pub use effect::{ConnectionLoss, SessionEffect};
-pub use error::{AttemptFailure, SessionError, WaitReason};
+pub use error::{AttemptFailure, SessionError, UnreachedPartition, WaitReason};
 pub use reply::{ComparedSlice, FoundKeyspace, ListedKey, Reply};
 pub use request::{Coalescing, Collect, SessionRequest, Slice};
 pub use session::Session;

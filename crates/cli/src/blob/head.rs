@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::{Attributes, Name};
 use crate::common::{names, quantity};
 use crate::output;
@@ -65,6 +66,7 @@ struct BlobDone<'a> {
 pub(super) async fn truncate(arguments: TruncateArguments) -> Result<CommandEnding, CommandError> {
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     match keyspace.blob(name.clone()).truncate(arguments.size).await {
         Ok(()) => done(&place, &name),
         Err(error) => refusal::print_refusal(&place, &name, error),
@@ -75,6 +77,9 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
+    if arguments.set_attributes.is_some() {
+        interrupt::note_sent(output::WRITE);
+    }
     if let Some(attributes) = &arguments.set_attributes
         && let Err(error) = blob.set_attributes(attributes.as_bytes()).await
     {
@@ -113,6 +118,7 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
 pub(super) async fn remove(arguments: BlobRemoveArguments) -> Result<CommandEnding, CommandError> {
     let (place, name) = (arguments.place, arguments.name.into_bytes());
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     match keyspace.blob(name.clone()).delete().await? {
         true => done(&place, &name),
         false => refusal::not_found(&place, &name),

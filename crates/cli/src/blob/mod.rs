@@ -25,6 +25,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
 use crate::common::shown::Name;
 use crate::common::target::ClusterTarget;
+use crate::common::unserved;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobCommand {
@@ -161,18 +162,28 @@ impl BlobCommand {
     }
 }
 
+impl BlobCommand {
+    /// Whether the command cleans up after a signal by itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, BlobCommand::Put(_))
+    }
+}
+
 pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandError> {
     let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
     let name = command.name().map(<[u8]>::to_vec);
-    done(command).await.map_err(|error| {
-        let reason = failure::reason(&error);
-        let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)).of_blob();
-        if is_json {
-            let about = FailedObject { key: None, name: name.as_deref().map(Name) };
-            failure::print(about, reason, &error);
-        }
-        error
-    })
+    let target = command.place().target.clone();
+    let error = match done(command).await {
+        Err(error) => unserved::explained(&target, error).await,
+        ending => return ending,
+    };
+    let reason = failure::reason(&error);
+    let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)).of_blob();
+    if is_json {
+        let about = FailedObject { key: None, name: name.as_deref().map(Name) };
+        failure::print(about, reason, &error);
+    }
+    Err(error)
 }
 
 async fn done(command: BlobCommand) -> Result<CommandEnding, CommandError> {

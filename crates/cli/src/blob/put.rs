@@ -10,6 +10,7 @@ use super::bytes::ByteSource;
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::shown::Name;
@@ -150,6 +151,7 @@ pub(super) async fn staged_append(
         progress.add(bytes.len());
         bytes = source.next(READ_BYTES)?;
     }
+    interrupt::note_sent(output::WRITE);
     fill.publish().await?;
     Ok(at)
 }

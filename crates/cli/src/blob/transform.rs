@@ -7,6 +7,7 @@ use zerohop_client::{Blob, Error, Number, Transform};
 
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::Name;
 use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
@@ -42,6 +43,7 @@ pub(super) async fn run(arguments: BlobTransformArguments) -> Result<CommandEndi
     let BlobTransformArguments { name, transform, place } = arguments;
     let name = name.into_bytes();
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     let number = transform.run(&keyspace.blob(name.clone())).await?;
     if number.is_ok() {
         output::note_done(output::WRITE);

@@ -11,6 +11,7 @@ use super::progress::BlobProgress;
 use super::put::{APPEND_AT_ONCE_BYTES, staged_append};
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::Name;
 use crate::common::{names, quantity};
 use crate::output;
@@ -78,6 +79,7 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
         if (bytes.is_empty() || seen.is_some()) && progress.bytes() > 0 {
             break;
         }
+        interrupt::note_sent(output::WRITE);
         let written = match &seen {
             Some(seen) => blob.write_at_if(seen, offset, &bytes).await,
             None => blob.write_at(offset, &bytes).await,
@@ -117,6 +119,7 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
             Err(error) => return Err(error),
         }
     } else {
+        interrupt::note_sent(output::WRITE);
         match blob.append(&first).await {
             Ok(at) => {
                 progress.add(length);

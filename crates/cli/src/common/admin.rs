@@ -13,7 +13,7 @@ use zerohop_wire::admin::{
 };
 
 use super::ending::CommandError;
-use super::view;
+use super::{interrupt, view};
 use crate::output;
 
 /// How long to repeat a question to a manager that cannot answer yet; the time-out, if that is
@@ -58,6 +58,7 @@ pub(crate) async fn drop_keyspace(
     (at_once, wait): (bool, Duration),
 ) -> Result<KeyspaceStatus, CommandError> {
     let tell = |reason: &str| output::problem(&format!("Waiting up to {wait:?}: {reason}."));
+    interrupt::note_sent(output::COMMAND);
     let dropped = client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await;
     match dropped {
         Err(error) if error.is_unknown() => Err(in_doubt(client, &error).await),
@@ -211,6 +212,12 @@ async fn request_until_answered(client: &Client, ask: AdminQuestion) -> Result<A
 
 /// The same; a refusal is returned as a reply.
 async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
+    if !matches!(
+        ask,
+        AdminQuestion::Status(_) | AdminQuestion::ListTokens(_) | AdminQuestion::ListPartitions(_)
+    ) {
+        interrupt::note_sent(output::COMMAND);
+    }
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
     let mut left = client.options().deadline.min(NOT_NOW_MAX);
     loop {

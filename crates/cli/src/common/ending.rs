@@ -51,6 +51,8 @@ pub(crate) enum CommandError {
     Client(zerohop_client::Error),
     /// The same for an operation on a blob, of which the error has the name.
     Blob(zerohop_client::Error),
+    /// The same, with what a manager says about the cluster that did not serve it.
+    Unserved { error: Box<CommandError>, why: String },
     /// No process listens at the endpoints of the cluster; which endpoints and why.
     NoCluster(String),
     /// No cluster could be reached.
@@ -65,6 +67,8 @@ pub(crate) enum CommandError {
     InDoubt(String),
     /// Something was changed, but the result could not be printed.
     Unprinted { what: &'static str, reason: String },
+    /// A signal has ended it: after it has sent this change, or before it has sent any.
+    Interrupted { sent: Option<&'static str>, is_done: bool },
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
@@ -104,7 +108,8 @@ impl CommandError {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
             Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
-            Self::Logged(error) => error.is_unknown(),
+            Self::Interrupted { sent, is_done } => sent.is_some() && !is_done,
+            Self::Logged(error) | Self::Unserved { error, .. } => error.is_unknown(),
             _ => false,
         }
     }
@@ -115,6 +120,7 @@ impl CommandError {
             Self::Usage(_) => ExitCode::from(CODE_USAGE),
             Self::Logged(error) => error.code(),
             Self::Unprinted { .. } => ExitCode::from(CODE_UNKNOWN),
+            Self::Interrupted { .. } => ExitCode::from(CODE_INTERRUPTED),
             error if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
             _ => ExitCode::from(CODE_FAILED),
         }
@@ -124,6 +130,7 @@ impl CommandError {
     pub(crate) fn of_blob(self) -> Self {
         match self {
             Self::Client(error) => Self::Blob(error),
+            Self::Unserved { error, why } => Self::Unserved { error: Box::new(error.of_blob()), why },
             Self::Refused(reason) => Self::Refused(of_blob(&reason)),
             Self::RefusedAs { word, reason } => Self::RefusedAs { word, reason: of_blob(&reason) },
             other => other,
@@ -199,6 +206,7 @@ impl fmt::Display for CommandError {
             Self::Usage(what) | Self::Node(what) => f.write_str(what),
             Self::Client(error) => error.fmt(f),
             Self::Blob(error) => f.write_str(&of_blob(&error.to_string())),
+            Self::Unserved { error, why } => write!(f, "{error}. {why}"),
             Self::NoCluster(why) => write!(
                 f,
                 "{why}. Start a cluster with `zerohop up`, or name one with --endpoint or ZEROHOP_ENDPOINT"
@@ -218,6 +226,13 @@ impl fmt::Display for CommandError {
                 f,
                 "{what} is done, but its result could not be printed: writing to standard output failed: {reason}. Do \
                  not repeat it without a look at what is there"
+            ),
+            Self::Interrupted { sent: None, .. } => f.write_str("interrupted; nothing was changed"),
+            Self::Interrupted { sent: Some(what), is_done: true } => write!(f, "interrupted; {what} is done"),
+            Self::Interrupted { sent: Some(what), is_done: false } => write!(
+                f,
+                "interrupted; {what} may or may not be done, also in part where it has several: do not repeat it without a look at what \
+                 is there"
             ),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")

@@ -34,7 +34,7 @@ pub(crate) fn print(about: FailedObject<'_>, reason: &'static str, error: &Comma
     if output::has_result() {
         return;
     }
-    let done = (!error.is_unknown()).then_some(false);
+    let done = (!error.is_unknown()).then_some(output::is_done());
     // If the output is gone, the exit code still says that the command failed.
     drop(output::json(&ErrorOutput { about, done, reason, error: error.to_string() }));
 }
@@ -62,13 +62,14 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
         CommandError::RefusedAs { word, .. } => word,
         CommandError::InDoubt(_) => "unknown",
         CommandError::Unprinted { .. } => "unprinted",
+        CommandError::Interrupted { .. } => "interrupted",
         CommandError::UnderWay(_) => "under_way",
         CommandError::Partly(_) => "partly_done",
         CommandError::Unexpected => "unexpected",
         CommandError::System { .. } => "system",
         CommandError::Node(_) => "node",
         CommandError::Demo(_) => "demo",
-        CommandError::Logged(error) => reason(error),
+        CommandError::Logged(error) | CommandError::Unserved { error, .. } => reason(error),
         CommandError::OutputClosed => "output_closed",
     }
 }

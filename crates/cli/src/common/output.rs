@@ -95,6 +95,11 @@ pub(crate) fn note_done(what: &'static str) {
     let _ = DONE.set(what);
 }
 
+/// Whether the command has changed something, and has an answer that says so.
+pub(crate) fn is_done() -> bool {
+    DONE.get().is_some()
+}
+
 /// Writes bytes unchanged, and flushes.
 pub(crate) fn raw(pieces: &[&[u8]]) -> Result<(), CommandError> {
     if pieces.iter().any(|piece| !piece.is_empty()) {

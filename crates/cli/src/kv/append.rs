@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::JsonKey;
 use crate::common::value::{argument, file};
 use crate::output;
@@ -54,6 +55,7 @@ pub(super) async fn run(arguments: KvAppendArguments) -> Result<CommandEnding, C
     };
     let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     let length = keyspace.append(&key, &values).condition(arguments.condition.into()).await;
     print_length(&place, &key, length)
 }

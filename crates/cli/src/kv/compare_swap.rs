@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::JsonKey;
 use crate::common::value::{argument, file};
 use crate::output;
@@ -76,6 +77,7 @@ pub(super) async fn run(arguments: CompareSwapArguments) -> Result<CommandEnding
     let expected = read(arguments.expected.expect, arguments.expected.expect_file)?;
     let new = read(arguments.new.value, arguments.new.file)?;
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     let swap = keyspace.compare_swap(&key, expected.as_deref(), new.as_deref());
     match swap.condition(arguments.condition.into()).await {
         Ok(version) => {

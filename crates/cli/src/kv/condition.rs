@@ -17,6 +17,13 @@ pub(crate) struct GivenCondition {
     if_version: Option<Timestamp>,
 }
 
+impl GivenCondition {
+    /// Whether there is a condition.
+    pub(crate) fn is_given(self) -> bool {
+        Condition::from(self) != Condition::Always
+    }
+}
+
 impl From<GivenCondition> for Condition {
     fn from(given: GivenCondition) -> Condition {
         match given {

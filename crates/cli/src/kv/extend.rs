@@ -6,7 +6,9 @@ use super::append::print_length;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::value::GivenValue;
+use crate::output;
 
 #[derive(Args, Debug)]
 #[command(override_usage = "zerohop kv extend [OPTIONS] <KEY> <VALUE | --file <FILE>>")]
@@ -25,6 +27,7 @@ pub(super) async fn run(arguments: ExtendArguments) -> Result<CommandEnding, Com
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let bytes = arguments.value.read()?;
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     let length = keyspace.extend(&key, &bytes).condition(arguments.condition.into()).await;
     print_length(&place, &key, length)
 }

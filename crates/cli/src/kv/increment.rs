@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::JsonKey;
 use crate::output;
 
@@ -33,6 +34,7 @@ struct Sum<'a> {
 pub(super) async fn run(arguments: IncrementArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     let sum = keyspace.increment(&key, arguments.delta).condition(arguments.condition.into()).await;
     if sum.is_ok() {
         output::note_done(output::WRITE);

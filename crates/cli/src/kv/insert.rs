@@ -9,6 +9,7 @@ use zerohop_client::Expiry;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::quantity;
 use crate::common::shown::JsonKey;
 use crate::common::value::GivenValue;
@@ -48,6 +49,7 @@ pub(super) async fn run(arguments: InsertArguments) -> Result<CommandEnding, Com
         None => Expiry::Never,
     };
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     match keyspace.insert_until(&key, &value, expiry).condition(arguments.condition.into()).await {
         Ok(version) => {
             output::note_done(output::WRITE);

@@ -29,6 +29,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
 use crate::common::shown::JsonKey;
 use crate::common::target::ClusterTarget;
+use crate::common::unserved;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KvCommand {
@@ -146,15 +147,18 @@ impl KvCommand {
 pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandError> {
     let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
     let key = command.key().map(<[u8]>::to_vec);
-    done(command).await.map_err(|error| {
-        let reason = failure::reason(&error);
-        let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
-        if is_json {
-            let about = FailedObject { key: key.as_deref().map(JsonKey), name: None };
-            failure::print(about, reason, &error);
-        }
-        error
-    })
+    let target = command.place().target.clone();
+    let error = match done(command).await {
+        Err(error) => unserved::explained(&target, error).await,
+        ending => return ending,
+    };
+    let reason = failure::reason(&error);
+    let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
+    if is_json {
+        let about = FailedObject { key: key.as_deref().map(JsonKey), name: None };
+        failure::print(about, reason, &error);
+    }
+    Err(error)
 }
 
 async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::JsonKey;
 use crate::output;
 
@@ -29,6 +30,7 @@ struct RemoveOutput<'a> {
 pub(super) async fn run(arguments: KvRemoveArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     match keyspace.remove(&key).condition(arguments.condition.into()).await {
         Ok(true) => {
             output::note_done(output::WRITE);

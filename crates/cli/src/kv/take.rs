@@ -7,7 +7,9 @@ use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::names::beginning;
+use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct TakeArguments {
@@ -22,6 +24,7 @@ pub(crate) struct TakeArguments {
 pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
     let keyspace = place.open().await?;
+    interrupt::note_sent(output::WRITE);
     match keyspace.take(&key).condition(arguments.condition.into()).await {
         // All of it is here: no further page is read.
         Ok(Some(taken)) => record::show(&place, &keyspace, &key, taken, None).await,

@@ -8,6 +8,7 @@ use zerohop_client::{Condition, Error, Keyspace, Number, Transform};
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::interrupt;
 use crate::common::shown::JsonKey;
 use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
@@ -52,6 +53,7 @@ pub(super) async fn run(arguments: KvTransformArguments) -> Result<CommandEnding
     let KvTransformArguments { key, transform, condition, place } = arguments;
     let key = key.into_bytes();
     let record = TransformedRecord { keyspace: place.open().await?, key: &key, condition: condition.into() };
+    interrupt::note_sent(output::WRITE);
     let number = transform.run(&record).await?;
     if number.is_ok() {
         output::note_done(output::WRITE);

@@ -52,6 +52,12 @@ pub(super) enum LineOperation {
         #[command(flatten)]
         condition: GivenCondition,
     },
+    Take {
+        #[command(flatten)]
+        at: LineTarget,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
     Append {
         #[command(flatten)]
         at: LineTarget,
@@ -193,6 +199,7 @@ impl LineOperation {
             Self::Insert { at, .. }
             | Self::Lookup { at }
             | Self::Remove { at, .. }
+            | Self::Take { at, .. }
             | Self::Append { at, .. }
             | Self::Extend { at, .. }
             | Self::Incr { at, .. }
@@ -208,6 +215,7 @@ impl LineOperation {
             Self::Insert { .. } => "insert",
             Self::Lookup { .. } => "lookup",
             Self::Remove { .. } => "remove",
+            Self::Take { .. } => "take",
             Self::Append { .. } => "append",
             Self::Extend { .. } => "extend",
             Self::Incr { .. } => "incr",
@@ -312,7 +320,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_kv_writes_them() {
         let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
-            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8 --old\n\
+            append l v w\nlookup -- -a\ntake q --if-version 5.0\ntransform a add -2.5 --type f64 --at 8 --old\n\
             blob write b xyz --at 7 -k other\nblob read b\n\
             blob create b --chunk 64KiB --attributes 'kind=a b'";
         let lines = read(text).unwrap();
@@ -325,7 +333,7 @@ mod tests {
             (6, "check"),
             (7, "append"),
             (8, "lookup"),
-            (9, "check"),
+            (9, "take"),
             (10, "transform"),
             (11, "blob write"),
             (12, "blob read"),

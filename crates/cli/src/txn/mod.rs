@@ -16,9 +16,13 @@ use clap::Args;
 use zerohop_client::{
     Client, Expiry, Failure, Info, Keyspace, Promise, Reason, Record, Timestamp, Transaction,
 };
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 
 use crate::common::ending::{CommandEnding, CommandError, FORBIDDEN, lacking};
+use crate::common::interrupt;
 use crate::common::target::ClusterTarget;
+use crate::common::unserved;
+use crate::output;
 use line::{Line, LineOperation};
 
 /// The most bytes of a transaction's text: what a client may have in one transaction, and quotes
@@ -43,6 +47,8 @@ const KEY_BYTES_MAX: u32 = 64 << 10;
 /// The return value of an operation, or the means to get it after the commit.
 enum LineResult {
     Record(Option<Record>),
+    /// The record that was there, which is removed.
+    Taken(Option<Record>),
     Version(Promise<Timestamp>),
     Removed(Promise<bool>),
     Length(Promise<u64>),
@@ -50,6 +56,20 @@ enum LineResult {
     Number(transform::NumberReader),
     Blob(blob::BlobResult),
     Checked,
+}
+
+impl LineResult {
+    /// Whether the line has changed nothing.
+    fn is_read(&self) -> bool {
+        use blob::BlobResult;
+        matches!(
+            self,
+            Self::Record(_)
+                | Self::Taken(None)
+                | Self::Checked
+                | Self::Blob(BlobResult::Size(_) | BlobResult::Bytes(_))
+        )
+    }
 }
 
 /// The progress of the lines.
@@ -106,6 +126,9 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             }
         }
         note(TxnProgress { ends, stuck_at: None });
+        if !brought.iter().all(LineResult::is_read) {
+            interrupt::note_sent(output::WRITE);
+        }
         Ok(TxnOutcome::Done(brought))
     };
     match client.transaction_with_outcome(work).await {
@@ -122,8 +145,29 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             if let Some(why) = lacking(&error, named) {
                 return Err(CommandError::RefusedAs { word: FORBIDDEN, reason: why });
             }
+            let why = unserved::why_not_served(&arguments.target, &error).await;
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            show::refused(arguments.json, (lines, &progress), error)
+            show::refused(arguments.json, (lines, &progress), (error, why))
+        }
+    }
+}
+
+/// Why a record is more than a `take` removes, as the server refuses it; `None`: it is not.
+fn beyond_take(record: &Record) -> Option<Failure<'static>> {
+    let limit = TAKE_BYTES_MAX as u32;
+    match record {
+        Record::Bytes { length, .. } if *length > TAKE_BYTES_MAX as u64 => {
+            Some(Failure::ValueTooLong { length: *length, limit })
+        }
+        Record::Bytes { .. } => None,
+        Record::List { length, .. } if *length > u64::from(LIST_PAGE_VALUES_MAX) => {
+            Some(Failure::TooMany { count: *length, limit: LIST_PAGE_VALUES_MAX })
+        }
+        Record::List { length, values, .. } => {
+            let bytes: u64 = values.iter().map(|value| value.len() as u64 + 4).sum();
+            // A page of the list may have fewer values than the list.
+            let is_beyond = bytes > TAKE_BYTES_MAX as u64 || (values.len() as u64) < *length;
+            is_beyond.then_some(Failure::ValueTooLong { length: bytes, limit })
         }
     }
 }
@@ -173,6 +217,18 @@ async fn step(
         LineOperation::Lookup { .. } => LineResult::Record(tx.read(keyspace.lookup(key)).await?),
         LineOperation::Remove { condition, .. } => {
             LineResult::Removed(tx.write(keyspace.remove(key).condition((*condition).into()))?)
+        }
+        LineOperation::Take { condition, .. } => {
+            // The removal depends on what was read: if another client changes the record meanwhile, nothing is done.
+            let found = tx.read(keyspace.lookup(key)).await?;
+            if let Some(failure) = found.as_ref().and_then(beyond_take) {
+                let reason = Box::new(Reason::Answer { failure });
+                return Err(zerohop_client::Error::Operation { key: Some(key.into()), reason });
+            }
+            if found.is_some() || condition.is_given() {
+                tx.write(keyspace.remove(key).condition((*condition).into()))?;
+            }
+            LineResult::Taken(found)
         }
         LineOperation::Append { values, condition, .. } => {
             let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();

@@ -11,6 +11,7 @@ use crate::common::ending::{CommandEnding, CommandError, EXISTS, of_blob};
 use crate::common::failure::{self, FailedObject};
 use crate::common::names::{self, first_bytes};
 use crate::common::shown::{JsonKey, JsonValue, Name};
+use crate::common::unserved;
 use crate::kv::refusal::type_name;
 use crate::output;
 
@@ -101,8 +102,7 @@ pub(super) fn committed(
     brought: &[LineResult],
     committed: &CommittedTransaction,
 ) -> Result<CommandEnding, CommandError> {
-    let is_read = |one: &LineResult| matches!(one, LineResult::Record(_) | LineResult::Checked);
-    if !brought.iter().all(is_read) {
+    if !brought.iter().all(LineResult::is_read) {
         output::note_done(output::WRITE);
     }
     let mut ending = CommandEnding::Done;
@@ -136,20 +136,9 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
     let done = ShownOperation { done: Some(true), ..ShownOperation::default() };
     Ok(match brought {
         LineResult::Record(None) => ShownOperation { found: Some(false), ..ShownOperation::default() },
-        LineResult::Record(Some(Record::Bytes { length, bytes, .. })) => ShownOperation {
-            found: Some(true),
-            record: Some("bytes"),
-            length: Some(*length),
-            value: Some(JsonValue(bytes)),
-            ..ShownOperation::default()
-        },
-        LineResult::Record(Some(Record::List { length, values, .. })) => ShownOperation {
-            found: Some(true),
-            record: Some("list"),
-            length: Some(*length),
-            values: Some(values.iter().map(|value| JsonValue(value)).collect()),
-            ..ShownOperation::default()
-        },
+        LineResult::Record(Some(record)) => contents(record),
+        LineResult::Taken(None) => removed(false),
+        LineResult::Taken(Some(record)) => ShownOperation { done: Some(true), ..contents(record) },
         LineResult::Version(promise) => committed.result(promise).map(|_| done)?,
         LineResult::Removed(promise) => removed(committed.result(promise)?),
         LineResult::Length(promise) => ShownOperation { length: Some(committed.result(promise)?), ..done },
@@ -172,6 +161,26 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
             ..ShownOperation::default()
         },
     })
+}
+
+/// A record that was read.
+fn contents(record: &Record) -> ShownOperation<'_> {
+    match record {
+        Record::Bytes { length, bytes, .. } => ShownOperation {
+            found: Some(true),
+            record: Some("bytes"),
+            length: Some(*length),
+            value: Some(JsonValue(bytes)),
+            ..ShownOperation::default()
+        },
+        Record::List { length, values, .. } => ShownOperation {
+            found: Some(true),
+            record: Some("list"),
+            length: Some(*length),
+            values: Some(values.iter().map(|value| JsonValue(value)).collect()),
+            ..ShownOperation::default()
+        },
+    }
 }
 
 /// A removal: nothing is done if there was nothing.
@@ -208,7 +217,7 @@ fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Res
             let name = names::beginning(key(line));
             output::problem(&format!("{place}: blob {name}: there is no such blob"));
         }
-        (ShownOperation { operation: "lookup" | "remove", found: Some(false), .. }, _) => {
+        (ShownOperation { operation: "lookup" | "remove" | "take", found: Some(false), .. }, _) => {
             let key = names::beginning(key(line));
             output::problem(&format!("{place}: key {key}: there is no record of this key"));
         }
@@ -268,11 +277,11 @@ fn line_of<'l>((lines, progress): (&'l [Line], &TxnProgress), error: &Error) -> 
     })
 }
 
-/// Prints why nothing was changed: a condition failed, or the transaction was impossible.
+/// Prints why nothing was changed: a condition failed, or the transaction was impossible. `why`: what is wrong with the cluster.
 pub(super) fn refused(
     is_json: bool,
     lines: (&[Line], &TxnProgress),
-    error: Error,
+    (error, why): (Error, Option<String>),
 ) -> Result<CommandEnding, CommandError> {
     let line = line_of(lines, &error);
     let blob_line = line.filter(|line| is_of_blob(line));
@@ -309,9 +318,10 @@ pub(super) fn refused(
                 }
                 _ => format!("line {}: {}", line.number, sentence(line, &error)),
             };
+            let told = why.map_or(told.clone(), |why| format!("{told}. {why}"));
             return Err(refusal(is_json, line, &error, told)?);
         }
-        _ => return Err(error.into()),
+        _ => return Err(unserved::with(error.into(), why)),
     }
     Ok(CommandEnding::No)
 }

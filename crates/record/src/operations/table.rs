@@ -5,7 +5,7 @@ use super::{
     WriteHead, WriteOperation,
 };
 use crate::blob_change::BlobChange;
-use crate::error::{Failure, Permission};
+use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::state::{ApplyResult, RecordState};
 use crate::transform::Transform;
@@ -42,6 +42,15 @@ macro_rules! table {
                 match self {
                     $(Self::$variant(_) => <$variant as WriteOperation<'_>>::FACTS.needs,)*
                     Self::Blob(_) => &[Permission::Write],
+                }
+            }
+
+            /// The failures that it declares, beside those of its condition; those of a write of a blob are the same for all kinds.
+            #[must_use]
+            pub fn errors(&self) -> &'static [ErrorCode] {
+                match self {
+                    $(Self::$variant(_) => <$variant as WriteOperation<'_>>::FACTS.errors,)*
+                    Self::Blob(_) => &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::StaleBlob, ErrorCode::NeedHeader, ErrorCode::ValueTooLong],
                 }
             }
 

@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_system::clock::Stopwatch;
-use zerohop_system::descriptors::Descriptors;
+use zerohop_system::descriptors::{Descriptors, RefusalLog};
 use zerohop_wire::MAGIC;
 
 use super::accept_limits::AcceptResult;
@@ -31,21 +31,26 @@ pub(super) fn into_runtime_listener(listener: net::TcpListener) -> io::Result<Tc
 
 /// Accepts connections for as long as it is polled.
 pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
-    let mut told = None::<Stopwatch>;
+    let started = Stopwatch::start();
+    // One for each reason: a frequent one does not hide another.
+    let [mut failures, mut lacking, mut full] = [(); 3].map(|()| RefusalLog::new(REFUSALS_LOG_INTERVAL_MS));
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok((stream, _)) if Descriptors::here().refuses(&stream) => {
-                log_rate_limited(&mut told, || {
+                if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
                     warn!(
+                        refused,
                         "connections to the manager are closed: the descriptors that are left are kept for data"
                     );
-                });
+                }
                 continue;
             }
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
-                log_rate_limited(&mut told, || warn!(%error, "the manager can take up no connection"));
+                if let Some(attempts) = failures.record(started.elapsed_ms(), 1) {
+                    warn!(%error, attempts, "the manager can take up no connection");
+                }
                 sleep(ACCEPT_RETRY).await;
                 continue;
             }
@@ -56,10 +61,9 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         };
         let AcceptResult::Open(key, place) = entrance else {
             shared.refused.set(shared.refused.get() + 1);
-            let refused = shared.refused.get();
-            log_rate_limited(&mut told, || {
-                warn!(refused, "the manager has as many connections as it takes; others are closed")
-            });
+            if let Some(refused) = full.record(started.elapsed_ms(), 1) {
+                warn!(refused, "the manager has as many connections as it takes; others are closed");
+            }
             continue;
         };
         let visitor = Visitor::new(shared, key, place);
@@ -85,13 +89,5 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
         }
         // The connection is closed, broken, or silent.
         _ => {}
-    }
-}
-
-/// Calls `say`, unless that was done a moment ago.
-fn log_rate_limited(told: &mut Option<Stopwatch>, say: impl FnOnce()) {
-    if told.is_none_or(|told| told.elapsed_ms() >= REFUSALS_LOG_INTERVAL_MS) {
-        say();
-        *told = Some(Stopwatch::start());
     }
 }

@@ -20,7 +20,7 @@ use tracing::debug;
 
 use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::view::{ClusterView, why_not};
+use super::view::{ClusterView, UNSERVED, why_not};
 use super::visitor::Visitor;
 use super::web_names::is_own;
 use super::{instances, metrics, status};
@@ -114,15 +114,18 @@ async fn respond(
     }
 }
 
-/// The node is healthy even if other nodes accept the writes that it cannot, or if only some partitions are served; the response then says so.
+/// The node is healthy even if other nodes accept the writes that it cannot, or if some partitions are not served; the response then says so.
 async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     let view = ClusterView::of(shared).await;
     if let Some((status, reason)) = why_not(shared, &view) {
-        let body = json!({"status": status, "reason": reason});
+        let mut body = json!({"status": status, "reason": reason});
+        if status == UNSERVED {
+            body["partitions"] = partitions(&view);
+        }
         return response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string());
     }
     let figures = instances::figures(shared.instances()).await;
-    let mut body = json!({"status": "serving"});
+    let mut body = json!({"status": "serving", "partitions": partitions(&view)});
     if shared.store_waits.get() || figures.iter().flatten().any(|figures| figures.stats.is_full) {
         body["disk"] = json!("full");
     }
@@ -130,6 +133,17 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
         body["warnings"] = json!(view.notified_epoch.warnings);
     }
     response(StatusCode::OK, JSON, body.to_string())
+}
+
+/// The numbers of partitions of the cluster, by their service.
+fn partitions(view: &ClusterView) -> serde_json::Value {
+    let service = view.service();
+    json!({
+        "total": service.groups,
+        "served": service.served(),
+        "no_primary": service.no_primary,
+        "stuck": service.stuck,
+    })
 }
 
 /// Whether this bearer token proves knowledge of the cluster's secret, or there is no secret.
@@ -216,7 +230,10 @@ mod tests {
             assert!(json["reason"].as_str().unwrap().contains(reason), "{body}");
         }
         shared.phase.replace(NodePhase::Serving);
-        assert_eq!(get(&shared, "/health").0, StatusCode::OK);
+        let (status, body) = get(&shared, "/health");
+        assert_eq!(status, StatusCode::OK);
+        let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(json["partitions"], json!({"total": 0, "served": 0, "no_primary": 0, "stuck": 0}));
     }
 
     #[test]

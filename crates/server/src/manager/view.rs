@@ -11,6 +11,9 @@ use zerohop_wire::words::{by_number, counted};
 use super::clustered;
 use super::shared::{ManagerShared, NodePhase};
 
+/// The state of a node that runs in a cluster that cannot serve most partitions.
+pub(super) const UNSERVED: &str = "unserved";
+
 /// The view; see the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterView {
@@ -19,6 +22,8 @@ pub(super) struct ClusterView {
     groups: u32,
     /// Of the groups without a primary, the number for which a log is being chosen.
     choosing: u32,
+    /// The number that no replica can serve.
+    lost: u32,
 }
 
 impl ClusterView {
@@ -40,7 +45,7 @@ impl ClusterView {
                 answering: 1,
                 ..admin::NodeView::default()
             };
-            return ClusterView { notified_epoch: told, groups: count(map, |_| true), choosing: 0 };
+            return ClusterView { notified_epoch: told, groups: count(map, |_| true), choosing: 0, lost: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
@@ -72,16 +77,47 @@ impl ClusterView {
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
         told.warnings = warnings(map, &standing, &told, (groups, lost));
-        ClusterView { notified_epoch: told, groups, choosing }
+        ClusterView { notified_epoch: told, groups, choosing, lost }
     }
 
-    /// The reason why nothing is served, if that will not change by itself.
-    pub(super) fn why_nothing_is_served(&self) -> Option<String> {
+    /// How many partitions are served.
+    pub(super) fn service(&self) -> PartitionService {
         let admin::NodeView { quorum, no_primary, stuck, .. } = self.notified_epoch;
-        let is_all = no_primary + stuck == self.groups && (self.groups > 0 || !quorum);
-        // A log is chosen within a moment if the control group has a quorum.
-        let is_soon = quorum && self.choosing > 0;
-        (is_all && !is_soon).then(|| self.notified_epoch.warnings.join("; "))
+        let Self { groups, choosing, lost, .. } = *self;
+        PartitionService { quorum, groups, no_primary, stuck, choosing, lost }
+    }
+
+    /// The reason why too little is served, if that will not change by itself.
+    pub(super) fn why_unserved(&self) -> Option<String> {
+        self.service().is_too_little().then(|| self.notified_epoch.warnings.join("; "))
+    }
+}
+
+/// The numbers of partitions by their service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PartitionService {
+    quorum: bool,
+    pub(super) groups: u32,
+    pub(super) no_primary: u32,
+    pub(super) stuck: u32,
+    choosing: u32,
+    lost: u32,
+}
+
+impl PartitionService {
+    /// Number of partitions that are served.
+    pub(super) fn served(self) -> u32 {
+        self.groups.saturating_sub(self.no_primary + self.stuck)
+    }
+
+    /// Whether no partition is served, or most are not, and that will not change by itself: without a quorum no partition gets another primary, and
+    /// with one, all but the lost partitions get one within a moment.
+    fn is_too_little(self) -> bool {
+        let is_most = |count: u32| u64::from(count) * 2 > u64::from(self.groups);
+        match self.quorum {
+            false => self.groups == 0 || is_most(self.no_primary + self.stuck),
+            true => is_most(self.lost) || (self.groups > 0 && self.served() == 0 && self.choosing == 0),
+        }
     }
 }
 
@@ -171,12 +207,40 @@ pub(super) fn why_not(shared: &ManagerShared, view: &ClusterView) -> Option<(&'s
     if let Some(reason) = phase.why_not() {
         return Some((phase.name(), reason));
     }
-    view.why_nothing_is_served().map(|reason| ("unserved", reason))
+    view.why_unserved().map(|reason| (UNSERVED, reason))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn node_is_unhealthy_once_most_partitions_cannot_be_served() {
+        let all =
+            PartitionService { quorum: true, groups: 256, no_primary: 0, stuck: 0, choosing: 0, lost: 0 };
+        assert!(!all.is_too_little());
+        let headless = PartitionService { quorum: false, ..all };
+        assert!(!headless.is_too_little(), "everything is served, and will be until a node fails");
+        // One partition with all its copies on the surviving node hides nothing.
+        for (no_primary, stuck, expected) in
+            [(255, 0, true), (100, 155, true), (129, 0, true), (128, 0, false)]
+        {
+            let some = PartitionService { no_primary, stuck, ..headless };
+            assert_eq!(
+                (some.is_too_little(), some.served()),
+                (expected, 256 - no_primary - stuck),
+                "{some:?}"
+            );
+            let soon = PartitionService { quorum: true, ..some };
+            assert!(!soon.is_too_little(), "other copies take over");
+        }
+        let lost = |lost| PartitionService { no_primary: 200, lost, ..all };
+        assert!(lost(129).is_too_little() && !lost(128).is_too_little());
+        assert!(PartitionService { stuck: 256, ..all }.is_too_little());
+        assert!(!PartitionService { no_primary: 256, choosing: 1, ..all }.is_too_little());
+        assert!(PartitionService { quorum: false, groups: 0, ..all }.is_too_little(), "no map is known");
+        assert!(!PartitionService { groups: 0, ..all }.is_too_little(), "there is no keyspace");
+    }
 
     #[test]
     fn advice_distinguishes_partitions_without_primary_from_lost_ones() {

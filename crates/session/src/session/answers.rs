@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use zerohop_transaction::StageId;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{OperationAnswer, TransactionDone};
+use zerohop_wire::messages::{OperationAnswer, RecordOperation, TransactionDone};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::numbering::PartitionPlace;
@@ -16,7 +16,7 @@ use crate::error::{AttemptFailure, SessionError};
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::reply::{Reply, version_of};
-use crate::request::{Coalescing, PointMessage, RequestKind};
+use crate::request::{Coalescing, PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
 
 /// The meaning of an answer.
@@ -77,7 +77,7 @@ impl<T> OpenOperation<T> {
                     AnswerMeaning::Outcome(Ok(Reply::of(&outcome, partition, whole)))
                 }
             },
-            Err(failure) if is_outcome(&failure) && !(self.may_be_executed && is_of_frame(&failure)) => {
+            Err(failure) if self.is_outcome(&failure) && !(self.may_be_executed && is_of_frame(&failure)) => {
                 AnswerMeaning::Outcome(Err(SessionError::Answer { failure: failure.into_owned() }))
             }
             Err(_) if !self.flies_in(flight) => AnswerMeaning::Late,
@@ -140,6 +140,19 @@ impl<T> OpenOperation<T> {
         }
     }
 
+    /// Whether an error results from evaluating the operation, so that it answers every frame of it. A limit is such a result only for operations
+    /// that declare it: for others the frame itself is refused, which says nothing about an earlier one.
+    fn is_outcome(&self, failure: &Failure<'_>) -> bool {
+        let RequestKind::Record { item, write: true, .. } = &self.request else {
+            return is_outcome_of_any(failure);
+        };
+        let declared = || match unpack(item) {
+            RecordOperation::Write(write) => write.change.errors(),
+            _ => &[],
+        };
+        is_outcome_of_any(failure) || declared().iter().any(|error| error.number() == failure.code())
+    }
+
     /// The session and the partition of a write whose partition has forgotten the session.
     pub(super) fn forgotten(&self) -> Option<(SessionId, PartitionPlace)> {
         let place = (self.keyspace(), self.partition?);
@@ -158,8 +171,8 @@ impl<T> OpenOperation<T> {
     }
 }
 
-/// Whether an error results from evaluating the operation, so that it answers every frame of it.
-fn is_outcome(failure: &Failure<'_>) -> bool {
+/// Whether evaluating any operation may have this result.
+fn is_outcome_of_any(failure: &Failure<'_>) -> bool {
     matches!(
         failure,
         Failure::NotFound
@@ -169,6 +182,8 @@ fn is_outcome(failure: &Failure<'_>) -> bool {
             | Failure::NotANumber
             | Failure::Overflow
             | Failure::Aborted { .. }
+            | Failure::StaleBlob { .. }
+            | Failure::NeedHeader
     )
 }
 

@@ -216,6 +216,6 @@ impl<T> CompositeTable<T> {
         }
         let waited_us = now.since_us(procedure.submitted);
         let last = mapping.last.clone().map(Box::new);
-        Some((handle, SessionError::Deadline { waited_us, waiting: WaitReason::Map, last }))
+        Some((handle, SessionError::Deadline { waited_us, waiting: WaitReason::Map, last, unreached: None }))
     }
 }

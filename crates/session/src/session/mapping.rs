@@ -9,7 +9,7 @@ use zerohop_wire::messages::MapGet;
 use zerohop_wire::{Advice, BadRequestReason, Failure};
 
 use crate::backoff::Jitter;
-use crate::error::AttemptFailure;
+use crate::error::{AttemptFailure, UnreachedPartition};
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
 use crate::operation::OpenOperation;
 use crate::request::{RequestKind, SnapshotTarget};
@@ -109,6 +109,19 @@ impl Mapping {
     pub(super) fn lost_partition<T>(&self, operation: &OpenOperation<T>) -> Option<PartitionId> {
         let group = self.group_of(operation)?;
         operation.partition.filter(|_| self.map.is_unavailable(group))
+    }
+
+    /// The partition of an operation and its primary, for an error.
+    pub(super) fn place_of_primary<T>(&self, operation: &OpenOperation<T>) -> Option<UnreachedPartition> {
+        let (group, keyspace) = (self.group_of(operation)?, self.map.keyspace(operation.keyspace())?);
+        let primary = self.map.instance(group.primary)?;
+        Some(UnreachedPartition {
+            partition: operation.partition?,
+            keyspace: keyspace.config().name.as_str().into(),
+            primary: primary.addr.into(),
+            node: primary.node,
+            epoch: self.map.epoch(),
+        })
     }
 
     /// Where the map places an operation.

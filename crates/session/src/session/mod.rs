@@ -273,7 +273,8 @@ impl<T> Session<T> {
     fn expire(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let waiting = self.waiting(operation);
-        let lost = self.mapping.lost_partition(operation);
+        let (lost, place) =
+            (self.mapping.lost_partition(operation), self.mapping.place_of_primary(operation));
         let waited_us = now.since_us(operation.submitted);
         if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
@@ -284,7 +285,12 @@ impl<T> Session<T> {
                 return SessionError::PartitionLost { partition, waited_us };
             }
             let last = last.or_else(|| behind.map(Box::new));
-            SessionError::Deadline { waited_us, waiting, last }
+            let is_unreached = match &waiting {
+                WaitReason::Connection { .. } => true,
+                _ => last.as_ref().is_some_and(|last| last.is_unreachable()),
+            };
+            let unreached = place.filter(|_| is_unreached).map(Box::new);
+            SessionError::Deadline { waited_us, waiting, last, unreached }
         };
         self.end_unanswered(now, handle, clean, || AttemptFailure::Overdue);
     }

@@ -1,9 +1,10 @@
 //! The results of operations: sequence numbers, sessions, deadlines, limits.
 
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Increment, Query, WaitUntil, WriteChange};
-use zerohop_wire::{DecodeResult, Decoder, Failure, FrameKind};
+use zerohop_wire::messages::{Append, BlobChange, Increment, Query, Take, WaitUntil, WriteChange};
+use zerohop_wire::{DecodeResult, Decoder, Elements, Failure, FrameKind};
 
 use crate::support;
 use crate::support::{
@@ -127,6 +128,37 @@ fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
 }
 
 #[test]
+fn refusal_that_the_operation_declares_ends_the_doubt_of_an_earlier_attempt() {
+    let too_long = Failure::ValueTooLong { length: 1 << 20, limit: 1 << 16 };
+    let too_many = Failure::TooMany { count: 5000, limit: 4096 };
+    let stale = Failure::StaleBlob { known: BlobStamp { id: 7, generation: 2 } };
+    let cut = WriteChange::Blob(BlobChange::Cut { stamp: BlobStamp { id: 7, generation: 1 }, size: 0 });
+    let take = WriteChange::Take(Take);
+    let values = [&b"v"[..]];
+    let append = WriteChange::Append(Append { values: Elements::from_slice(&values) });
+    for (change, failure, is_final) in [
+        (take, &too_long, true),
+        (take, &too_many, true),
+        (append, &too_long, true),
+        (cut, &stale, true),
+        (cut, &Failure::NeedHeader, true),
+        // No evaluation of it has this result: the frame was refused, before anything was looked up.
+        (append, &too_many, false),
+        (take, &Failure::DiskFull, false),
+    ] {
+        let mut world = world(1);
+        world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(0) }));
+        world.cluster.script.push_back((false, failure.clone()));
+        let token = world.submit(write("k", change));
+        world.run_until_idle();
+        let told = world.result(token);
+        let answer = Err(SessionError::Answer { failure: failure.clone() });
+        assert_eq!(*told == answer, is_final, "{change:?}: {told:?}");
+        assert_eq!(matches!(told, Err(SessionError::Unknown { .. })), !is_final, "{change:?}: {told:?}");
+    }
+}
+
+#[test]
 fn busy_waits_as_long_as_the_server_requests() {
     let mut world = world(1);
     world.submit(lookup("k"));
@@ -145,8 +177,10 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
     world.run_until_idle();
-    let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us }) =
-        world.result(token)
+    let Err(
+        error
+        @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us, unreached: None },
+    ) = world.result(token)
     else {
         panic!("{:?}", world.result(token));
     };
@@ -162,6 +196,21 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.run_until_idle();
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
+    let partition = world.cluster.partition_of("k");
+    let told = format!("partition {partition} of keyspace \"");
+    assert!(
+        text.starts_with(&told) && text.contains("\" has no reachable primary (the map of epoch "),
+        "{text}"
+    );
+    assert!(text.contains("node 1 at i0:7401") && text.contains("`zerohop status`"), "{text}");
+
+    // A primary that answers is reachable, also where it does nothing.
+    world.cluster.down = Vec::new();
+    world.cluster.busy = 1000;
+    let token = world.submit(lookup("k"));
+    world.run_until_idle();
+    let text = world.result(token).as_ref().unwrap_err().to_string();
+    assert!(text.contains("not done after") && !text.contains("reachable"), "{text}");
 }
 
 #[test]

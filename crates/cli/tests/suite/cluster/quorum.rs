@@ -31,6 +31,27 @@ fn assert_first(report: &str, told: &str) {
     }
 }
 
+/// Operations that are not served name the partition and the lost quorum.
+fn assert_operations_say_what_is_missing(cluster: &NodeCluster) {
+    let mut unreached = 0;
+    for number in 0..16 {
+        let key = format!("key-{number}");
+        let (code, told, problems) = cluster.run(&["kv", "lookup", &key, "--timeout", "500ms", "--json"]);
+        if code == 1 {
+            continue;
+        }
+        assert_eq!(code, 3, "{told}");
+        let error: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(error["reason"], "timed_out", "{error}");
+        for told in [problems.as_str(), error["error"].as_str().unwrap()] {
+            assert!(told.contains("no quorum (1 of 3 managers answer)"), "{told}");
+            assert!(told.contains("`zerohop status`") && told.contains("`zerohop doctor`"), "{told}");
+        }
+        unreached += usize::from(problems.contains("of keyspace \"default\" has no reachable primary"));
+    }
+    assert!(unreached > 0, "two of three nodes are dead, and each key is at the third");
+}
+
 #[test]
 fn sole_surviving_manager_reports_lost_quorum() {
     let folder = crate::support::folder();
@@ -52,6 +73,9 @@ fn sole_surviving_manager_reports_lost_quorum() {
     });
     let health = get(&survivor, "/health");
     assert!(health.contains("no quorum") && health.contains("no primary for"), "{health}");
+    let body: Value = serde_json::from_str(health.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let counts = &body["partitions"];
+    assert!(counts["total"] == 256 && counts["served"].as_u64() < Some(128), "{body}");
     let (code, told, problems) = cluster.run(&["status"]);
     assert_eq!(code, 0, "{problems}");
     assert_first("status", &told);
@@ -91,6 +115,8 @@ fn sole_surviving_manager_reports_lost_quorum() {
     assert!(told.starts_with("NO QUORUM: 1 of 3 managers") && told.contains("troubles"), "{told}");
     let top = cluster.json(&["top", "--once", "--interval", "100ms"]).remove(0);
     assert!(top["view"]["quorum"] == false && top["total"]["troubles"].as_f64() >= Some(1.0), "{top}");
+
+    assert_operations_say_what_is_missing(&cluster);
 
     let of = |name: &str| metric(&survivor, name);
     assert_eq!((of("serving"), of("control_quorum"), of("control_leader")), (0, 0, 0));

@@ -14,6 +14,7 @@ mod errors_in_json;
 mod folders;
 mod foreign_clients;
 mod full_disk;
+mod interruptions;
 mod joins;
 mod keyspaces;
 mod large_blobs;

@@ -242,3 +242,52 @@ fn invalid_blob_line_is_refused_by_number_without_effect() {
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
     assert_eq!(cluster.ok(&["blob", "ls"]), "b\n", "nothing is left behind");
 }
+
+#[test]
+fn take_in_a_transaction_removes_the_record_and_prints_it() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["kv", "insert", "job", "dig"]);
+    cluster.ok(&["kv", "append", "list", "a", "b"]);
+    let lines = ["extend job ging", "take job", "append done dug", "take list", "take gone"];
+    let (code, told, _) = txn(&cluster, &lines, true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (0, &json!(true)), "{told}");
+    let job = json!(
+        { "operation": "take", "key": "job", "done": true, "found": true, "type": "bytes", "length": 7, "value": "digging" }
+    );
+    let list = json!({
+        "operation": "take", "key": "list", "done": true, "found": true, "type": "list", "length": 2,
+        "values": [{ "value": "a" }, { "value": "b" }]
+    });
+    let gone =
+        json!({ "operation": "take", "key": "gone", "done": false, "found": false, "reason": "not_found" });
+    assert_eq!((&told["results"][1], &told["results"][3], &told["results"][4]), (&job, &list, &gone));
+    for key in ["job", "list", "gone"] {
+        assert_eq!(self::code(&cluster.run(&["kv", "lookup", key])), 1, "{key} is still there");
+    }
+    assert_eq!(cluster.ok(&["kv", "lookup", "done"]), "dug\n");
+
+    cluster.ok(&["kv", "insert", "job", "fill"]);
+    let (code, told, why) = txn(&cluster, &["take job", "take gone"], false);
+    assert_eq!((code, told.as_str()), (0, "fill\n"));
+    assert_eq!(why, "zerohop: line 2: key \"gone\": there is no record of this key\n");
+
+    // A failed condition, and a record beyond the limit, leave everything as it was.
+    cluster.ok(&["kv", "insert", "job", "stay"]);
+    cluster.ok(&["kv", "insert", "door", "open"]);
+    cluster.ok(&["kv", "insert", "long", &"x".repeat((64 << 10) + 1)]);
+    let many: Vec<String> = (0..4097).map(|number| number.to_string()).collect();
+    let append: Vec<&str> =
+        ["kv", "append", "many"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    cluster.ok(&append[..3000]);
+    cluster.ok(&[&append[..3], &append[3000..]].concat());
+    for (line, expected) in
+        [("take door --if-absent", 1), ("take gone --if-present", 1), ("take long", 3), ("take many", 3)]
+    {
+        let (code, told, why) = txn(&cluster, &["take job", line, "insert other v"], false);
+        assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
+        assert!(why.starts_with("zerohop: line 2: "), "{why}");
+        assert_eq!(cluster.ok(&["kv", "lookup", "job"]), "stay", "{line}");
+        assert_eq!(self::code(&cluster.run(&["kv", "lookup", "other"])), 1, "{line}");
+    }
+}

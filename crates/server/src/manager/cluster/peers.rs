@@ -16,12 +16,12 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 use zerohop_control::limits::AGENT_FRAME_BYTES_MAX;
-use zerohop_placement::Address;
+use zerohop_placement::{Address, ClusterMap};
 use zerohop_wire::auth::Caller;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
-use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, MapGet, Prove};
 use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use super::super::cluster_handle::Input;
@@ -123,7 +123,7 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
     };
     stream.set_nodelay(true).ok()?;
     let mut stream = Stream::opened(stream, to.as_str(), shared).ok()?;
-    match timeout(CONNECT_MAX, handshake(shared, &mut stream)).await {
+    match timeout(CONNECT_MAX, handshake(shared, to, &mut stream)).await {
         Ok(Ok(())) => {
             *is_told = false;
             Some(stream)
@@ -167,7 +167,7 @@ impl From<std::io::Error> for RejectedPeer {
 }
 
 /// Exchanges greetings with another manager, and has both sides prove that they know the cluster's secret.
-async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), RejectedPeer> {
+async fn handshake(shared: &ManagerShared, to: &Address, stream: &mut Stream) -> Result<(), RejectedPeer> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -191,18 +191,32 @@ async fn handshake(shared: &ManagerShared, stream: &mut Stream) -> Result<(), Re
     // A node that has joined before waits for the other managers that it knows.
     let is_final = shared.node.get() == NodeId(0);
     if let Some(reason) = useless(&ack, shared.about.incarnation) {
-        return Err(RejectedPeer { reason: reason.to_owned(), is_final });
+        let manager = match ack.incarnation == shared.about.incarnation {
+            true => None,
+            false => manager_of(stream, to, (&ack, prove)).await,
+        };
+        let reason = manager.map_or(reason.to_owned(), |manager| {
+            format!(
+                "it is the port of instance {}: name the manager of its node, {}",
+                ack.instance,
+                manager.as_str()
+            )
+        });
+        return Err(RejectedPeer { reason, is_final });
     }
     match prove {
         None => Ok(()),
-        Some(prove) => {
-            exchange(stream, &Message::Prove(prove), |message| match message {
-                Message::Proved => Ok(()),
-                other => Err(refusal(other)),
-            })
-            .await
-        }
+        Some(prove) => send_proof(stream, prove).await,
     }
+}
+
+/// Proves knowledge of the cluster's secret.
+async fn send_proof(stream: &mut Stream, prove: Prove) -> Result<(), RejectedPeer> {
+    exchange(stream, &Message::Prove(prove), |message| match message {
+        Message::Proved => Ok(()),
+        other => Err(refusal(other)),
+    })
+    .await
 }
 
 /// Why the process that has sent this greeting cannot take a node of this incarnation into a cluster; `None`: it may.
@@ -224,6 +238,31 @@ fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
     })
 }
 
+/// The address of the manager of an instance's node, which the map of the instance at `to` has. `None`: it cannot be asked, or it is no instance.
+async fn manager_of(
+    stream: &mut Stream,
+    to: &Address,
+    (ack, prove): (&HelloAck, Option<Prove>),
+) -> Option<Address> {
+    if let Some(prove) = prove {
+        send_proof(stream, prove).await.ok()?;
+    }
+    let decoder = Decoder::with_version(ack.version, ack.features);
+    let get = Message::MapGet(MapGet { since: MapEpoch(0) });
+    let map = exchange_with(stream, decoder, &get, |message| match message {
+        Message::Map(map) => ClusterMap::decode(map.encoded).map_err(|_| BadRequestReason::Unexpected.into()),
+        other => Err(refusal(other)),
+    });
+    let map = map.await.ok()?;
+    let instance = map.instance(ack.instance)?;
+    // A manager names instance 0 as well. The host may have several names.
+    let port = |address: &str| address.rsplit_once(':').map(|(_, port)| port.to_owned());
+    if port(instance.addr) != port(to.as_str()) {
+        return None;
+    }
+    Address::new(map.node(instance.node)?.manager()).ok()
+}
+
 /// The failure in an unexpected reply.
 fn refusal(said: &Message<'_>) -> Failure<'static> {
     match said {
@@ -232,9 +271,20 @@ fn refusal(said: &Message<'_>) -> Failure<'static> {
     }
 }
 
-/// Sends one message and receives the answer.
+/// Sends one message of a greeting and receives the answer.
 async fn exchange<T>(
     stream: &mut Stream,
+    message: &Message<'_>,
+    hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
+) -> Result<T, RejectedPeer> {
+    // The decoder limits the length: a greeting is short.
+    exchange_with(stream, Decoder::before_hello(), message, hear).await
+}
+
+/// Sends one message and receives the answer.
+async fn exchange_with<T>(
+    stream: &mut Stream,
+    decoder: Decoder,
     message: &Message<'_>,
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
 ) -> Result<T, RejectedPeer> {
@@ -243,8 +293,7 @@ async fn exchange<T>(
     stream.write_and_flush(&bytes).await?;
     bytes.clear();
     loop {
-        // The decoder limits the length: a greeting is short.
-        let need = match Decoder::before_hello().decode(&bytes) {
+        let need = match decoder.decode(&bytes) {
             DecodeResult::Need(need) => need,
             DecodeResult::Frame { frame, .. } => {
                 let mut expanded = Vec::new();

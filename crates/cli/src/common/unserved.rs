@@ -1,0 +1,86 @@
+//! What is wrong with a cluster that did not serve an operation: a manager is asked, and the answer is added to the error.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zerohop_client::{Error, Failure, Reason};
+use zerohop_wire::admin::Status;
+
+use super::admin;
+use super::ending::CommandError;
+use super::target::ClusterTarget;
+use super::view;
+
+/// How long to wait for a manager's answer, beyond the time-out of the operation.
+const STATUS_MAX: Duration = Duration::from_secs(2);
+
+/// The error with what a manager says about the cluster, if the cluster is why the operation was not done.
+pub(crate) async fn explained(target: &ClusterTarget, error: CommandError) -> CommandError {
+    match &error {
+        CommandError::Client(client) | CommandError::Blob(client) => {
+            let why = why_not_served(target, client).await;
+            with(error, why)
+        }
+        _ => error,
+    }
+}
+
+/// The error with this explanation.
+pub(crate) fn with(error: CommandError, why: Option<String>) -> CommandError {
+    match why {
+        Some(why) => CommandError::Unserved { error: Box::new(error), why },
+        None => error,
+    }
+}
+
+/// What a manager says about the cluster, if the cluster is why the operation was not done.
+pub(crate) async fn why_not_served(target: &ClusterTarget, error: &Error) -> Option<String> {
+    if !is_unserved(error) {
+        return None;
+    }
+    let status = async {
+        let client = target.connect().await.ok()?;
+        admin::status(&client).await.ok()
+    };
+    why(&timeout(STATUS_MAX, status).await.ok()??)
+}
+
+/// Whether the error may result from the state of the cluster.
+fn is_unserved(error: &Error) -> bool {
+    let Error::Operation { reason, .. } = error else { return false };
+    match &**reason {
+        Reason::Deadline { .. }
+        | Reason::Unknown { .. }
+        | Reason::NoOwner { .. }
+        | Reason::Unstaged { .. } => true,
+        Reason::Unread { .. } => true,
+        Reason::Answer { failure } => {
+            matches!(failure, Failure::Unavailable { .. } | Failure::TooFewInSync { .. })
+        }
+        _ => false,
+    }
+}
+
+/// What is wrong according to a status; `None`: nothing.
+fn why(status: &Status) -> Option<String> {
+    let view = status.view.as_ref()?;
+    if !view::has_quorum(status) {
+        return Some(format!(
+            "The control group has no quorum ({} of {} managers answer), so that no node takes over: `zerohop status` and \
+             `zerohop doctor` say which nodes are missing",
+            view.answering, view.managers
+        ));
+    }
+    let silent: Vec<String> = view.silent.iter().map(u32::to_string).collect();
+    match (silent.is_empty(), view.no_primary) {
+        (false, _) => Some(format!(
+            "Node {} does not answer, and {} partitions have no primary: see `zerohop status` and `zerohop doctor`",
+            silent.join(", "),
+            view.no_primary
+        )),
+        (true, 0) => None,
+        (true, none) => {
+            Some(format!("Partitions without a primary: {none}; see `zerohop status` and `zerohop doctor`"))
+        }
+    }
+}
