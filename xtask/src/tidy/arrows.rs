@@ -6,7 +6,7 @@ use super::Violation;
 use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 
 /// The floors, from the bottom; `*` stands for one folder name.
-const FLOORS: [&[&str]; 10] = [
+const FLOORS: [&[&str]; 11] = [
     &["crates/base"],
     &["crates/record", "crates/engine", "crates/busy_poll"],
     &["crates/wire"],
@@ -14,6 +14,7 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
     &["crates/replication", "crates/embedded"],
     &["crates/shard", "crates/session"],
+    &["crates/relay"],
     &["crates/server", "crates/sim", "crates/client"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
@@ -24,11 +25,12 @@ const CLIENT_SIDE: [&str; 5] =
     ["crates/session", "crates/client", "crates/backup", "crates/layers/*", "python"];
 
 /// Crates that a client never compiles.
-const SERVER_ONLY: [&str; 8] = [
+const SERVER_ONLY: [&str; 9] = [
     "crates/engine",
     "crates/partition",
     "crates/replication",
     "crates/shard",
+    "crates/relay",
     "crates/reactor",
     "crates/disk",
     "crates/embedded",

@@ -3,12 +3,12 @@
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, ProgramResult, Token};
 use zerohop_reactor::{ConnectionId, Now, Replies};
+use zerohop_relay::UnitAnswer;
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::UnitAnswer;
 use crate::instance::{Outlet, OutletEffects};
 
 /// The instance, the time, and the way to answer its own clients.
@@ -23,19 +23,7 @@ pub struct InstanceContext<'a, 'r, D: Disk> {
     pub(crate) outlet: &'a mut Outlet,
 }
 
-impl<'r, D: Disk> InstanceContext<'_, 'r, D> {
-    /// The same context for a shorter time.
-    pub fn reborrow(&mut self) -> InstanceContext<'_, 'r, D> {
-        InstanceContext { instance: self.instance, now: self.now, replies: self.replies, outlet: self.outlet }
-    }
-
-    /// The instance in this start.
-    #[must_use]
-    pub fn this_member(&self) -> Member {
-        let identity = self.instance.identity();
-        Member { instance: identity.instance, incarnation: identity.incarnation }
-    }
-
+impl<D: Disk> InstanceContext<'_, '_, D> {
     /// The time, as the instance reads it.
     #[must_use]
     pub fn clock(&self) -> ClockReading {
@@ -58,7 +46,7 @@ impl<'r, D: Disk> InstanceContext<'_, 'r, D> {
         self.instance.run(time, token, place, (program, reply), &mut effects)
     }
 
-    /// Passes a request to the instance. With [`super::UNIT_TOKEN_BIT`] in the token its answer is among [`InstanceContext::take_answers`].
+    /// Passes a request to the instance. With [`zerohop_relay::UNIT_TOKEN_BIT`] in the token its answer is among [`InstanceContext::take_answers`].
     pub fn request(&mut self, token: Token, envelope: &Envelope, message: &Message<'_>) {
         let time = self.clock();
         let mut effects = OutletEffects { replies: self.replies, outlet: self.outlet, now: self.now };

@@ -5,13 +5,12 @@
 //!   bytes of a foreign client ──> Gateway ──> InstanceContext: the instance runs a unit, or evaluates a request
 //!                                   │  ^                          └─ answers ──> InstanceContext::take_answers
 //!                                   │  └── Units, ReplyBatch: from other instances of the node, by notices
-//!                                   └────> OutgoingMessages: to other instances of the node, once a batch
+//!                                   └────> Siblings: to other instances of the node, once a batch
 //! ```
 
 mod context;
 mod cross_partition;
 mod forward;
-mod limits;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,30 +20,17 @@ use tokio::sync::oneshot;
 use zerohop_disk::NodeDisk;
 use zerohop_engine::disk::Disk;
 use zerohop_reactor::{ConnectionId, FOREIGN_ANSWER, ForeignResult, Now, Replies};
+use zerohop_relay::{ReplyBatch, Units};
 use zerohop_resp::Ticket;
 use zerohop_shard::Instance;
+use zerohop_wire::Envelope;
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest};
-use zerohop_wire::{Envelope, Failure};
 
 pub use self::context::InstanceContext;
 pub use self::cross_partition::{ReplyAddress, Spanning, TooManyUnits};
-pub use self::forward::{AnsweredUnit, ForwardItem, OutgoingMessages, ReplyBatch, Siblings, Units};
+pub use self::forward::Siblings;
 pub use crate::access::permits;
 pub use crate::process::resident_bytes;
-
-/// Sets tokens of units apart from those of requests: no connection has so high a number.
-pub const UNIT_TOKEN_BIT: u64 = 1 << 31;
-
-/// What an instance answers to a pending unit or to a wait.
-#[derive(Debug)]
-pub enum UnitAnswer {
-    /// The reply of its program.
-    Reply(Vec<u8>),
-    /// The record that it waited for has changed, or its time is over.
-    WaitEnded,
-    /// It cannot be done.
-    Failed(Failure<'static>),
-}
 
 /// Starts the gateway of one instance, on the instance's thread.
 #[derive(Clone, Copy)]

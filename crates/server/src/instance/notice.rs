@@ -13,7 +13,8 @@ use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
-use crate::gateway::{ReplyBatch, Siblings, Spanning, Units};
+use crate::gateway::{Siblings, Spanning};
+use zerohop_relay::{ReplyBatch, Units};
 
 /// A message to an instance's thread.
 #[derive(Debug)]

@@ -4,14 +4,14 @@ use tokio::sync::mpsc;
 use tracing::error;
 use zerohop_partition::Token;
 use zerohop_reactor::{ConnectionId, Now, Replies, RequestToken};
+use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
 use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_wire::Message;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
-use zerohop_wire::{Failure, Message};
 
 use super::links::Links;
 use super::notice::InstanceMessage;
 use super::timestamp_bounds::TimestampBounds;
-use crate::gateway::{UNIT_TOKEN_BIT, UnitAnswer};
 
 /// The targets of effects other than answers to connections.
 #[derive(Debug)]
@@ -86,12 +86,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
 impl OutletEffects<'_, '_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
         if to.connection & UNIT_TOKEN_BIT != 0 {
-            let answer = match message {
-                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => UnitAnswer::WaitEnded,
-                Message::Answer(Err(failure)) => UnitAnswer::Failed(failure.clone().into_owned()),
-                _ => UnitAnswer::WaitEnded,
-            };
-            return self.outlet.answered.push((to.request.0, answer));
+            return self.outlet.answered.push((to.request.0, UnitAnswer::of(message)));
         }
         let AnswerOrigin { keyspace, partition, epoch, read_lock_us: held_us } = place;
         let connection = ConnectionId::from_u64(to.connection);

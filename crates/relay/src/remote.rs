@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 
-use zerohop_reactor::{ConnectionId, Replies};
+use zerohop_base::connection::ConnectionId;
 use zerohop_resp::PartitionPlace;
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Message};
 
+use super::RelayContext;
 use super::limits::{PIECE_BYTES_MAX, UNIT_BYTES_MAX, WIRE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 
 /// The kind of a message.
@@ -61,28 +62,29 @@ impl RemoteLinks {
     }
 
     /// Sends what there is room for. Whether something stays.
-    pub(super) fn flush(&mut self, me: Member, replies: &mut Replies<'_>) -> bool {
+    pub(super) fn flush(&mut self, at: &mut impl RelayContext) -> bool {
+        let me = at.this_member();
         let mut stays = false;
         for (connection, wire) in &mut self.by {
             while let Some((head, bytes)) = wire.out.front() {
-                if replies.unsent_bytes(*connection) >= WIRE_UNSENT_BYTES_MAX {
+                if at.unsent_bytes(*connection) >= WIRE_UNSENT_BYTES_MAX {
                     stays = true;
                     break;
                 }
                 let end = bytes.len().min(wire.sent + PIECE_BYTES_MAX);
-                let (total, at, piece) = (bytes.len() as u32, wire.sent as u32, &bytes[wire.sent..end]);
+                let (total, begin, piece) = (bytes.len() as u32, wire.sent as u32, &bytes[wire.sent..end]);
                 let (envelope, body) = match *head {
                     Head::RunUnit { number, behind, to: PartitionPlace { keyspace, partition } } => {
-                        let ask = UnitRequest { number, behind, total, at, piece };
+                        let ask = UnitRequest { number, behind, total, at: begin, piece };
                         (Envelope { keyspace, partition, ..Envelope::default() }, PeerBody::UnitAsk(ask))
                     }
                     Head::Outcome { number, verdict } => {
-                        let told = UnitReport { number, verdict, total, at, piece };
+                        let told = UnitReport { number, verdict, total, at: begin, piece };
                         (Envelope::default(), PeerBody::UnitTold(told))
                     }
                 };
                 let peer = PeerMessage { from: me, to: wire.peer, body };
-                replies.send(*connection, &envelope, &Message::Peer(peer));
+                at.send(*connection, &envelope, &Message::Peer(peer));
                 wire.sent = end;
                 if end == bytes.len() {
                     wire.out_bytes -= end;

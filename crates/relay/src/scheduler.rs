@@ -2,15 +2,12 @@
 //! routing.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
-use zerohop_engine::disk::Disk;
+use zerohop_base::connection::ConnectionId;
 use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::ConnectionId;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
-use zerohop_server::gateway::{InstanceContext, OutgoingMessages, Spanning, UNIT_TOKEN_BIT};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -20,10 +17,12 @@ use super::execution::{Execution, RecordWait};
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
 };
+use super::outgoing::OutgoingMessages;
 use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
 use super::shutdown::ShutdownProgress;
 use super::unit_deadlines::UnitDeadlines;
+use super::{RelayContext, UNIT_TOKEN_BIT};
 
 /// The connection in tokens of units that another instance has sent.
 const OF_OTHERS: u64 = u64::MAX;
@@ -42,12 +41,8 @@ pub(super) struct UnitScheduler {
     pub(super) sent_back: RetryTable<UnitTarget>,
     pub(super) outgoing: OutgoingMessages,
     pub(super) wires: RemoteLinks,
-    /// Executes units with keys in several partitions.
-    pub(super) spanning: Option<Arc<dyn Spanning>>,
-    /// Units that it has and has not answered.
+    /// Units over several partitions that are not answered yet.
     pub(super) spanning_count: usize,
-    /// `spanning` will be set: the node is starting.
-    pub(super) awaits_spanning: bool,
     scratch: Scratch,
     pub(super) steps: VecDeque<ScheduledStep>,
     /// Replies to this instance's clients that are not delivered yet.
@@ -120,9 +115,7 @@ impl UnitScheduler {
             sent_back: RetryTable::new(),
             outgoing: OutgoingMessages::new(place),
             wires: RemoteLinks::default(),
-            spanning: None,
             spanning_count: 0,
-            awaits_spanning: false,
             scratch: Scratch::default(),
             steps: VecDeque::new(),
             ready: VecDeque::new(),
@@ -142,15 +135,15 @@ impl UnitScheduler {
     ///
     /// # Errors Why it was not run.
     #[inline]
-    pub(super) fn run<D: Disk>(
+    pub(super) fn run(
         &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
         to: PartitionPlace,
         asker: UnitOrigin,
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
-        if self.farewell.withholds((at.instance.map(), at.instance.identity().instance), to, unit) {
+        if self.farewell.withholds((at.instance().map(), at.instance().identity().instance), to, unit) {
             return Err(unavailable());
         }
         self.next_number += 1;
@@ -176,7 +169,7 @@ impl UnitScheduler {
                 let keeps = is_short && waits.is_none() && matches!(asker, UnitOrigin::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
-                let bits = bits_of(at.instance.map(), to.keyspace);
+                let bits = bits_of(at.instance().map(), to.keyspace);
                 self.under_way.insert(
                     number,
                     RunningUnit {
@@ -190,7 +183,7 @@ impl UnitScheduler {
                 );
                 // A unit of another instance has its own time limit there.
                 if matches!(asker, UnitOrigin::Client { .. }) {
-                    self.deadlines.begin(number, at.now.elapsed_ms);
+                    self.deadlines.begin(number, at.now().elapsed_ms);
                 }
                 Ok(false)
             }
@@ -198,9 +191,9 @@ impl UnitScheduler {
     }
 
     /// Has a unit run again once its record has changed or its time is over.
-    pub(super) fn park<D: Disk>(
+    pub(super) fn park(
         &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
         number: u64,
         asker: UnitOrigin,
         mut parked: Box<ParkedUnit>,
@@ -210,7 +203,7 @@ impl UnitScheduler {
         if let UnitOrigin::Other { source, number } = asker {
             self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
         }
-        let bits = bits_of(at.instance.map(), to.keyspace);
+        let bits = bits_of(at.instance().map(), to.keyspace);
         let under_way = RunningUnit {
             reply_to: asker,
             to,
@@ -220,7 +213,7 @@ impl UnitScheduler {
             waiting_unit: Some(parked),
         };
         self.under_way.insert(number, under_way);
-        let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
+        let left_ms = until_ms.saturating_sub(at.now().unix_ms).clamp(1, WAIT_MS_MAX);
         let envelope = Envelope {
             keyspace: to.keyspace,
             partition: to.partition,
@@ -259,9 +252,9 @@ impl UnitScheduler {
     }
 
     /// A unit was refused here and has had no effect: it runs later or elsewhere, if that may help.
-    pub(super) fn refused<D: Disk>(
+    pub(super) fn refused(
         &mut self,
-        at: &InstanceContext<'_, '_, D>,
+        at: &impl RelayContext,
         to: PartitionPlace,
         asker: UnitOrigin,
         (unit, may_write): (Vec<u8>, bool),
@@ -271,11 +264,11 @@ impl UnitScheduler {
             UnitOrigin::Other { source, number } if may_come_again(failure) => self.send_back(source, number),
             UnitOrigin::Client { connection, ticket } if may_come_again(failure) => {
                 // By the current map, and in order with the other units of its keys.
-                let map = at.instance.map();
+                let map = at.instance().map();
                 let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
                 let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
                 let lane = self.client_queues.queue_of(lane);
-                if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now.elapsed_ms) {
+                if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now().elapsed_ms) {
                     self.fail(asker, failure);
                 }
             }
@@ -284,12 +277,7 @@ impl UnitScheduler {
     }
 
     /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
-    pub(super) fn failed<D: Disk>(
-        &mut self,
-        at: &InstanceContext<'_, '_, D>,
-        under_way: RunningUnit,
-        failure: &Failure<'_>,
-    ) {
+    pub(super) fn failed(&mut self, at: &impl RelayContext, under_way: RunningUnit, failure: &Failure<'_>) {
         let RunningUnit { reply_to: asker, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
             under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
@@ -312,7 +300,7 @@ impl UnitScheduler {
             }
             None => {
                 if let UnitOrigin::Client { connection, ticket } = asker {
-                    self.written(at.now.elapsed_ms, ClientLane::of(connection, to, bits), ticket);
+                    self.written(at.now().elapsed_ms, ClientLane::of(connection, to, bits), ticket);
                 }
                 self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
             }
@@ -375,10 +363,10 @@ impl UnitScheduler {
     }
 
     /// Sends or runs the units of lanes that are due.
-    pub(super) fn pump<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
-        while let Some(lane) = self.client_queues.take_due(at.now.elapsed_ms) {
+    pub(super) fn pump(&mut self, at: &mut impl RelayContext) {
+        while let Some(lane) = self.client_queues.take_due(at.now().elapsed_ms) {
             while let Some(again_ms) = self.pump_one(at, lane) {
-                if again_ms > at.now.elapsed_ms {
+                if again_ms > at.now().elapsed_ms {
                     self.client_queues.schedule(lane, again_ms);
                     break;
                 }
@@ -388,10 +376,10 @@ impl UnitScheduler {
 
     /// Processes the next unit of a lane. `None`: there is nothing to do now; else when to
     /// continue.
-    fn pump_one<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, lane: ClientLane) -> Option<u64> {
-        let (now_ms, me) = (at.now.elapsed_ms, at.this_member().instance);
+    fn pump_one(&mut self, at: &mut impl RelayContext, lane: ClientLane) -> Option<u64> {
+        let (now_ms, me) = (at.now().elapsed_ms, at.this_member().instance);
         let number = self.client_queues.first(lane)?;
-        let map = at.instance.map();
+        let map = at.instance().map();
         let Some(found) = map.keyspace(lane.keyspace) else {
             let flight = self.client_queues.take_unit(number, now_ms)?;
             let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
@@ -420,7 +408,7 @@ impl UnitScheduler {
             let flight = self.client_queues.take_unit(number, now_ms)?;
             return Some(self.run_queued(at, to, flight));
         }
-        let (target, peer) = match self.outgoing.index_of(primary) {
+        let (target, peer) = match at.sibling(primary) {
             Some(place) => (UnitTarget::Sibling(place), Member::default()),
             None => match at.reach(primary) {
                 Some((connection, peer)) => (UnitTarget::Wire(connection), peer),
@@ -448,13 +436,8 @@ impl UnitScheduler {
     }
 
     /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
-    fn run_queued<D: Disk>(
-        &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
-        to: PartitionPlace,
-        flight: Flight,
-    ) -> u64 {
-        let now_ms = at.now.elapsed_ms;
+    fn run_queued(&mut self, at: &mut impl RelayContext, to: PartitionPlace, flight: Flight) -> u64 {
+        let now_ms = at.now().elapsed_ms;
         let Flight { queue: ClientLane { connection, .. }, ticket, .. } = flight;
         let asker = UnitOrigin::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
@@ -478,12 +461,8 @@ impl UnitScheduler {
     }
 
     /// Where a partition's units are sent at the moment.
-    pub(super) fn target<D: Disk>(
-        &self,
-        at: &InstanceContext<'_, '_, D>,
-        primary: InstanceId,
-    ) -> Option<UnitTarget> {
-        let sibling = self.outgoing.index_of(primary).map(UnitTarget::Sibling);
+    pub(super) fn target(&self, at: &impl RelayContext, primary: InstanceId) -> Option<UnitTarget> {
+        let sibling = at.sibling(primary).map(UnitTarget::Sibling);
         sibling.or_else(|| at.connection_to(primary).map(UnitTarget::Wire))
     }
 }

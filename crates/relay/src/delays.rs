@@ -2,10 +2,8 @@
 //! at most every [`WRONG_PASSWORD_LOG_INTERVAL_MS`].
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
-use tracing::warn;
-use zerohop_reactor::ConnectionId;
+use zerohop_base::connection::ConnectionId;
 
 use super::limits::{WRONG_PASSWORD_DELAY_MS, WRONG_PASSWORD_LOG_INTERVAL_MS};
 
@@ -42,16 +40,6 @@ impl Delays {
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.waiting.front().map(|(due_ms, _)| *due_ms)
     }
-}
-
-/// Logs so many wrong passwords, the last of them from `peer`.
-pub(super) fn log_wrong_passwords(times: u64, peer: Option<SocketAddr>) {
-    let peer = peer.map_or_else(|| "an address that is gone".to_owned(), |peer| peer.to_string());
-    warn!(
-        times,
-        last_from = peer,
-        "Redis clients have shown wrong passwords: each waits before it may try again"
-    );
 }
 
 #[cfg(test)]

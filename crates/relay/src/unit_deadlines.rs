@@ -4,11 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use zerohop_engine::disk::Disk;
-use zerohop_server::gateway::InstanceContext;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
+use super::RelayContext;
 use super::client_queues::ClientLane;
 use super::scheduler::{RunningUnit, UnitOrigin, UnitScheduler, unavailable};
 
@@ -59,8 +58,8 @@ impl UnitDeadlines {
 impl UnitScheduler {
     /// Answers clients whose units have waited too long: a read was not done, a write is in doubt.
     /// A later outcome is not reported any more.
-    pub(super) fn end_overdue<D: Disk>(&mut self, at: &InstanceContext<'_, '_, D>) {
-        let now_ms = at.now.elapsed_ms;
+    pub(super) fn end_overdue(&mut self, at: &impl RelayContext) {
+        let now_ms = at.now().elapsed_ms;
         // A unit that waits for a record has its own time limit.
         let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
         while let Some(number) =

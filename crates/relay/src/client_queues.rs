@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use zerohop_reactor::ConnectionId;
+use zerohop_base::connection::ConnectionId;
 use zerohop_resp::{PartitionPlace, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 

@@ -1,34 +1,51 @@
 //! The Redis clients of one instance, and the units under way here for them and for other
 //! instances.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use zerohop_base::connection::ConnectionId;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::NodeState;
+use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
-use zerohop_reactor::{ConnectionId, ForeignResult, Now, Replies};
 use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
-use zerohop_server::gateway::{
-    Gateway, InstanceContext, ReplyBatch, Siblings, Spanning, UNIT_TOKEN_BIT, UnitAnswer, Units,
-};
 use zerohop_shard::Instance;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Failure};
 
 use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
-use super::delays::{Delays, log_wrong_passwords};
+use super::delays::Delays;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::remote::Head;
 use super::scheduler::{RunningUnit, ScheduledStep, UnitOrigin, UnitScheduler, may_come_again, with_wait};
 use super::world::ClientWorld;
+use super::{RelayContext, ReplyBatch, UNIT_TOKEN_BIT, UnitAnswer, Units};
 
-/// All Redis clients of an instance.
+/// The result of receiving bytes of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceivedBytes {
+    /// Some bytes are used; the rest comes again with the bytes that follow.
+    Used {
+        /// Number of used bytes.
+        used: usize,
+        /// Minimum number of bytes, including the unused ones, before the next call; zero: call
+        /// again as soon as the unsent replies permit it.
+        need: usize,
+        /// No more bytes may be passed on before [`RelayContext::resume`].
+        pauses: bool,
+        /// The used bytes still need a reply.
+        waits: bool,
+    },
+    /// The conversation is over: send the reply and close.
+    Close,
+}
+
+/// All Redis clients of an instance. The shell calls the methods on one thread, those of one turn in
+/// this order: received bytes and messages, [`Clients::step`], then after each flush of the instance
+/// [`Clients::send_answers`], then [`Clients::send`].
 #[derive(Debug)]
-pub(crate) struct Clients {
+pub struct Clients {
     /// By the slot of their connection.
     table: Vec<Option<RedisClient>>,
     next_client: u64,
@@ -46,7 +63,7 @@ pub(super) struct RedisClient {
 impl Clients {
     /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
     /// their partition.
-    pub(crate) fn new(place: usize, time_out: Duration) -> Clients {
+    pub fn new(place: usize, time_out: Duration) -> Clients {
         let scheduler = UnitScheduler::new(place, time_out);
         // Client numbers are unique in the process: each instance starts at its index and counts in
         // steps.
@@ -58,9 +75,9 @@ impl Clients {
         self.table.iter().flatten()
     }
 
-    fn run_of_other<D: Disk>(
+    fn run_of_other(
         &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
         (source, number, behind): (UnitTarget, u64, u64),
         to: PartitionPlace,
         bytes: &[u8],
@@ -86,14 +103,14 @@ impl Clients {
         }
     }
 
-    fn handle_message<D: Disk>(
+    fn handle_message(
         &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
         number: u64,
         verdict: UnitVerdict,
         reply: &[u8],
     ) {
-        let (lanes, now) = (&mut self.scheduler.client_queues, at.now);
+        let (lanes, now) = (&mut self.scheduler.client_queues, at.now());
         if lanes.target_of(number).is_none() {
             return;
         }
@@ -117,12 +134,7 @@ impl Clients {
     }
 
     /// Handles an answer of the instance. Whether a unit has run again because of it.
-    fn handle_answer<D: Disk>(
-        &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
-        number: u64,
-        answer: UnitAnswer,
-    ) -> bool {
+    fn handle_answer(&mut self, at: &mut impl RelayContext, number: u64, answer: UnitAnswer) -> bool {
         let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
         let asker = under_way.reply_to;
         let parked = match answer {
@@ -175,28 +187,19 @@ impl Clients {
         client.is_some_and(|client| client.id == connection && client.connection.is_newest(ticket))
     }
 
-    fn deliver_ready<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+    fn deliver_ready(&mut self, at: &mut impl RelayContext) {
         while let Some((connection, ticket, reply)) = self.scheduler.ready.pop_front() {
             self.deliver(at, connection, ticket, &reply);
         }
     }
 
     /// Passes a reply to a client.
-    fn deliver<D: Disk>(
-        &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
-        id: ConnectionId,
-        ticket: Ticket,
-        reply: &[u8],
-    ) {
-        let complete = |client: &mut RedisClient, here: &mut ClientWorld<'_, '_, D>, out: &mut Vec<u8>| {
-            client.connection.complete(ticket, reply, here, out)
-        };
-        self.serve(at, id, complete);
+    fn deliver(&mut self, at: &mut impl RelayContext, id: ConnectionId, ticket: Ticket, reply: &[u8]) {
+        self.serve(at, id, |client, here, out| client.connection.complete(ticket, reply, here, out));
     }
 
     /// A client's delay after a wrong password is over.
-    fn end_delay<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>, id: ConnectionId) {
+    fn end_delay(&mut self, at: &mut impl RelayContext, id: ConnectionId) {
         self.serve(at, id, |client, _, _| {
             client.connection.end_delay();
             true
@@ -204,21 +207,17 @@ impl Clients {
     }
 
     /// Passes an event to a client: `hear` returns whether to receive more from it.
-    fn serve<D: Disk>(
+    fn serve<C: RelayContext>(
         &mut self,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut C,
         id: ConnectionId,
-        hear: impl FnOnce(&mut RedisClient, &mut ClientWorld<'_, '_, D>, &mut Vec<u8>) -> bool,
+        hear: impl FnOnce(&mut RedisClient, &mut ClientWorld<'_, C>, &mut Vec<u8>) -> bool,
     ) {
         let Some(mut client) = self.out_of_table(id) else { return };
         let mut out = Vec::new();
         let ends = self.scheduler.farewell.ends;
-        let mut here = ClientWorld {
-            at: at.reborrow(),
-            scheduler: &mut self.scheduler,
-            others: &self.table,
-            connection: id,
-        };
+        let mut here =
+            ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let mut goes_on = hear(&mut client, &mut here, &mut out);
         let mut closes = ends && !client.connection.is_waiting();
         if client.connection.awaits_output_space() && !out.is_empty() {
@@ -237,35 +236,30 @@ impl Clients {
             }
         }
         let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.buffered_bytes());
-        at.replies.set_has_more(id, client.connection.awaits_output_space());
+        at.set_has_more(id, client.connection.awaits_output_space());
         self.table[id.slot as usize] = Some(client);
-        at.replies.set_buffered(id, held_bytes);
+        at.set_buffered(id, held_bytes);
         if closes {
-            at.replies.close(id, &out);
+            at.close(id, &out);
         } else {
-            at.replies.resume(id, &out, !goes_on, waits);
+            at.resume(id, &out, !goes_on, waits);
         }
     }
 
-    fn welcome<D: Disk>(
-        &mut self,
-        id: ConnectionId,
-        instance: &Instance<D>,
-        now: Now,
-        peer: Option<SocketAddr>,
-    ) -> RedisClient {
+    fn welcome(&mut self, id: ConnectionId, at: &impl RelayContext) -> RedisClient {
         let slot = id.slot as usize;
         if self.table.len() <= slot {
             self.table.resize_with(slot + 1, || None);
         }
         let number = self.next_client;
-        self.next_client += zerohop_server::limits::INSTANCES_MAX as u64;
+        self.next_client += INSTANCES_PER_NODE_MAX as u64;
         self.scheduler.clients += 1;
+        let instance = at.instance();
         let me = instance.identity().instance;
         let local = instance.map().instance(me).map_or("", |instance| instance.addr);
-        let now_us = now.unix_ms * 1000;
+        let now_us = at.now().unix_ms * 1000;
         // A peer that has disconnected meanwhile has no address.
-        let address = peer.map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
+        let address = at.peer(id).map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
         let connection = Connection::new(number, DEFAULT_KEYSPACE, &address, local, now_us);
         RedisClient { id, connection }
     }
@@ -274,79 +268,64 @@ impl Clients {
         let entry = self.table.get_mut(id.slot as usize)?;
         entry.take_if(|client| client.id == id)
     }
-}
 
-impl<D: Disk> Gateway<D> for Clients {
-    fn set_siblings(&mut self, siblings: Siblings) {
-        self.scheduler.outgoing.set_siblings(siblings);
-    }
-
-    fn await_spanning(&mut self) {
-        self.scheduler.awaits_spanning = true;
-    }
-
-    fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
-        self.scheduler.spanning = Some(spanning);
-        self.scheduler.awaits_spanning = false;
-    }
-
-    fn spanned(
+    /// The reply to a unit over several partitions has arrived.
+    pub fn spanned(
         &mut self,
         (connection, ticket): (ConnectionId, Ticket),
         reply: &[u8],
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
     ) {
         self.scheduler.spanning_count = self.scheduler.spanning_count.saturating_sub(1);
         self.deliver(at, connection, ticket, reply);
     }
 
-    fn receive(
+    /// Receives bytes of a client. The replies that are ready go into `out`.
+    pub fn receive(
         &mut self,
         id: ConnectionId,
         bytes: &[u8],
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
         out: &mut Vec<u8>,
-    ) -> ForeignResult {
+    ) -> ReceivedBytes {
         let mut client = match self.out_of_table(id) {
             Some(client) => client,
-            None => self.welcome(id, at.instance, at.now, at.replies.peer(id)),
+            None => self.welcome(id, at),
         };
         if self.scheduler.farewell.ends {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
-            let held = ForeignResult::Used { used: 0, need: 0, pauses: true, waits };
-            return if waits { held } else { ForeignResult::Close };
+            let held = ReceivedBytes::Used { used: 0, need: 0, pauses: true, waits };
+            return if waits { held } else { ReceivedBytes::Close };
         }
-        let mut here = ClientWorld {
-            at: at.reborrow(),
-            scheduler: &mut self.scheduler,
-            others: &self.table,
-            connection: id,
-        };
+        let mut here =
+            ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);
         let (waits, is_delayed) = (client.connection.is_waiting(), client.connection.is_delayed());
         let wants_room = client.connection.awaits_output_space();
-        at.replies.set_buffered(id, client.connection.buffered_bytes());
-        at.replies.set_has_more(id, wants_room);
-        if is_delayed && let Some(times) = self.delays.wrong(id, at.now.elapsed_ms) {
-            log_wrong_passwords(times, at.replies.peer(id));
+        at.set_buffered(id, client.connection.buffered_bytes());
+        at.set_has_more(id, wants_room);
+        if is_delayed && let Some(times) = self.delays.wrong(id, at.now().elapsed_ms) {
+            at.log_wrong_passwords(id, times);
         }
         let result = match received.then {
             NextStep::More => {
                 let need = bytes.len() - received.used + 1;
-                ForeignResult::Used { used: received.used, need, pauses: false, waits }
+                ReceivedBytes::Used { used: received.used, need, pauses: false, waits }
             }
             NextStep::PauseInput => {
                 let holds = waits && !wants_room || is_delayed;
-                ForeignResult::Used { used: received.used, need: 0, pauses: holds, waits }
+                ReceivedBytes::Used { used: received.used, need: 0, pauses: holds, waits }
             }
-            NextStep::Close => ForeignResult::Close,
+            NextStep::Close => ReceivedBytes::Close,
         };
         self.table[id.slot as usize] = Some(client);
         result
     }
 
-    fn closed(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
+    /// A connection has closed: a client's, or one to or from another instance. Time in milliseconds
+    /// of the monotonic clock.
+    pub fn closed(&mut self, id: ConnectionId, instance: &mut Instance<impl Disk>, now_ms: u64) {
         if let Some(client) = self.out_of_table(id) {
             self.scheduler.clients -= 1;
             self.scheduler.client_queues.closed(id);
@@ -365,8 +344,9 @@ impl<D: Disk> Gateway<D> for Clients {
         self.scheduler.under_way.retain(|_, one| one.waiting_unit.is_none() || !is_of_it(one));
     }
 
-    fn map_changed(&mut self, at: &mut InstanceContext<'_, '_, D>) {
-        let map = at.instance.map();
+    /// The map has changed: units go to the current primaries of their partitions.
+    pub fn map_changed(&mut self, at: &mut impl RelayContext) {
+        let map = at.instance().map();
         let mut over = Vec::new();
         let mut lanes =
             std::mem::replace(&mut self.scheduler.client_queues, ClientQueues::new(Duration::ZERO));
@@ -389,12 +369,13 @@ impl<D: Disk> Gateway<D> for Clients {
                 node.is_none_or(|node| node.state() == NodeState::Down)
             }
         };
-        lanes.map_changed(at.now.elapsed_ms, primary, is_down, &mut over);
+        lanes.map_changed(at.now().elapsed_ms, primary, is_down, &mut over);
         self.scheduler.client_queues = lanes;
         self.scheduler.over(over);
     }
 
-    fn run_for(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {
+    /// Runs units of the clients of another instance of this node.
+    pub fn run_for(&mut self, units: &Units, at: &mut impl RelayContext) {
         let mut begin = 0;
         for item in &units.items {
             let bytes = &units.bytes[begin..item.end];
@@ -404,12 +385,14 @@ impl<D: Disk> Gateway<D> for Clients {
         }
     }
 
-    fn handle_unit_piece(
+    /// Receives a piece of a unit of a client of another node's instance; runs the unit once
+    /// complete.
+    pub fn handle_unit_piece(
         &mut self,
         (connection, from): (ConnectionId, Member),
         envelope: &Envelope,
         ask: &UnitRequest<'_>,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
     ) {
         let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
         let UnitRequest { number, behind, total, at: begin, piece } = *ask;
@@ -425,7 +408,8 @@ impl<D: Disk> Gateway<D> for Clients {
         self.run_of_other(at, (source, number, behind), to, &unit);
     }
 
-    fn ran(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {
+    /// Receives the outcomes of units that another instance of this node had to run.
+    pub fn ran(&mut self, replied: &ReplyBatch, at: &mut impl RelayContext) {
         let mut begin = 0;
         for item in &replied.items {
             let bytes = &replied.bytes[begin..item.end];
@@ -434,11 +418,12 @@ impl<D: Disk> Gateway<D> for Clients {
         }
     }
 
-    fn handle_outcome_piece(
+    /// Receives a piece of the outcome of a unit that an instance of another node had to run.
+    pub fn handle_outcome_piece(
         &mut self,
         (connection, from): (ConnectionId, Member),
         told: &UnitReport<'_>,
-        at: &mut InstanceContext<'_, '_, D>,
+        at: &mut impl RelayContext,
     ) {
         let UnitReport { number, verdict, total, at: begin, piece } = *told;
         if self.scheduler.client_queues.target_of(number) != Some(UnitTarget::Wire(connection)) {
@@ -453,7 +438,8 @@ impl<D: Disk> Gateway<D> for Clients {
         self.handle_message(at, number, verdict, &reply);
     }
 
-    fn step(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+    /// Runs some of the steps that are not urgent, before the batch is flushed.
+    pub fn step(&mut self, at: &mut impl RelayContext) {
         self.scheduler.pump(at);
         for _ in 0..STEPS_PER_TURN_MAX {
             let Some(ScheduledStep { to, reply_to: asker, unit: bytes }) = self.scheduler.steps.pop_front()
@@ -473,13 +459,15 @@ impl<D: Disk> Gateway<D> for Clients {
         }
     }
 
-    fn send_answers(&mut self, at: &mut InstanceContext<'_, '_, D>) -> bool {
+    /// The batch has been flushed: passes on the answers. Whether units have run again, which need a
+    /// flush of their own.
+    pub fn send_answers(&mut self, at: &mut impl RelayContext) -> bool {
         let mut has_run = false;
-        while let Some(id) = self.delays.take_due(at.now.elapsed_ms) {
+        while let Some(id) = self.delays.take_due(at.now().elapsed_ms) {
             self.end_delay(at, id);
         }
         let mut over = Vec::new();
-        self.scheduler.client_queues.overdue(at.now.elapsed_ms, &mut over);
+        self.scheduler.client_queues.overdue(at.now().elapsed_ms, &mut over);
         self.scheduler.over(over);
         self.scheduler.end_overdue(at);
         while at.has_answers() || !self.scheduler.ready.is_empty() {
@@ -491,18 +479,21 @@ impl<D: Disk> Gateway<D> for Clients {
         has_run
     }
 
-    fn send(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+    /// The turn ends: sends the other instances their units and replies.
+    pub fn send(&mut self, at: &mut impl RelayContext) {
         self.scheduler.pump(at);
         let mut refused = Vec::new();
-        self.scheduler.is_stuck = self.scheduler.outgoing.send(|number| refused.push(number));
+        self.scheduler.is_stuck = self.scheduler.outgoing.send(at, |number| refused.push(number));
         refused
             .into_iter()
-            .for_each(|number| self.scheduler.client_queues.not_run(number, at.now.elapsed_ms));
-        self.scheduler.is_stuck |= self.scheduler.wires.flush(at.this_member(), at.replies);
+            .for_each(|number| self.scheduler.client_queues.not_run(number, at.now().elapsed_ms));
+        self.scheduler.is_stuck |= self.scheduler.wires.flush(at);
         self.end_on(at);
     }
 
-    fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
+    /// When [`Clients::send_answers`] and [`Clients::send`] must run even if no event comes and no
+    /// answer waits, in milliseconds of the monotonic clock.
+    pub fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
         let scheduler = &self.scheduler;
         if !scheduler.steps.is_empty() || !scheduler.ready.is_empty() {
             return Some(now_ms);
@@ -517,7 +508,8 @@ impl<D: Disk> Gateway<D> for Clients {
         retry_ms.into_iter().chain(other_ms.into_iter().flatten()).min()
     }
 
-    fn stop(&mut self, at: &mut InstanceContext<'_, '_, D>) {
+    /// The instance stops: nothing under way elsewhere is awaited.
+    pub fn stop(&mut self, at: &mut impl RelayContext) {
         for ScheduledStep { reply_to: asker, .. } in std::mem::take(&mut self.scheduler.steps) {
             if let UnitOrigin::Other { source, number } = asker {
                 self.scheduler.send_back(source, number);
@@ -530,16 +522,7 @@ impl<D: Disk> Gateway<D> for Clients {
         self.scheduler.client_queues.stop(&mut over);
         self.scheduler.over(over);
         self.deliver_ready(at);
-        self.scheduler.outgoing.send(|_| ());
-        self.scheduler.wires.flush(at.this_member(), at.replies);
-    }
-
-    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
-        self.scheduler.farewell.yield_writes(done, now);
-    }
-
-    fn end(&mut self, done: oneshot::Sender<()>, replies: &mut Replies<'_>) {
-        self.scheduler.farewell.end(done);
-        self.close(replies, false);
+        self.scheduler.outgoing.send(at, |_| ());
+        self.scheduler.wires.flush(at);
     }
 }

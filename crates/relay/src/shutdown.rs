@@ -5,14 +5,12 @@
 //!          ── end ────> no command is accepted, relayed units are answered; then connections close
 //! ```
 
-use tokio::sync::oneshot;
-use zerohop_engine::disk::Disk;
+use zerohop_base::connection::ConnectionId;
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::{Now, Replies};
 use zerohop_resp::{PartitionPlace, Unit};
-use zerohop_server::gateway::InstanceContext;
 use zerohop_wire::ids::InstanceId;
 
+use super::RelayContext;
 use super::clients::Clients;
 use super::limits::YIELD_MS;
 use super::scheduler::UnitScheduler;
@@ -23,23 +21,20 @@ pub(super) struct ShutdownProgress {
     /// Writes of partitions that others can take over wait until then, in milliseconds of the
     /// reactor's clock.
     yields_until_ms: Option<u64>,
-    yielded: Option<oneshot::Sender<()>>,
+    yielding: Option<StepProgress>,
     /// No command of a client is accepted any more.
     pub(super) ends: bool,
-    ended: Option<oneshot::Sender<()>>,
+    ending: Option<StepProgress>,
+}
+
+/// A step of the shutdown that somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepProgress {
+    UnderWay,
+    Done,
 }
 
 impl ShutdownProgress {
-    /// New writes wait; `done` is notified once those under way have ended.
-    pub(super) fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
-        (self.yields_until_ms, self.yielded) = (Some(now.elapsed_ms + YIELD_MS), Some(done));
-    }
-
-    /// No command is accepted any more; `done` is notified once all accepted ones are answered.
-    pub(super) fn end(&mut self, done: oneshot::Sender<()>) {
-        (self.ends, self.ended) = (true, Some(done));
-    }
-
     /// Whether a unit is not run here because another instance is about to be primary of its
     /// partition.
     pub(super) fn withholds(
@@ -57,35 +52,56 @@ impl ShutdownProgress {
 }
 
 impl Clients {
+    /// From now on new writes wait for other instances to become primary, at most
+    /// [`super::limits::YIELD_MS`].
+    pub fn yield_writes(&mut self, now_ms: u64) {
+        let farewell = &mut self.scheduler.farewell;
+        (farewell.yields_until_ms, farewell.yielding) =
+            (Some(now_ms + YIELD_MS), Some(StepProgress::UnderWay));
+    }
+
+    /// Whether the writes that were under way when new ones began to wait have ended: once.
+    pub fn take_yielded(&mut self) -> bool {
+        self.scheduler.farewell.yielding.take_if(|step| *step == StepProgress::Done).is_some()
+    }
+
+    /// No command is accepted any more. Returns the clients that wait for no answer: their
+    /// connections close now, the others once all accepted commands are answered.
+    pub fn end(&mut self) -> Vec<ConnectionId> {
+        let farewell = &mut self.scheduler.farewell;
+        (farewell.ends, farewell.ending) = (true, Some(StepProgress::UnderWay));
+        let idle = self.clients().filter(|client| !client.connection.is_waiting());
+        idle.map(|client| client.id).collect()
+    }
+
+    /// Whether all accepted commands are answered after [`Clients::end`]: once.
+    pub fn take_ended(&mut self) -> bool {
+        self.scheduler.farewell.ending.take_if(|step| *step == StepProgress::Done).is_some()
+    }
+
     /// Continues the shutdown; called at the end of each turn.
-    pub(super) fn end_on<D: Disk>(&mut self, at: &mut InstanceContext<'_, '_, D>) {
-        let now_ms = at.now.elapsed_ms;
+    pub(super) fn end_on(&mut self, at: &mut impl RelayContext) {
+        let now_ms = at.now().elapsed_ms;
         let farewell = &mut self.scheduler.farewell;
         if farewell.yields_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
             // No instance has taken over.
             farewell.yields_until_ms = None;
         }
-        if farewell.yielded.is_some() && !self.scheduler.is_writing() {
-            // A receiver that is gone does not matter.
-            self.scheduler.farewell.yielded.take().map(|done| done.send(()));
+        if farewell.yielding == Some(StepProgress::UnderWay) && !self.scheduler.is_writing() {
+            self.scheduler.farewell.yielding = Some(StepProgress::Done);
         }
-        if self.scheduler.farewell.ended.is_some() && !self.scheduler.has_unfinished(at.has_answers()) {
+        if self.scheduler.farewell.ending == Some(StepProgress::UnderWay)
+            && !self.scheduler.has_unfinished(at.has_answers())
+        {
             // The rest waits for records: nothing of it was executed.
-            self.close(at.replies, true);
-            self.scheduler.farewell.ended.take().map(|done| done.send(()));
+            self.clients().for_each(|client| at.close(client.id, &[]));
+            self.scheduler.farewell.ending = Some(StepProgress::Done);
         }
     }
 
     /// When the shutdown must continue even if no event comes.
     pub(super) fn next_end_ms(&self) -> Option<u64> {
         self.scheduler.farewell.yields_until_ms
-    }
-
-    /// Closes the connections of clients that wait for no answer, or of all.
-    pub(super) fn close(&mut self, replies: &mut Replies<'_>, all: bool) {
-        for client in self.clients().filter(|client| all || !client.connection.is_waiting()) {
-            replies.close(client.id, &[]);
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Every bound of this module, each with its reason.
+//! Every bound of this crate, each with its reason.
 
 /// Units of one instance's clients that are under way: waiting for durability or for a record; and
 /// as many that others run. A client has at most 1024 of them; beyond this its commands are
@@ -34,11 +34,11 @@ pub(crate) const RELAYED_BYTES_MAX: usize = 256 << 20;
 pub(crate) const WIRE_BYTES_MAX: usize = 64 << 20;
 
 /// Longest piece of a unit or reply: half a millisecond of a slow network, which delays a lease.
-pub(crate) const PIECE_BYTES_MAX: usize = 256 << 10;
+pub const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// Unsent bytes of a connection above which no more pieces are added. The reactor then still reads
 /// from the other end, and leases and entries have room.
-pub(crate) const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
+pub const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
 
 /// The longest unit or reply: a transaction of the most bytes with the most and longest watched
 /// keys.
@@ -69,4 +69,5 @@ pub(crate) const WRONG_PASSWORD_LOG_INTERVAL_MS: u64 = 10_000;
 /// When to repeat what was refused for lack of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;
 
-const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < zerohop_reactor::UNSENT_BYTES_MAX);
+/// Bytes of units for one other instance of the node in one batch; further units wait for the next.
+pub(crate) const OUTGOING_BYTES_MAX: usize = 64 << 20;

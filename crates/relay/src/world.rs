@@ -1,13 +1,11 @@
 //! What a connection of a Redis client sees of the node.
 
-use zerohop_engine::disk::Disk;
+use zerohop_base::connection::ConnectionId;
 use zerohop_placement::hash::key_slot;
-use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId};
 use zerohop_resp::{
     ConnectionWorld, Layout, PartitionPlace, ServerInfo, Ticket, Unit, UnitResult, WrongPassword,
     failure_reply,
 };
-use zerohop_server::gateway::{InstanceContext, permits, resident_bytes};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
@@ -17,10 +15,11 @@ use super::clients::RedisClient;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
 use super::scheduler::{UnitOrigin, UnitScheduler, encoded, may_come_again};
+use super::{CrossPartition, RelayContext};
 
 /// The instance while one of its clients is being served.
-pub(super) struct ClientWorld<'h, 'r, D: Disk> {
-    pub(super) at: InstanceContext<'h, 'r, D>,
+pub(super) struct ClientWorld<'h, C> {
+    pub(super) at: &'h mut C,
     pub(super) scheduler: &'h mut UnitScheduler,
     /// All clients except the one being served.
     pub(super) others: &'h [Option<RedisClient>],
@@ -28,16 +27,15 @@ pub(super) struct ClientWorld<'h, 'r, D: Disk> {
 }
 
 /// Whether the client has the permissions for a unit.
-fn may_run<D: Disk>(
-    at: &InstanceContext<'_, '_, D>,
+fn may_run(
+    at: &impl RelayContext,
     connection: ConnectionId,
     keyspace: KeyspaceId,
     unit: &Unit<'_>,
 ) -> Result<(), Failure<'static>> {
-    let (map, access) = (at.instance.map(), at.replies.access(connection));
-    match access {
+    match at.access(connection) {
         Access::All => Ok(()),
-        _ => needed(unit.has_changes()).iter().try_for_each(|one| permits(map, access, keyspace, *one)),
+        _ => needed(unit.has_changes()).iter().try_for_each(|one| at.permits(connection, keyspace, *one)),
     }
 }
 
@@ -46,7 +44,7 @@ fn needed(may_write: bool) -> &'static [Permission] {
     if may_write { &[Permission::Write, Permission::Read] } else { &[Permission::Read] }
 }
 
-impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
+impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
     #[inline]
     fn run(
         &mut self,
@@ -57,13 +55,14 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
     ) -> UnitResult {
         self.scheduler.commands += 1;
         let ClientWorld { at, scheduler, connection, .. } = self;
+        let at = &mut **at;
         let asker = UnitOrigin::Client { connection: *connection, ticket };
-        let (map, me) = (at.instance.map(), at.instance.identity().instance);
+        let (map, me) = (at.instance().map(), at.instance().identity().instance);
         let Some(found) = map.keyspace(to.keyspace) else {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
             return UnitResult::Done;
         };
-        if at.replies.access(*connection) != Access::All
+        if at.access(*connection) != Access::All
             && let Err(failure) = may_run(at, *connection, to.keyspace, unit)
         {
             failure_reply(&failure, reply);
@@ -93,7 +92,7 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
             Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
         };
         if may_come_again(&refused) {
-            let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now.elapsed_ms);
+            let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now().elapsed_ms);
             let is_taken = if is_here {
                 scheduler.client_queues.push_first(lane, ticket, kept, now_ms)
             } else {
@@ -108,11 +107,11 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
     }
 
     fn serves_cross_partition(&self) -> bool {
-        self.scheduler.spanning.is_some()
+        self.at.cross_partition() == CrossPartition::Yes
     }
 
     fn serves_cross_partition_soon(&self) -> bool {
-        self.scheduler.awaits_spanning
+        self.at.cross_partition() == CrossPartition::Soon
     }
 
     fn run_over(
@@ -123,18 +122,12 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
         reply: &mut Vec<u8>,
     ) -> UnitResult {
         self.scheduler.commands += 1;
-        if let Err(failure) = may_run(&self.at, self.connection, keyspace, unit) {
+        if let Err(failure) = may_run(self.at, self.connection, keyspace, unit) {
             failure_reply(&failure, reply);
             return UnitResult::Done;
         }
         let name = self.keyspace_name(keyspace);
-        let asker = self.scheduler.outgoing.reply_address(self.connection, ticket);
-        let taken = self
-            .scheduler
-            .spanning
-            .as_ref()
-            .zip(asker)
-            .is_some_and(|(spanning, asker)| spanning.start_unit(&name, encoded(unit), asker).is_ok());
+        let taken = self.at.run_across(&name, encoded(unit), (self.connection, ticket));
         if taken {
             self.scheduler.spanning_count += 1;
             return UnitResult::Later;
@@ -145,21 +138,21 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
         let name = std::str::from_utf8(name).ok()?;
-        self.at.instance.map().keyspace_named(name).map(|(id, _)| id)
+        self.at.instance().map().keyspace_named(name).map(|(id, _)| id)
     }
 
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
-        let found = self.at.instance.map().keyspace(keyspace);
+        let found = self.at.instance().map().keyspace(keyspace);
         found.map_or(String::new(), |keyspace| keyspace.config().name.as_str().to_owned())
     }
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
-        self.at.instance.map().keyspace(keyspace).map_or(0, |keyspace| keyspace.config().partitions.get())
+        self.at.instance().map().keyspace(keyspace).map_or(0, |keyspace| keyspace.config().partitions.get())
     }
 
     #[inline]
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
-        self.at.instance.map().keyspace(keyspace).map_or(PartitionId(0), |keyspace| keyspace.partition(key))
+        self.at.instance().map().keyspace(keyspace).map_or(PartitionId(0), |keyspace| keyspace.partition(key))
     }
 
     fn slot_of(&self, key: &[u8]) -> u16 {
@@ -167,90 +160,79 @@ impl<D: Disk> ConnectionWorld for ClientWorld<'_, '_, D> {
     }
 
     fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
-        let found = self.at.instance.map().keyspace(keyspace).filter(|keyspace| has_slots(keyspace))?;
+        let found = self.at.instance().map().keyspace(keyspace).filter(|keyspace| has_slots(keyspace))?;
         Some(partition_of_slot(slot, found.config().partitions.get()))
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
-        let (map, me) = (self.at.instance.map(), self.at.instance.identity().instance);
+        let (map, me) = (self.at.instance().map(), self.at.instance().identity().instance);
         let keyspace = map.keyspace(place.keyspace).filter(|keyspace| has_slots(keyspace))?;
         let primary = keyspace.group(place.partition)?.primary;
         if primary == me { None } else { map.instance(primary).map(|instance| split(instance.addr)) }
     }
 
     fn layout(&self, keyspace: KeyspaceId) -> Layout {
-        let (map, identity) = (self.at.instance.map(), self.at.instance.identity());
+        let (map, identity) = (self.at.instance().map(), self.at.instance().identity());
         layout(map, map.keyspace(keyspace), identity.cluster, identity.instance)
     }
 
     fn map_epoch(&self) -> u64 {
-        self.at.instance.map().epoch().0
+        self.at.instance().map().epoch().0
     }
 
     fn server(&self) -> ServerInfo {
-        let (identity, counters) = (self.at.instance.identity(), self.at.replies.counters());
-        let address = self.at.instance.map().instance(identity.instance).map_or("", |own| own.addr);
+        let identity = self.at.instance().identity();
+        let address = self.at.instance().map().instance(identity.instance).map_or("", |own| own.addr);
         ServerInfo {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            os: std::env::consts::OS.to_owned(),
-            process_id: std::process::id(),
             run_id: format!("{:016x}{:024x}", identity.incarnation.0, identity.instance.0),
             port: split(address).1,
-            uptime_s: self.at.now.elapsed_ms / 1000,
+            uptime_s: self.at.now().elapsed_ms / 1000,
             connected_clients: self.scheduler.clients,
-            clients_max: CONNECTIONS_MAX as u64,
-            used_memory_bytes: resident_bytes().unwrap_or(0),
-            total_connections: counters.accepted,
             total_commands: self.scheduler.commands,
-            received_bytes: counters.bytes_in,
-            sent_bytes: counters.bytes_out,
-            keys: 0,
-            keys_with_deadline: 0,
+            ..self.at.process()
         }
     }
 
     fn now_us(&self) -> u64 {
-        self.at.now.unix_ms * 1000
+        self.at.now().unix_ms * 1000
     }
 
     fn other_clients(&self, _asking: u64, each: &mut dyn FnMut(&str)) {
         let now_us = self.now_us();
-        let access = self.at.replies.access(self.connection);
-        let sees_all = permits(self.at.instance.map(), access, KeyspaceId::NONE, Permission::Admin).is_ok();
+        let access = self.at.access(self.connection);
+        let sees_all = self.at.permits(self.connection, KeyspaceId::NONE, Permission::Admin).is_ok();
         for client in self.others.iter().flatten() {
             // Addresses, names and last commands of other clients are for administrators.
-            if !sees_all && self.at.replies.access(client.id) != access {
+            if !sees_all && self.at.access(client.id) != access {
                 continue;
             }
-            let kept = client.connection.buffered_bytes() + self.at.replies.unsent_bytes(client.id);
+            let kept = client.connection.buffered_bytes() + self.at.unsent_bytes(client.id);
             each(&client.connection.describe(now_us, kept));
         }
     }
 
     fn authenticate(&mut self, user: &[u8], password: &[u8]) -> Result<(), WrongPassword> {
-        let Some(access @ Access::Token(id)) = self.at.replies.token_access(password) else {
+        let Some(access @ Access::Token(id)) = self.at.token_access(password) else {
             return Err(WrongPassword { why: None });
         };
-        let found = self.at.instance.map().token(id);
+        let found = self.at.instance().map().token(id);
         let token = found.map_err(|fault| WrongPassword { why: Some(fault.text()) })?;
         if user != b"default" && user != token.name.as_str().as_bytes() {
             return Err(WrongPassword { why: None });
         }
-        self.at.replies.set_authenticated(self.connection, access);
+        self.at.set_authenticated(self.connection, access);
         Ok(())
     }
 
     fn permits(&self, keyspace: KeyspaceId, may_write: bool) -> Result<(), Failure<'static>> {
-        needed(may_write).iter().try_for_each(|one| {
-            permits(self.at.instance.map(), self.at.replies.access(self.connection), keyspace, *one)
-        })
+        needed(may_write).iter().try_for_each(|one| self.at.permits(self.connection, keyspace, *one))
     }
 
     fn may_buffer(&mut self, bytes: usize) -> bool {
-        self.at.replies.may_buffer(self.connection, bytes)
+        self.at.may_buffer(self.connection, bytes)
     }
 
     fn needs_authentication(&self) -> bool {
-        self.at.replies.requires_proofs()
+        self.at.requires_proofs()
     }
 }
