@@ -49,7 +49,10 @@ pub(crate) async fn why_not_served(target: &ClusterTarget, error: &Error) -> Opt
 fn is_unserved(error: &Error) -> bool {
     let Error::Operation { reason, .. } = error else { return false };
     match &**reason {
-        Reason::Deadline { .. } | Reason::Unknown { .. } | Reason::NoOwner { .. } | Reason::Unstaged { .. } => true,
+        Reason::Deadline { .. }
+        | Reason::Unknown { .. }
+        | Reason::NoOwner { .. }
+        | Reason::Unstaged { .. } => true,
         Reason::Unread { .. } => true,
         Reason::Answer { failure } => {
             matches!(failure, Failure::Unavailable { .. } | Failure::TooFewInSync { .. })

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
-use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 use zerohop_client::{
     Client, Expiry, Failure, Info, Keyspace, Promise, Reason, Record, Timestamp, Transaction,
 };
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 
 use crate::common::ending::{CommandEnding, CommandError, FORBIDDEN, lacking};
 use crate::common::interrupt;
@@ -62,7 +62,13 @@ impl LineResult {
     /// Whether the line has changed nothing.
     fn is_read(&self) -> bool {
         use blob::BlobResult;
-        matches!(self, Self::Record(_) | Self::Taken(None) | Self::Checked | Self::Blob(BlobResult::Size(_) | BlobResult::Bytes(_)))
+        matches!(
+            self,
+            Self::Record(_)
+                | Self::Taken(None)
+                | Self::Checked
+                | Self::Blob(BlobResult::Size(_) | BlobResult::Bytes(_))
+        )
     }
 }
 

@@ -216,14 +216,21 @@ mod tests {
 
     #[test]
     fn node_is_unhealthy_once_most_partitions_cannot_be_served() {
-        let all = PartitionService { quorum: true, groups: 256, no_primary: 0, stuck: 0, choosing: 0, lost: 0 };
+        let all =
+            PartitionService { quorum: true, groups: 256, no_primary: 0, stuck: 0, choosing: 0, lost: 0 };
         assert!(!all.is_too_little());
         let headless = PartitionService { quorum: false, ..all };
         assert!(!headless.is_too_little(), "everything is served, and will be until a node fails");
         // One partition with all its copies on the surviving node hides nothing.
-        for (no_primary, stuck, expected) in [(255, 0, true), (100, 155, true), (129, 0, true), (128, 0, false)] {
+        for (no_primary, stuck, expected) in
+            [(255, 0, true), (100, 155, true), (129, 0, true), (128, 0, false)]
+        {
             let some = PartitionService { no_primary, stuck, ..headless };
-            assert_eq!((some.is_too_little(), some.served()), (expected, 256 - no_primary - stuck), "{some:?}");
+            assert_eq!(
+                (some.is_too_little(), some.served()),
+                (expected, 256 - no_primary - stuck),
+                "{some:?}"
+            );
             let soon = PartitionService { quorum: true, ..some };
             assert!(!soon.is_too_little(), "other copies take over");
         }

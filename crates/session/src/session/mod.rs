@@ -273,7 +273,8 @@ impl<T> Session<T> {
     fn expire(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let waiting = self.waiting(operation);
-        let (lost, place) = (self.mapping.lost_partition(operation), self.mapping.place_of_primary(operation));
+        let (lost, place) =
+            (self.mapping.lost_partition(operation), self.mapping.place_of_primary(operation));
         let waited_us = now.since_us(operation.submitted);
         if let OperationState::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);

@@ -1,9 +1,9 @@
 //! The results of operations: sequence numbers, sessions, deadlines, limits.
 
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{Append, BlobChange, Increment, Query, Take, WaitUntil, WriteChange};
-use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::{DecodeResult, Decoder, Elements, Failure, Kind};
 
 use crate::support;
@@ -177,8 +177,10 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.cluster.down = vec!["m0:7400".to_owned()];
     let token = world.submit(lookup("k"));
     world.run_until_idle();
-    let Err(error @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us, unreached: None }) =
-        world.result(token)
+    let Err(
+        error
+        @ SessionError::Deadline { waiting: WaitReason::Map, last: Some(_), waited_us, unreached: None },
+    ) = world.result(token)
     else {
         panic!("{:?}", world.result(token));
     };
@@ -196,7 +198,10 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
     let partition = world.cluster.partition_of("k");
     let told = format!("partition {partition} of keyspace \"");
-    assert!(text.starts_with(&told) && text.contains("\" has no reachable primary (the map of epoch "), "{text}");
+    assert!(
+        text.starts_with(&told) && text.contains("\" has no reachable primary (the map of epoch "),
+        "{text}"
+    );
     assert!(text.contains("node 1 at i0:7401") && text.contains("`zerohop status`"), "{text}");
 
     // A primary that answers is reachable, also where it does nothing.

@@ -10,14 +10,14 @@ use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
 /// A command that waits, with an open standard input.
-struct Waiting(RunningProcess);
+struct WaitingCommand(RunningProcess);
 
-impl Waiting {
-    fn start(cluster: &ServingProgram, arguments: &[&str]) -> Waiting {
+impl WaitingCommand {
+    fn start(cluster: &ServingProgram, arguments: &[&str]) -> WaitingCommand {
         let mut command = zerohop(arguments);
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Waiting(RunningProcess::start(&mut command))
+        WaitingCommand(RunningProcess::start(&mut command))
     }
 
     fn feed(&mut self, bytes: &[u8]) {
@@ -54,14 +54,15 @@ fn interrupted_command_says_that_nothing_was_changed() {
         &["txn"],
         &["txn", "--json"],
     ] {
-        let mut waiting = Waiting::start(&cluster, arguments);
+        let mut waiting = WaitingCommand::start(&cluster, arguments);
         if arguments[0] == "txn" {
             waiting.feed(b"insert k v\n");
         }
         let output = waiting.interrupt();
         let told = stderr(&output);
         assert_eq!((code(&output), told.as_str()), (130, "zerohop: interrupted; nothing was changed\n"));
-        let json = "{\"done\":false,\"reason\":\"interrupted\",\"error\":\"interrupted; nothing was changed\"}\n";
+        let json =
+            "{\"done\":false,\"reason\":\"interrupted\",\"error\":\"interrupted; nothing was changed\"}\n";
         assert_eq!(stdout(&output), if arguments.contains(&"--json") { json } else { "" });
     }
     assert_eq!(code(&cluster.run(&["kv", "lookup", "k"])), 1, "it is written");
@@ -72,7 +73,7 @@ fn interrupted_write_says_that_it_may_be_done() {
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     let arguments = ["blob", "write", "b", "-", "--at", "0", "--pieces", "--json"];
-    let mut waiting = Waiting::start(&cluster, &arguments);
+    let mut waiting = WaitingCommand::start(&cluster, &arguments);
     waiting.feed(&vec![7; 5 << 20]);
     let size = || cluster.json(&["blob", "stat", "b"])["size"].as_u64().unwrap();
     wait_for("the first piece is written", size, |size| *size == 4 << 20);

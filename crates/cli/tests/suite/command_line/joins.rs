@@ -30,7 +30,10 @@ fn join_of_itself_or_standalone_node_is_refused_with_reason() {
     let anywhere = "127.0.0.1:0";
     is_refused(&join(anywhere, &manager), &[&manager, "standalone node", "--hosts"]);
     let instance = alone.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap();
-    is_refused(&join(anywhere, instance), &[instance, "port of instance", &format!("manager of its node, {manager}")]);
+    is_refused(
+        &join(anywhere, instance),
+        &[instance, "port of instance", &format!("manager of its node, {manager}")],
+    );
 }
 
 #[test]

@@ -259,7 +259,8 @@ fn take_in_a_transaction_removes_the_record_and_prints_it() {
         "operation": "take", "key": "list", "done": true, "found": true, "type": "list", "length": 2,
         "values": [{ "value": "a" }, { "value": "b" }]
     });
-    let gone = json!({ "operation": "take", "key": "gone", "done": false, "found": false, "reason": "not_found" });
+    let gone =
+        json!({ "operation": "take", "key": "gone", "done": false, "found": false, "reason": "not_found" });
     assert_eq!((&told["results"][1], &told["results"][3], &told["results"][4]), (&job, &list, &gone));
     for key in ["job", "list", "gone"] {
         assert_eq!(self::code(&cluster.run(&["kv", "lookup", key])), 1, "{key} is still there");
@@ -276,10 +277,13 @@ fn take_in_a_transaction_removes_the_record_and_prints_it() {
     cluster.ok(&["kv", "insert", "door", "open"]);
     cluster.ok(&["kv", "insert", "long", &"x".repeat((64 << 10) + 1)]);
     let many: Vec<String> = (0..4097).map(|number| number.to_string()).collect();
-    let append: Vec<&str> = ["kv", "append", "many"].into_iter().chain(many.iter().map(String::as_str)).collect();
+    let append: Vec<&str> =
+        ["kv", "append", "many"].into_iter().chain(many.iter().map(String::as_str)).collect();
     cluster.ok(&append[..3000]);
     cluster.ok(&[&append[..3], &append[3000..]].concat());
-    for (line, expected) in [("take door --if-absent", 1), ("take gone --if-present", 1), ("take long", 3), ("take many", 3)] {
+    for (line, expected) in
+        [("take door --if-absent", 1), ("take gone --if-present", 1), ("take long", 3), ("take many", 3)]
+    {
         let (code, told, why) = txn(&cluster, &["take job", line, "insert other v"], false);
         assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
         assert!(why.starts_with("zerohop: line 2: "), "{why}");

@@ -195,7 +195,11 @@ async fn handshake(shared: &ManagerShared, to: &Address, stream: &mut Stream) ->
             false => manager_of(stream, to, (&ack, prove)).await,
         };
         let reason = manager.map_or(reason.to_owned(), |manager| {
-            format!("it is the port of instance {}: name the manager of its node, {}", ack.instance, manager.as_str())
+            format!(
+                "it is the port of instance {}: name the manager of its node, {}",
+                ack.instance,
+                manager.as_str()
+            )
         });
         return Err(UselessPeer { reason, is_final });
     }
