@@ -15,7 +15,8 @@ use rustix::net::sockopt;
 use tracing::warn;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_system::clock::unix_ms;
-use zerohop_system::descriptors::{Descriptors, RefusalLog};
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::repeated::RepeatedEvent;
 use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
@@ -46,7 +47,7 @@ pub struct MioDriver {
     tls: Option<TlsOptions>,
     descriptors: Descriptors,
     /// Connections that were closed for lack of descriptors.
-    refusals: RefusalLog,
+    refusals: RepeatedEvent,
 }
 
 #[derive(Debug)]
@@ -74,7 +75,7 @@ impl MioDriver {
             busy_poll: BusyPoll::default(),
             tls: None,
             descriptors: Descriptors::here(),
-            refusals: RefusalLog::new(REFUSED_LOG_INTERVAL_MS),
+            refusals: RepeatedEvent::new(REFUSED_LOG_INTERVAL_MS),
         })
     }
 

@@ -140,7 +140,7 @@ pub const DAMAGE_REPORTED_MAX: usize = 16;
 /// Number of alerts kept for the status; the oldest are dropped first.
 pub const ALERTS_MAX: usize = 32;
 
-/// Minimum interval between log messages about refused connections.
+/// Minimum interval between log messages about refused connections, and about changes that could not be saved.
 pub const REFUSALS_LOG_INTERVAL_MS: u64 = 10_000;
 
 /// Limits of connections, for tests and operators that need other values than the defaults.

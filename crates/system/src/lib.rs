@@ -5,9 +5,11 @@
 //!   entropy      random ids
 //!   descriptors  the division of the process's descriptors
 //!   predecessor  waits for the end of a killed process that still has a folder or a port
+//!   repeated     bounds the log lines about an event that repeats
 //! ```
 
 pub mod clock;
 pub mod descriptors;
 pub mod entropy;
 pub mod predecessor;
+pub mod repeated;

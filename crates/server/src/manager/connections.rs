@@ -10,7 +10,8 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_system::clock::Stopwatch;
-use zerohop_system::descriptors::{Descriptors, RefusalLog};
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::MAGIC;
 
 use super::accept_limits::AcceptResult;
@@ -33,7 +34,8 @@ pub(super) fn into_runtime_listener(listener: net::TcpListener) -> io::Result<Tc
 pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
     let started = Stopwatch::start();
     // One for each reason: a frequent one does not hide another.
-    let [mut failures, mut lacking, mut full] = [(); 3].map(|()| RefusalLog::new(REFUSALS_LOG_INTERVAL_MS));
+    let [mut failures, mut lacking, mut full] =
+        [(); 3].map(|()| RepeatedEvent::new(REFUSALS_LOG_INTERVAL_MS));
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok((stream, _)) if Descriptors::here().refuses(&stream) => {

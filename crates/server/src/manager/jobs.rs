@@ -9,7 +9,8 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info, warn};
 use zerohop_placement::{MapChange, MapDelta};
-use zerohop_system::clock::unix_ms;
+use zerohop_system::clock::{Stopwatch, unix_ms};
+use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, LossesAcknowledge,
     REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
@@ -24,7 +25,7 @@ use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
 use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
 use crate::instance::{Figures, InstanceNotice};
-use crate::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT};
+use crate::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT, REFUSALS_LOG_INTERVAL_MS};
 use crate::server::{NodeFolder, SavedLosses, SavedNode};
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
@@ -38,6 +39,9 @@ struct LoneNode {
     folder: NodeFolder,
     next_keyspace: KeyspaceId,
     losses: SavedLosses,
+    /// Changes that could not be saved, with times since `started`.
+    unsaved: RepeatedEvent,
+    started: Stopwatch,
 }
 
 impl JobWorker {
@@ -47,7 +51,9 @@ impl JobWorker {
         next_keyspace: KeyspaceId,
         losses: SavedLosses,
     ) -> Self {
-        let worker = JobWorker { shared, standalone: Some(LoneNode { folder, next_keyspace, losses }) };
+        let (unsaved, started) = (RepeatedEvent::new(REFUSALS_LOG_INTERVAL_MS), Stopwatch::start());
+        let alone = LoneNode { folder, next_keyspace, losses, unsaved, started };
+        let worker = JobWorker { shared, standalone: Some(alone) };
         worker.report_losses();
         if !worker.shared.losses.borrow().all.is_empty() {
             warn!(
@@ -285,7 +291,10 @@ impl JobWorker {
         let (cluster, node) = (self.shared.cluster.get(), self.shared.node.get());
         let saved = SavedNode { cluster, node, next_keyspace, map: Arc::clone(&map) };
         if let Err(error) = alone.folder.save(&saved) {
-            error!(%error, "a change of the map could not be saved");
+            // Clients repeat the request many times a second.
+            if let Some(attempts) = alone.unsaved.record(alone.started.elapsed_ms(), 1) {
+                error!(%error, attempts, "a change of the map could not be saved");
+            }
             self.shared.record_alert(format!("a change of the map could not be saved: {error}"));
             return failed(format!("the change could not be saved, and was not made: {error}"));
         }

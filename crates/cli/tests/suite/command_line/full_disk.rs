@@ -7,7 +7,7 @@ use std::process::Output;
 use rustix::process::Signal;
 
 use crate::support::disk::SmallDisk;
-use crate::support::serving::{ServingProgram, code, stderr};
+use crate::support::serving::{ServingProgram, code, stderr, zerohop};
 use crate::support::wait_for;
 
 const MIB: u64 = 1 << 20;
@@ -159,4 +159,25 @@ fn overwriting_on_a_small_disk_is_never_refused() {
         let insert = cluster.run_with(&["kv", "insert", &format!("key-{}", round % 8), "-"], &value);
         assert_eq!(code(&insert), 0, "round {round}: {insert:?}");
     }
+}
+
+#[test]
+fn changes_that_cannot_be_saved_have_one_line_in_the_log() {
+    let folder = crate::support::folder();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
+    };
+    let data = folder.path().join("disk/data");
+    let log = folder.path().join("log");
+    let mut command = zerohop(&["up", "--nodes", "1", "--port", "0", "--json", "--instances", "1", "--data"]);
+    command.arg(&data);
+    let cluster = ServingProgram::start_with_log(command, &log);
+    disk.fill_disk();
+    // The command repeats its request until a time limit.
+    let create = cluster.run(&["keyspace", "create", "other"]);
+    assert_eq!(code(&create), 3, "{create:?}");
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(log.matches("could not be saved").count(), 1, "{log}");
+    assert!(log.contains("attempts=1"), "{log}");
+    disk.free();
 }
