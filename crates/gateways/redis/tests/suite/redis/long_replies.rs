@@ -19,8 +19,10 @@ fn value(number: usize) -> Vec<u8> {
 }
 
 /// Fills a list, and returns the reply that contains all of it.
-fn fill_list(redis: &mut Redis, key: &str, count: usize) -> Vec<u8> {
+fn fill_list(address: SocketAddr, key: &str, count: usize) -> Vec<u8> {
     let values: Vec<Vec<u8>> = (0..count).map(value).collect();
+    // A server closes a connection that sends nothing for seconds, and a slow machine computes the values for longer.
+    let mut redis = Redis::connect(address);
     for part in values.chunks(100) {
         let words: Vec<&[u8]> =
             [&b"RPUSH"[..], key.as_bytes()].into_iter().chain(part.iter().map(Vec::as_slice)).collect();
@@ -57,7 +59,7 @@ fn hundred_megabyte_list_is_streamed_to_slow_reader() {
     let addresses = addresses(&server);
     // One of the two instances reads the list from the other.
     for address in &addresses {
-        let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 1_600);
+        let expected = fill_list(addresses[0], "list", 1_600);
         assert!(expected.len() >= 100 << 20);
         let mut reader = Redis::connect(*address);
         reader.send("LRANGE list 0 -1");
@@ -96,7 +98,7 @@ fn remote_list_is_read_completely() {
     let look = || Redis::connect(addresses[0]).send_command("RPUSH list x");
     wait_for("the key is served", look, |reply| matches!(reply, Reply::Number(_)));
     assert_eq!(Redis::connect(addresses[0]).send_command("DEL list"), Reply::Number(1));
-    let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 300);
+    let expected = fill_list(addresses[0], "list", 300);
     for address in &addresses {
         let mut reader = Redis::connect(*address);
         reader.send("LRANGE list 0 -1");
@@ -122,9 +124,10 @@ fn many_values_are_read_completely() {
             let words: Vec<&[u8]> =
                 [&b"MGET"[..]].into_iter().chain(keys[..count].iter().map(Vec::as_slice)).collect();
             let values: Vec<Vec<u8>> = (0..count).map(value).collect();
+            let expected = command(&values.iter().map(Vec::as_slice).collect::<Vec<_>>());
             let mut reader = Redis::connect(*address);
             reader.stream.write_all(&command(&words)).unwrap();
-            expect(&mut reader, &command(&values.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+            expect(&mut reader, &expected);
             assert_eq!(reader.send_command("PING"), Reply::Simple("PONG".to_owned()));
         }
     }
@@ -135,7 +138,7 @@ fn many_values_are_read_completely() {
 fn aborted_clients_free_their_memory() {
     let server = in_memory(2);
     let addresses = addresses(&server);
-    let expected = fill_list(&mut Redis::connect(addresses[0]), "list", 160);
+    let expected = fill_list(addresses[0], "list", 160);
     // Many more than a partition keeps snapshots for, each in the middle of its reply.
     for number in 0..100 {
         let mut reader = Redis::connect(addresses[number % 2]);
