@@ -66,6 +66,8 @@ pub struct Partition {
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough members have copies for writes to be acknowledged.
     has_copies: bool,
+    /// The longest bytes record that a write may make by adding to it.
+    bytes_max: u64,
     buffers: Buffers,
 }
 
@@ -212,6 +214,12 @@ impl Partition {
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.clock.newest()
+    }
+
+    /// Sets the longest bytes record that single writes may make by adding to it, for an owner whose answers are not frames.
+    /// Initially it is [`VALUE_BYTES_MAX`](zerohop_wire::limits::VALUE_BYTES_MAX). Atomic batches and transactions keep that.
+    pub fn set_bytes_max(&mut self, bytes: u64) {
+        self.bytes_max = bytes;
     }
 
     /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.
