@@ -19,6 +19,7 @@ mod connections;
 mod effects_adapter;
 mod keyspace_drop;
 mod limits;
+mod local;
 mod mapping;
 mod open;
 mod partitions;
@@ -48,6 +49,7 @@ use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_replication::ReplicaEvent;
 
 pub use clock::ClockReading;
+pub use local::IndexPage;
 pub use mapping::MapChangeError;
 pub use open::{InstanceOpenError, InstanceOptions, OpenReport};
 pub use stats::InstanceStats;
