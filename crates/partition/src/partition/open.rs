@@ -5,9 +5,8 @@ use std::fmt;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EntryKind, Handle, PartitionId, PartitionOptions};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::limits::VALUE_BYTES_MAX;
 
-use super::{Buffers, Partition};
+use super::{Buffers, Partition, WriteTerms};
 use crate::clock::Clock;
 use crate::entry_metadata::Mark;
 use crate::log_writer::LogWriter;
@@ -204,8 +203,7 @@ impl Partition {
             read_locks_end_ms: 0,
             unknown_read_locks_end_ms: 0,
             snapshots: None,
-            has_copies: true,
-            bytes_max: VALUE_BYTES_MAX as u64,
+            terms: WriteTerms::default(),
             buffers: Buffers::default(),
         };
         Ok((partition, restored))
