@@ -49,7 +49,7 @@ use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_replication::ReplicaEvent;
 
 pub use clock::ClockReading;
-pub use local::IndexPage;
+pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOpenError, InstanceOptions, OpenReport};
 pub use stats::InstanceStats;
@@ -226,6 +226,11 @@ impl<D: Disk> Instance<D> {
             Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => engine.close(),
             Err(error) => Err(error),
         }
+    }
+
+    /// The calls of an owner in the same process.
+    pub fn local(&mut self) -> LocalCalls<'_, D> {
+        LocalCalls(self)
     }
 
     /// The newest timestamp that was stored here at the start, or issued since.

@@ -12,11 +12,14 @@ use super::{Instance, InstanceEffects};
 /// A page of an index: keys, and where the next page starts.
 pub type IndexPage = (Vec<Vec<u8>>, Option<u32>);
 
-impl<D: Disk> Instance<D> {
+/// The calls of an owner in the same process; see the module.
+pub struct LocalCalls<'i, D: Disk>(pub(super) &'i mut Instance<D>);
+
+impl<D: Disk> LocalCalls<'_, D> {
     /// Sets the longest bytes record that single writes may make by adding to it, in the partitions that are here now. The answers
     /// of such an owner are not frames, which bound a record otherwise.
     pub fn set_bytes_max(&mut self, bytes: u64) {
-        self.partitions.by.set_bytes_max(bytes);
+        self.0.partitions.by.set_bytes_max(bytes);
     }
 
     /// Makes everything that was accepted survive a crash, whatever the durability of its keyspace, except `memory`. Ends the batch.
@@ -24,8 +27,8 @@ impl<D: Disk> Instance<D> {
     /// # Errors
     /// As [`zerohop_engine::Engine::sync`].
     pub fn sync(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) -> EngineResult<()> {
-        self.end_of_batch(now, effects);
-        self.engine.sync()
+        self.0.end_of_batch(now, effects);
+        self.0.engine.sync()
     }
 
     /// The known corrupt or missing parts of all partitions here.
@@ -33,10 +36,10 @@ impl<D: Disk> Instance<D> {
     /// # Errors
     /// None while the engine has the partitions.
     pub fn damage(&mut self) -> EngineResult<Vec<Damage>> {
-        let handles: Vec<Handle> = self.partitions.replicas().map(|replica| replica.handle()).collect();
+        let handles: Vec<Handle> = self.0.partitions.replicas().map(|replica| replica.handle()).collect();
         let mut all = Vec::new();
         for handle in handles {
-            all.extend_from_slice(self.engine.damage(handle)?);
+            all.extend_from_slice(self.0.engine.damage(handle)?);
         }
         Ok(all)
     }
@@ -52,7 +55,7 @@ impl<D: Disk> Instance<D> {
         from: u32,
     ) -> EngineResult<Option<IndexPage>> {
         let Some(handle) = self.handle(keyspace, partition) else { return Ok(None) };
-        self.engine.scan(handle, from).map(Some)
+        self.0.engine.scan(handle, from).map(Some)
     }
 
     /// The bytes in the log of a committed record; `None`: there is none. `entry_bytes` returns those of a record of one entry from
@@ -67,7 +70,7 @@ impl<D: Disk> Instance<D> {
         entry_bytes: impl FnOnce(usize) -> u64,
     ) -> EngineResult<Option<u64>> {
         let Some(handle) = self.handle(keyspace, partition) else { return Ok(None) };
-        let record = self.engine.lookup(handle, key)?;
+        let record = self.0.engine.lookup(handle, key)?;
         Ok(record.map(|record| match record.body {
             RecordBody::SingleEntry(payload) => entry_bytes(payload.len()),
             RecordBody::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
@@ -84,20 +87,20 @@ impl<D: Disk> Instance<D> {
         key: &[u8],
     ) -> EngineResult<()> {
         let Some(handle) = self.handle(keyspace, partition) else { return Ok(()) };
-        self.engine.lookup_assembled(handle, key).map(drop)
+        self.0.engine.lookup_assembled(handle, key).map(drop)
     }
 
     /// The newest failure that no request has caused.
     pub fn newest_error(&self) -> Option<&str> {
-        self.counters.newest_error()
+        self.0.counters.newest_error()
     }
 
     /// The bytes that are free on the disk now; `None`: the disk does not report it.
     pub fn free_bytes(&mut self) -> Option<u64> {
-        self.engine.disk().free_bytes().ok()
+        self.0.engine.disk().free_bytes().ok()
     }
 
     fn handle(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Handle> {
-        self.partitions.replica(keyspace, partition).map(|replica| replica.handle())
+        self.0.partitions.replica(keyspace, partition).map(|replica| replica.handle())
     }
 }
