@@ -12,9 +12,9 @@ const FLOORS: [&[&str]; 10] = [
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
     &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
-    &["crates/replication", "crates/embedded"],
+    &["crates/replication"],
     &["crates/shard", "crates/session"],
-    &["crates/server", "crates/sim", "crates/client"],
+    &["crates/server", "crates/sim", "crates/client", "crates/embedded"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
 ];
