@@ -81,6 +81,51 @@ fn flushed_records_survive_a_crash() {
     assert_eq!(found(&mut instance, "b"), None);
 }
 
+/// Power fails after any number of operations of the disk, while many records are written in batches of all kinds.
+#[test]
+fn acknowledged_writes_survive_a_power_failure_at_any_time() {
+    let mut failures = 0;
+    for seed in 0..60 {
+        let disk = SimulatedDisk::new(seed);
+        let mut instance = open(&disk, Durability::Sync);
+        let mut acknowledged = 0;
+        disk.cut_power_after(seed * 3);
+        for round in 0..40u8 {
+            let name = |what: &str| format!("{what}-{round}");
+            let operations = [
+                insert(&name("kept"), &[round; 300]),
+                insert(&name("gone"), b"x"),
+                StoreOperation::Remove(key(&name("gone"))),
+                StoreOperation::Append(record("list", &[round])),
+            ];
+            let answers = batch(&mut instance, &operations);
+            if answers.iter().any(Result::is_err) {
+                failures += 1;
+                break;
+            }
+            acknowledged = round + 1;
+            instance.advance(1_000_000 + u64::from(round) * 20, u64::from(round) * 20);
+            instance.maintain();
+        }
+        drop(instance);
+        disk.crash();
+        let mut instance = open(&disk, Durability::Sync);
+        for round in 0..acknowledged {
+            assert_eq!(found(&mut instance, &format!("kept-{round}")), Some(vec![round; 300]), "seed {seed}");
+            assert_eq!(found(&mut instance, &format!("gone-{round}")), None, "seed {seed}");
+        }
+        let list = match execute(&mut instance, StoreOperation::Values(key("list"))) {
+            Ok(StoreOutcome::Values(list)) => list.unwrap_or_default(),
+            other => panic!("values are expected, not {other:?}"),
+        };
+        // The values of the last, failed batch may be there.
+        let expected: Vec<Vec<u8>> = (0..list.len() as u8).map(|round| vec![round]).collect();
+        assert_eq!(list, expected, "seed {seed}");
+        assert!([acknowledged, acknowledged + 1].contains(&(list.len() as u8)), "seed {seed}");
+    }
+    assert!(failures > 20, "the power failed in {failures} runs");
+}
+
 #[test]
 fn operations_of_a_batch_share_one_flush_and_see_each_other() {
     let disk = SimulatedDisk::new(1);
