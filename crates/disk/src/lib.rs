@@ -31,6 +31,9 @@ pub use self::sync_threads::SYNCS_BEGUN_MAX;
 /// The environment variable that selects a disk for tests of whole processes. Its only value is [`HOLD_UNSYNCED`].
 pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";
 
+/// The file at the top of an embedded store's folder, by which it is known.
+pub const EMBEDDED_SETTINGS_FILE: &str = "store.txt";
+
 /// The value of [`TEST_DISK_VARIABLE`] that selects [`HoldUnsyncedDisk`].
 pub const HOLD_UNSYNCED: &str = "hold-unsynced";
 

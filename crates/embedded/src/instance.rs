@@ -1,176 +1,331 @@
-//! One instance without its thread: the operations on the engine that it owns.
+//! One instance without its thread: the shard that owns its partitions, and the requests of callers in the same process.
+//!
+//! The partitions evaluate the operations. A request is a message that borrows from the caller's operation and is not encoded, and its answer borrows
+//! from the shard.
+
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use zerohop_base::random::Random;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::limits::KEY_BYTES_MAX;
 use zerohop_engine::log::entry::HEAD_BYTES;
-use zerohop_engine::{
-    Damage, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId,
-    PartitionOptions, RecordBody, RecoveryReport, StoredRecord,
+use zerohop_engine::{Damage, EngineError, EngineOptions, PartitionId as EnginePartition, RecoveryReport};
+use zerohop_partition::Token;
+use zerohop_partition::limits::READ_LOCK_MS;
+use zerohop_placement::map::LOCAL_KEYSPACE;
+use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_shard::{ClockReading, Identity, InstanceOpenError, InstanceOptions};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId, RequestId, Timestamp};
+use zerohop_wire::messages::{
+    Append, ClusterId, Condition, Expiry, Extend, Insert, Query, Range as Part, RecordRead, RecordWrite,
+    Remove, Stamp, WriteChange,
 };
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::{BadRequestReason, Elements, Envelope, Failure, Message};
 
+use super::answers::{BatchAnswers, ExpectedAnswer, Refusal};
 use super::error::StoreError;
 use super::limits::{KEYS_PER_STEP, RECORD_BYTES_MAX};
-use super::list;
 use super::report::StoreStats;
 use super::request::{KeyValue, StoreAnswer, StoreKey, StoreOperation, StoreOutcome, WalkPosition};
-use super::tails::{Tail, Tails};
+use super::sizes::RecordSizes;
 
-/// The engine of some partitions, with its state.
-pub(super) struct Instance<D> {
-    engine: Engine<D>,
+/// A shard and the requests to it.
+pub(super) struct Instance<D: Disk> {
+    shard: zerohop_shard::Instance<D>,
     partitions: Range<u32>,
-    /// One for each of `partitions`, in order.
-    handles: Vec<Handle>,
     journal_damage: Vec<Damage>,
-    tails: Tails,
-    /// The latest background error.
-    background_error: Option<String>,
+    memory_bytes: u64,
+    sizes: RecordSizes,
+    answers: BatchAnswers,
+    now: ClockReading,
+}
+
+/// The id of an instance in the map of a store.
+pub(super) fn instance_id(instance: u16) -> InstanceId {
+    InstanceId(1 + u32::from(instance))
 }
 
 impl<D: Disk> Instance<D> {
-    /// Opens the engine on a disk and commits all its entries: there are no other replicas.
+    /// Opens the shard of an instance on its disk. `map` assigns the partitions.
     pub(super) fn open(
         disk: D,
-        options: EngineOptions,
-        durability: Durability,
-        partitions: Range<u32>,
-        seed: u64,
+        engine: EngineOptions,
+        map: &Arc<ClusterMap>,
+        instance: u16,
+        unix_ms: u64,
     ) -> Result<(Self, RecoveryReport), EngineError> {
-        let (mut engine, report) = Engine::open(disk, options)?;
-        engine.commit_all()?;
-        let seeds = Random::new(seed);
-        let open = |partition: u32| {
-            let index_seed = seeds.fork(u64::from(partition)).next_u64();
-            engine.partition(PartitionId(partition.into()), PartitionOptions { durability, index_seed })
+        let identity = Identity {
+            cluster: ClusterId::default(),
+            instance: instance_id(instance),
+            incarnation: Incarnation(0),
         };
-        let handles = partitions.clone().map(open).collect::<Result<Vec<_>, _>>()?;
-        let journal_damage = report.journal.clone();
-        let tails = Tails::default();
-        Ok((Instance { engine, partitions, handles, journal_damage, tails, background_error: None }, report))
+        let (options, history) = (InstanceOptions { identity, engine }, MapHistory::new(Arc::clone(map)));
+        let now = ClockReading { unix_ms, elapsed_ms: 0 };
+        let (mut shard, opened) =
+            zerohop_shard::Instance::open(disk, options, history, now).map_err(|error| match error {
+                InstanceOpenError::Engine(error) => error,
+                error @ InstanceOpenError::Partition { .. } => {
+                    EngineError::Stopped { reason: error.to_string() }
+                }
+            })?;
+        shard.local().set_bytes_max(RECORD_BYTES_MAX);
+        let mut owned = map.partitions_of(identity.instance).map(|(_, partition, _)| partition.0);
+        let first = owned.next().unwrap_or(0);
+        let partitions = first..owned.last().unwrap_or(first) + 1;
+        let (sizes, answers) = (RecordSizes::default(), BatchAnswers::default());
+        let (journal_damage, memory_bytes) = (opened.engine.journal.clone(), engine.memory_bytes);
+        let instance = Instance { shard, partitions, journal_damage, memory_bytes, sizes, answers, now };
+        Ok((instance, opened.engine))
     }
 
-    /// Executes one operation. A write may be answered once [`Instance::flush`] has succeeded.
-    pub(super) fn execute(&mut self, operation: &StoreOperation, at: Timestamp) -> StoreAnswer {
-        match operation {
-            StoreOperation::Insert(record) => self.insert(record, at),
-            StoreOperation::InsertMany(records) => {
-                records.iter().try_for_each(|record| self.insert(record, at).map(drop))?;
-                Ok(StoreOutcome::Done)
-            }
-            StoreOperation::Extend(record) => self.append(&record.key, 0, &record.value, at),
-            StoreOperation::Append(record) => {
-                self.append(&record.key, FLAG_LIST, &list::encode_one(&record.value), at)
-            }
-            StoreOperation::Remove(key) => self.remove(key, at),
-            StoreOperation::Lookup(key) => self.read(key, false).map(StoreOutcome::Found),
-            StoreOperation::Values(key) => self.values(key),
-            StoreOperation::Keys(place) => self.keys(*place),
-            StoreOperation::Sync => self.sync(),
-            StoreOperation::Stats => self.stats(),
-            StoreOperation::Damage => self.damage(),
-            StoreOperation::Close => Ok(StoreOutcome::Done),
-            #[cfg(test)]
-            StoreOperation::Panic => panic!("a fault planted by a test"),
+    /// Sets the time of everything that follows. `elapsed_ms` is since the opening.
+    pub(super) fn advance(&mut self, unix_ms: u64, elapsed_ms: u64) {
+        // After a start a shard waits for the read locks that it may have granted before. No caller here asks for any.
+        self.now = ClockReading { unix_ms, elapsed_ms: elapsed_ms + READ_LOCK_MS };
+    }
+
+    /// Starts one operation of a batch. The batch's [`Instance::end_batch`] answers it.
+    pub(super) fn begin(&mut self, operation: &StoreOperation) {
+        let slot = self.answers.add(match operation {
+            StoreOperation::Remove(_) => ExpectedAnswer::Removed,
+            StoreOperation::Lookup(_) => ExpectedAnswer::Bytes,
+            StoreOperation::Values(_) => ExpectedAnswer::List,
+            _ => ExpectedAnswer::Done,
+        });
+        if let Err(error) = self.start(slot, operation) {
+            self.answers.set(slot, Err(error));
         }
     }
 
-    /// Makes writes with `sync` durability durable.
-    pub(super) fn flush(&mut self) -> Result<(), EngineError> {
-        self.engine.flush()
+    /// Bytes of the answers of the batch so far.
+    pub(super) fn answer_bytes(&self) -> usize {
+        self.answers.bytes()
+    }
+
+    /// Flushes the batch and does what is due.
+    pub(super) fn end_batch(&mut self) {
+        self.answers.set_flushing(true);
+        self.shard.end_of_batch(self.now, &mut self.answers);
+        self.answers.set_flushing(false);
+    }
+
+    /// The answer of an operation of the batch, which is the `slot`-th that was started and has ended.
+    pub(super) fn answer(&mut self, slot: usize, operation: &StoreOperation) -> StoreAnswer {
+        let (failure, is_at_flush) = match self.answers.take(slot) {
+            Some(Ok(outcome)) => return Ok(outcome),
+            Some(Err(Refusal::Store(error))) => return Err(error),
+            Some(Err(Refusal::Failed(failure, is_at_flush))) => (failure, is_at_flush),
+            // The disk has no room for the flush. The shard repeats it once there is room.
+            None => (Failure::DiskFull, true),
+        };
+        if let (true, StoreOperation::Lookup(key), Failure::ValueTooLong { .. }) =
+            (is_at_flush, operation, &failure)
+        {
+            // The record is too long to wait for a flush as a message. Now it is committed.
+            self.answers.restart(slot);
+            self.read(slot, key, Query::Lookup);
+            return self.answer_again(slot, operation);
+        }
+        let error = self.error_of(&failure, operation);
+        Err(if is_at_flush && operation.writes() {
+            StoreError::NotDurable(error)
+        } else {
+            refused(error, &failure)
+        })
+    }
+
+    fn answer_again(&mut self, slot: usize, operation: &StoreOperation) -> StoreAnswer {
+        match self.answers.take(slot) {
+            Some(Ok(outcome)) => Ok(outcome),
+            Some(Err(Refusal::Store(error))) => Err(error),
+            Some(Err(Refusal::Failed(failure, _))) => Err(self.error_of(&failure, operation).into()),
+            None => Err(self.error_of(&Failure::DiskFull, operation).into()),
+        }
+    }
+
+    /// All operations of the batch have their answers.
+    pub(super) fn clear_batch(&mut self) {
+        self.answers.clear();
     }
 
     /// Does a step of background maintenance; returns whether there is more to do at once.
-    pub(super) fn maintain(&mut self, now_ms: u64) -> bool {
-        match self.engine.maintain(now_ms) {
-            Ok(more) => more,
-            Err(error) => {
-                // The error is kept for `sync`, `stats` and `close`; the engine has stopped the partition's writes if necessary.
-                self.background_error = Some(error.to_string());
-                false
-            }
-        }
+    pub(super) fn maintain(&mut self) -> bool {
+        self.shard.maintain(self.now)
     }
 
-    /// Closes the engine in order.
+    /// Closes the shard in order.
     pub(super) fn close(self) -> Result<(), EngineError> {
-        self.engine.close().map(drop)
+        self.shard.close().map(drop)
     }
 
-    fn insert(&mut self, record: &KeyValue, at: Timestamp) -> StoreAnswer {
-        let handle = self.handle(&record.key)?;
-        self.tails.remove(&record.key.key);
-        self.engine.write(handle, EntryKind::Put, 0, at.get(), &record.key.key, &record.value)?;
-        Ok(StoreOutcome::Done)
-    }
-
-    fn remove(&mut self, key: &StoreKey, at: Timestamp) -> StoreAnswer {
-        let handle = self.handle(key)?;
-        self.tails.remove(&key.key);
-        let is_there = match self.engine.lookup(handle, &key.key) {
-            Ok(record) => record.is_some(),
-            // A corrupt record can be removed.
-            Err(EngineError::Corrupt { .. }) => true,
-            Err(error) => return Err(error.into()),
-        };
-        if is_there {
-            self.engine.write(handle, EntryKind::Remove, 0, at.get(), &key.key, &[])?;
-        }
-        Ok(StoreOutcome::Removed(is_there))
-    }
-
-    fn append(&mut self, key: &StoreKey, flags: u8, payload: &[u8], at: Timestamp) -> StoreAnswer {
-        let handle = self.handle(key)?;
-        let is_list = flags & FLAG_LIST != 0;
-        let known = match self.tails.get(&key.key) {
-            Some(tail) => Some(tail),
-            None => self.engine.lookup(handle, &key.key)?.as_ref().map(|record| tail_of(&key.key, record)),
-        };
-        let held = match known {
-            Some(tail) if tail.is_list != is_list => {
-                return Err(StoreError::WrongType { is_list: tail.is_list });
+    fn start(&mut self, slot: usize, operation: &StoreOperation) -> Result<(), StoreError> {
+        match operation {
+            StoreOperation::Insert(record) => self.insert(slot, record)?,
+            StoreOperation::InsertMany(records) => {
+                for record in records {
+                    self.insert(slot, record)?;
+                    if self.answers.has_failed(slot) {
+                        break;
+                    }
+                }
             }
-            Some(tail) => tail.bytes,
-            None => 0,
+            StoreOperation::Extend(record) => {
+                self.append(slot, record, 0, WriteChange::Extend(Extend { bytes: &record.value }))?
+            }
+            StoreOperation::Append(record) => {
+                let values = [&record.value[..]];
+                let values = Elements::from_slice(&values);
+                self.append(slot, record, LIST_BYTES, WriteChange::Append(Append { values }))?
+            }
+            StoreOperation::Remove(key) => self.remove(slot, key)?,
+            StoreOperation::Lookup(key) => {
+                self.check_key(key)?;
+                self.read(slot, key, Query::Lookup);
+            }
+            StoreOperation::Values(key) => self.values(slot, key)?,
+            StoreOperation::Keys(place) => {
+                let page = self.keys(*place);
+                self.answers.set(slot, page);
+            }
+            StoreOperation::Sync => self.sync()?,
+            StoreOperation::Stats => {
+                let stats = self.stats();
+                self.answers.set(slot, Ok(StoreOutcome::Stats(stats)));
+            }
+            StoreOperation::Damage => {
+                let mut damage = self.journal_damage.clone();
+                damage.extend(self.shard.local().damage()?);
+                self.answers.set(slot, Ok(StoreOutcome::Damage(damage)));
+            }
+            StoreOperation::Close => {}
+            #[cfg(test)]
+            StoreOperation::Panic => panic!("a fault planted by a test"),
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, slot: usize, record: &KeyValue) -> Result<(), StoreError> {
+        self.check_key(&record.key)?;
+        self.sizes.remove(&record.key.key);
+        let insert = Insert { value: &record.value, expiry: Expiry::Never };
+        self.write(slot, &record.key, WriteChange::Insert(insert));
+        Ok(())
+    }
+
+    fn remove(&mut self, slot: usize, key: &StoreKey) -> Result<(), StoreError> {
+        self.check_key(key)?;
+        self.sizes.remove(&key.key);
+        self.write(slot, key, WriteChange::Remove(Remove));
+        if let Some(Failure::DataCorrupt) = self.answers.failure(slot) {
+            // A removal reads its record, and this one cannot be read. An insert reads nothing.
+            self.answers.restart(slot);
+            let empty = Insert { value: &[], expiry: Expiry::Never };
+            self.write(slot, key, WriteChange::Insert(empty));
+            if !self.answers.has_failed(slot) {
+                self.write(slot, key, WriteChange::Remove(Remove));
+            }
+        }
+        Ok(())
+    }
+
+    /// `head_bytes` are the bytes of the entry's payload before the value.
+    fn append(
+        &mut self,
+        slot: usize,
+        record: &KeyValue,
+        head_bytes: usize,
+        change: WriteChange<'_>,
+    ) -> Result<(), StoreError> {
+        self.check_key(&record.key)?;
+        let key = &record.key.key;
+        let held = match self.sizes.get(key) {
+            Some(bytes) => bytes,
+            None => self.record_bytes(&record.key)?,
         };
-        let bytes = held + entry_bytes(&key.key, payload.len());
+        let bytes = held + entry_bytes(key, head_bytes + record.value.len());
         if bytes > RECORD_BYTES_MAX {
             return Err(StoreError::RecordTooLong { bytes });
         }
-        self.tails.remove(&key.key);
-        self.engine.write(handle, EntryKind::Append, flags, at.get(), &key.key, payload)?;
-        self.tails.remember(&key.key, Tail { is_list, bytes });
-        Ok(StoreOutcome::Done)
+        self.write(slot, &record.key, change);
+        if !self.answers.has_failed(slot) {
+            self.sizes.remember(key, bytes);
+        }
+        Ok(())
     }
 
-    fn read(&mut self, key: &StoreKey, wants_list: bool) -> Result<Option<Vec<u8>>, StoreError> {
-        let handle = self.handle(key)?;
-        let Some(record) = self.engine.lookup(handle, &key.key)? else { return Ok(None) };
-        if record.is_list != wants_list {
-            return Err(StoreError::WrongType { is_list: record.is_list });
+    /// The log bytes of a record. Changes of this batch that are not flushed are left out while they cannot matter.
+    fn record_bytes(&mut self, key: &StoreKey) -> Result<u64, StoreError> {
+        let place = place_of(key);
+        let of_one_entry = |payload| entry_bytes(&key.key, payload);
+        let bytes = self.shard.local().record_bytes(place, &key.key, of_one_entry)?.unwrap_or(0);
+        if bytes < RECORD_BYTES_MAX / 2 {
+            return Ok(bytes);
         }
-        if let (RecordBody::SingleEntry(payload), false) = (&record.body, wants_list) {
-            return Ok(Some(payload.to_vec()));
-        }
-        Ok(self.engine.lookup_assembled(handle, &key.key)?)
+        self.end_batch();
+        Ok(self.shard.local().record_bytes(place, &key.key, of_one_entry)?.unwrap_or(0))
     }
 
-    fn values(&mut self, key: &StoreKey) -> StoreAnswer {
-        let Some(bytes) = self.read(key, true)? else { return Ok(StoreOutcome::Values(None)) };
-        let values = list::decode(&bytes).ok_or_else(|| EngineError::Corrupt {
-            partition: PartitionId(key.partition.into()),
-            place: "a list whose entries have no values (written by another program?)".to_owned(),
-        })?;
-        Ok(StoreOutcome::Values(Some(values)))
+    /// Reads a list page by page. Nothing changes it meanwhile, because the worker does nothing else.
+    fn values(&mut self, slot: usize, key: &StoreKey) -> Result<(), StoreError> {
+        self.check_key(key)?;
+        self.read(slot, key, Query::Lookup);
+        if !self.answers.is_answered(slot) {
+            self.end_batch();
+        }
+        while let Some(have) = self.answers.missing_from(slot) {
+            let range = Part { start: have as i64, stop: i64::MAX };
+            self.read(slot, key, Query::LookupRange { range });
+            if self.answers.missing_from(slot) == Some(have) {
+                let place = "a list whose entries have fewer values than they say".to_owned();
+                let partition = EnginePartition(key.partition.into());
+                return Err(EngineError::Corrupt { partition, place }.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, slot: usize, key: &StoreKey, query: Query<'_>) {
+        let read = RecordRead { key: &key.key, query };
+        self.request(slot, key, &Message::Read { seen: Timestamp::ZERO, read });
+    }
+
+    fn write(&mut self, slot: usize, key: &StoreKey, change: WriteChange<'_>) {
+        let write = RecordWrite { key: &key.key, condition: Condition::Always, change };
+        // Without a session: nothing is sent twice.
+        self.request(slot, key, &Message::Write { stamp: Stamp::default(), write });
+    }
+
+    fn request(&mut self, slot: usize, key: &StoreKey, message: &Message<'_>) {
+        self.request_once(slot, key, message);
+        if let Some(Failure::Busy { .. }) = self.answers.failure(slot) {
+            // The partition has as many pending replies as it may have.
+            self.answers.restart(slot);
+            self.end_batch();
+            if self.answers.is_answered(slot) && !self.answers.has_failed(slot) {
+                self.request_once(slot, key, message);
+            }
+        }
+    }
+
+    fn request_once(&mut self, slot: usize, key: &StoreKey, message: &Message<'_>) {
+        let to = Token { connection: 0, request: RequestId(self.answers.request(slot)) };
+        let (keyspace, partition) = place_of(key);
+        let envelope = Envelope { request: to.request, keyspace, partition, ..Envelope::default() };
+        self.shard.request(self.now, to, &envelope, message, &mut self.answers);
     }
 
     fn keys(&mut self, from: WalkPosition) -> StoreAnswer {
         let mut place = WalkPosition { partition: from.partition.max(self.partitions.start), ..from };
         let mut keys = Vec::new();
-        while let Some(&handle) = self.at(place.partition).and_then(|at| self.handles.get(at)) {
-            let (page, next) = self.engine.scan(handle, place.cursor)?;
+        while self.partitions.contains(&place.partition) {
+            let found = self
+                .shard
+                .local()
+                .index_page((LOCAL_KEYSPACE, PartitionId(place.partition)), place.cursor)?;
+            let (page, next) = found.ok_or(EngineError::UnknownPartition)?;
             keys.extend(page);
             place = match next {
                 Some(cursor) => WalkPosition { cursor, ..place },
@@ -183,151 +338,87 @@ impl<D: Disk> Instance<D> {
         Ok(StoreOutcome::Keys { keys, next: None })
     }
 
-    fn sync(&mut self) -> StoreAnswer {
-        self.engine.sync().map_err(StoreError::NotDurable)?;
-        Ok(StoreOutcome::Done)
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.answers.set_flushing(true);
+        let synced = self.shard.local().sync(self.now, &mut self.answers);
+        self.answers.set_flushing(false);
+        synced.map_err(StoreError::NotDurable)
     }
 
-    fn stats(&mut self) -> StoreAnswer {
-        let engine = self.engine.stats();
-        let mut stats = StoreStats {
+    fn stats(&mut self) -> StoreStats {
+        let stats = self.shard.stats();
+        StoreStats {
             instances: 1,
-            journal_bytes: engine.journal_bytes,
-            resident_bytes: engine.resident_bytes,
-            background_errors: self.background_error.iter().cloned().collect(),
-            ..StoreStats::default()
-        };
-        for &handle in &self.handles {
-            stats.add_partition(&self.engine.partition_stats(handle)?);
+            partitions: stats.partitions,
+            records: stats.records,
+            log_bytes: stats.log_bytes,
+            dead_bytes: stats.log_bytes - stats.live_bytes,
+            journal_bytes: stats.engine.journal_bytes,
+            resident_bytes: stats.engine.resident_bytes,
+            overhead_bytes: stats.overhead_bytes,
+            background_errors: stats.errors.last().cloned().into_iter().collect(),
         }
-        Ok(StoreOutcome::Stats(stats))
     }
 
-    fn damage(&mut self) -> StoreAnswer {
-        let mut damage = self.journal_damage.clone();
-        for &handle in &self.handles {
-            damage.extend_from_slice(self.engine.damage(handle)?);
+    fn check_key(&self, key: &StoreKey) -> Result<(), EngineError> {
+        let bytes = key.key.len();
+        if !(1..=KEY_BYTES_MAX).contains(&bytes) {
+            return Err(EngineError::KeyLength { bytes });
         }
-        Ok(StoreOutcome::Damage(damage))
+        if !self.partitions.contains(&key.partition) {
+            return Err(EngineError::UnknownPartition);
+        }
+        Ok(())
     }
 
-    fn handle(&self, key: &StoreKey) -> Result<Handle, EngineError> {
-        if key.key.is_empty() {
-            return Err(EngineError::KeyLength { bytes: 0 });
+    /// The error that a failure of the shard means to the caller.
+    fn error_of(&mut self, failure: &Failure<'_>, operation: &StoreOperation) -> EngineError {
+        match failure {
+            Failure::DiskFull => {
+                EngineError::DiskFull { free_bytes: self.shard.local().free_bytes().unwrap_or(0) }
+            }
+            Failure::MemoryFull => EngineError::MemoryFull { budget_bytes: self.memory_bytes },
+            Failure::DataCorrupt => self.corruption(operation),
+            Failure::Busy { .. } => EngineError::Scarce {
+                what: "the process is out of file descriptors or memory; nothing was done, try again",
+            },
+            Failure::BadRequest { reason: BadRequestReason::ReservedKey } => EngineError::Limit {
+                what: "keys of more than 13 bytes that begin with FF 7A 68 62 are reserved for blobs",
+            },
+            failure => {
+                let reason = self.shard.local().newest_error().map(str::to_owned);
+                EngineError::Stopped { reason: reason.unwrap_or_else(|| failure.to_string()) }
+            }
         }
-        self.at(key.partition)
-            .and_then(|at| self.handles.get(at))
-            .copied()
-            .ok_or(EngineError::UnknownPartition)
     }
 
-    fn at(&self, partition: u32) -> Option<usize> {
-        partition.checked_sub(self.partitions.start).map(|at| at as usize)
+    /// Reads a corrupt record again, for the place of the corruption.
+    fn corruption(&mut self, operation: &StoreOperation) -> EngineError {
+        let Some(key) = operation.key() else { return EngineError::UnknownPartition };
+        match self.shard.local().check_record(place_of(key), &key.key) {
+            Err(error) => error,
+            Ok(()) => EngineError::Corrupt {
+                partition: EnginePartition(key.partition.into()),
+                place: "the record of this key".to_owned(),
+            },
+        }
     }
 }
 
-fn tail_of(key: &[u8], record: &StoredRecord<'_>) -> Tail {
-    let bytes = match &record.body {
-        RecordBody::SingleEntry(payload) => entry_bytes(key, payload.len()),
-        RecordBody::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
-    };
-    Tail { is_list: record.is_list, bytes }
+/// Bytes of a list entry's payload before its only value.
+const LIST_BYTES: usize = 8;
+
+fn refused(error: EngineError, failure: &Failure<'_>) -> StoreError {
+    match failure {
+        Failure::ValueTooLong { length, .. } => StoreError::RecordTooLong { bytes: *length },
+        _ => StoreError::Engine(error),
+    }
+}
+
+fn place_of(key: &StoreKey) -> (KeyspaceId, PartitionId) {
+    (LOCAL_KEYSPACE, PartitionId(key.partition))
 }
 
 fn entry_bytes(key: &[u8], payload_bytes: usize) -> u64 {
     (HEAD_BYTES + key.len() + payload_bytes) as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
-
-    use super::*;
-
-    fn open(disk: &SimulatedDisk, durability: Durability) -> Instance<SimulatedDisk> {
-        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
-        Instance::open(disk.clone(), options, durability, 4..8, 1).unwrap().0
-    }
-
-    fn key(key: &str) -> StoreKey {
-        StoreKey { partition: 5, key: key.into() }
-    }
-
-    fn record(name: &str, value: &[u8]) -> KeyValue {
-        KeyValue { key: key(name), value: value.to_vec() }
-    }
-
-    fn found(instance: &mut Instance<SimulatedDisk>, name: &str) -> Option<Vec<u8>> {
-        instance.read(&key(name), false).unwrap()
-    }
-
-    const AT: Timestamp = Timestamp::from_millis(1);
-
-    #[test]
-    fn flushed_records_survive_a_crash() {
-        let disk = SimulatedDisk::new(1);
-        let mut instance = open(&disk, Durability::Sync);
-        instance.execute(&StoreOperation::Insert(record("a", b"flushed")), AT).unwrap();
-        instance.flush().unwrap();
-        instance.execute(&StoreOperation::Insert(record("b", b"not flushed")), AT).unwrap();
-        drop(instance);
-        disk.crash();
-        let mut instance = open(&disk, Durability::Sync);
-        assert_eq!(found(&mut instance, "a").unwrap(), b"flushed");
-        assert_eq!(found(&mut instance, "b"), None);
-    }
-
-    #[test]
-    fn append_to_wrong_type_or_beyond_limit_changes_nothing() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
-        instance.execute(&StoreOperation::Insert(record("bytes", b"1")), AT).unwrap();
-        instance.execute(&StoreOperation::Append(record("list", b"1")), AT).unwrap();
-        for _ in 0..2 {
-            let push = instance.execute(&StoreOperation::Append(record("bytes", b"2")), AT).unwrap_err();
-            assert_eq!(push, StoreError::WrongType { is_list: false });
-            let append = instance.execute(&StoreOperation::Extend(record("list", b"2")), AT).unwrap_err();
-            assert_eq!(append, StoreError::WrongType { is_list: true });
-        }
-        instance.tails.remember(b"bytes", Tail { is_list: false, bytes: RECORD_BYTES_MAX });
-        let error = instance.execute(&StoreOperation::Extend(record("bytes", b"2")), AT).unwrap_err();
-        assert!(matches!(error, StoreError::RecordTooLong { .. }), "{error}");
-        assert_eq!(found(&mut instance, "bytes").unwrap(), b"1");
-    }
-
-    #[test]
-    fn cached_record_state_equals_stored_state() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
-        for n in 0..5 {
-            instance.execute(&StoreOperation::Extend(record("k", &[n; 100])), AT).unwrap();
-            let remembered = instance.tails.get(b"k").unwrap();
-            let handle = instance.handle(&key("k")).unwrap();
-            let read = instance.engine.lookup(handle, b"k").unwrap().unwrap();
-            assert_eq!(remembered, tail_of(b"k", &read));
-        }
-        instance.execute(&StoreOperation::Remove(key("k")), AT).unwrap();
-        instance.execute(&StoreOperation::Append(record("k", b"now a list")), AT).unwrap();
-    }
-
-    #[test]
-    fn failed_background_sync_is_reported() {
-        let disk = SimulatedDisk::new(1);
-        let mut instance = open(&disk, Durability::DEFAULT);
-        instance.execute(&StoreOperation::Insert(record("a", b"1")), AT).unwrap();
-        disk.fail_nth(DiskOperation::Append, 1);
-        for now_ms in [0, 1000, 2000, 3000] {
-            instance.maintain(now_ms);
-        }
-        let Ok(StoreOutcome::Stats(stats)) = instance.stats() else { panic!("stats are given") };
-        assert_eq!(stats.background_errors.len(), 1, "{stats:?}");
-    }
-
-    #[test]
-    fn a_partition_of_another_instance_is_refused() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
-        for partition in [0, 3, 8, u32::MAX] {
-            let key = StoreKey { partition, key: b"k".to_vec() };
-            let error = instance.execute(&StoreOperation::Lookup(key), AT).unwrap_err();
-            assert_eq!(error, StoreError::Engine(EngineError::UnknownPartition));
-        }
-    }
 }

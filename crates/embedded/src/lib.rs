@@ -1,27 +1,28 @@
-//! A store inside one process: no server, no socket, the same engine.
+//! A store inside one process: no server, no socket, the same shard.
 //!
 //! ```text
 //!   any thread ── EmbeddedStore ── hash(key) ──> partition ──> its instance's mailbox      (bounded)
 //!                                                                  │
 //!   folder/store.txt, lock                                     worker thread: batch, one flush, answers
-//!   folder/instance-00/, instance-01/, …                           └── Instance ── Engine ── NodeDisk
+//!   folder/instance-00/, instance-01/, …                           └── Instance ── shard ── Engine ── NodeDisk
 //! ```
 //!
-//! Every partition belongs to one instance, a thread with exclusive use of its engine. Callers send it a request and wait for the answer. Requests
+//! Every partition belongs to one instance, a thread with exclusive use of its shard. The shard's partitions evaluate every operation, as they do in
+//! a server; each is a replica without other members. Callers send it a request and wait for the answer. Requests
 //! that arrive while it is busy become the next batch, so that many callers share one flush.
 
+mod answers;
 mod error;
 mod instance;
 mod keys;
 pub mod limits;
-mod list;
 mod mailbox;
 mod open;
 mod options;
 mod report;
 mod request;
 mod settings;
-mod tails;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -54,11 +54,11 @@ pub const MAINTENANCE_INTERVAL_IDLE: Duration = Duration::from_millis(200);
 /// Number of rounds of [`MAINTENANCE_INTERVAL`] without a request after which a worker is idle: two seconds.
 pub const IDLE_ROUNDS: u32 = 400;
 
-/// Number of records with recent appends whose type and size a worker remembers.
-pub const TAILS_MAX: usize = 4096;
+/// Number of records with recent appends whose size a worker remembers.
+pub const SIZES_MAX: usize = 4096;
 
 /// Maximum length of a key that it remembers.
-pub const TAIL_KEY_BYTES_MAX: usize = 1 << 10;
+pub const SIZE_KEY_BYTES_MAX: usize = 1 << 10;
 
 /// Maximum number of bytes read from the settings file: it has four short lines.
 pub const SETTINGS_BYTES_MAX: u64 = 4 << 10;

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use zerohop_disk::{FilesDisk, NodeDisk};
 use zerohop_engine::{EngineOptions, RecoveryReport};
-use zerohop_system::clock::Stopwatch;
+use zerohop_placement::ClusterMap;
+use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::descriptors::Descriptors;
 
 use super::error::StoreError;
@@ -66,10 +67,13 @@ impl StoreShared {
         };
         let mut threads = Vec::new();
         let mut opening = Vec::new();
+        let map = settings.map(options.durability);
+        let map = Arc::new(map.map_err(|reason| StoreError::Settings { path: root.to_owned(), reason })?);
         Descriptors::share_among(usize::from(settings.instances));
         for instance in 0..settings.instances {
             let mailbox = Arc::new(WorkerMailbox::new());
-            let job = WorkerJob { instance, root: root.to_owned(), settings, options: *options };
+            let memory_bytes = options.memory_bytes / u64::from(settings.instances);
+            let job = WorkerJob { instance, root: root.to_owned(), map: Arc::clone(&map), memory_bytes };
             let (opened, answer) = sync_channel(1);
             shared.mailboxes.push(mailbox.clone());
             opening.push(answer);
@@ -172,22 +176,17 @@ impl Drop for StoreShared {
 struct WorkerJob {
     instance: u16,
     root: PathBuf,
-    settings: StoreSettings,
-    options: StoreOptions,
+    map: Arc<ClusterMap>,
+    memory_bytes: u64,
 }
 
 impl WorkerJob {
     fn open(&self) -> Result<(Instance<NodeDisk>, RecoveryReport, Option<&'static str>), StoreError> {
-        let WorkerJob { instance, root, settings, options } = self;
+        let WorkerJob { instance, root, map, memory_bytes } = self;
         let disk = NodeDisk::open(&root.join(format!("instance-{instance:02}")))?;
         let warning = disk.warning();
-        let engine_options = EngineOptions {
-            memory_bytes: options.memory_bytes / u64::from(settings.instances),
-            ..EngineOptions::default()
-        };
-        let owned = settings.partitions_of(*instance);
-        let (instance, report) =
-            Instance::open(disk, engine_options, options.durability, owned, settings.seed)?;
+        let options = EngineOptions { memory_bytes: *memory_bytes, ..EngineOptions::default() };
+        let (instance, report) = Instance::open(disk, options, map, *instance, unix_ms())?;
         Ok((instance, report, warning))
     }
 }

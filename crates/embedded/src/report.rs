@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zerohop_engine::{PartitionStats, RecoveryReport};
+use zerohop_engine::RecoveryReport;
 
 /// Statistics of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,14 +28,6 @@ pub struct StoreStats {
 }
 
 impl StoreStats {
-    pub(super) fn add_partition(&mut self, partition: &PartitionStats) {
-        self.partitions += 1;
-        self.records += partition.records;
-        self.log_bytes += partition.log.bytes;
-        self.dead_bytes += partition.log.dead_bytes;
-        self.overhead_bytes += partition.overhead_bytes;
-    }
-
     pub(super) fn add(&mut self, other: StoreStats) {
         self.instances += other.instances;
         self.partitions += other.partitions;

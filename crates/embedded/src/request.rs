@@ -94,6 +94,19 @@ impl StoreOperation {
         }
     }
 
+    /// The key of an operation on a single record.
+    pub(super) fn key(&self) -> Option<&StoreKey> {
+        match self {
+            StoreOperation::Insert(record)
+            | StoreOperation::Extend(record)
+            | StoreOperation::Append(record) => Some(&record.key),
+            StoreOperation::Remove(key) | StoreOperation::Lookup(key) | StoreOperation::Values(key) => {
+                Some(key)
+            }
+            _ => None,
+        }
+    }
+
     /// Number of bytes of its keys and values.
     pub(super) fn bytes(&self) -> usize {
         match self {

@@ -12,19 +12,24 @@
 
 use std::path::Path;
 
+pub use zerohop_disk::EMBEDDED_SETTINGS_FILE as SETTINGS_FILE;
 use zerohop_disk::{FilesDisk, LOCK_FILE};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_placement::{HashKind, PartitionCount, partition_of};
+use zerohop_placement::limits::INTERVAL_MS_MAX;
+use zerohop_placement::{
+    ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, PartitionCount, ReplicaGroup,
+    partition_of,
+};
 use zerohop_system::entropy::random_u64;
+use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::counted;
 
 use super::error::StoreError;
+use super::instance::instance_id;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
 use super::options::StoreOptions;
 
-/// The file's name.
-pub const SETTINGS_FILE: &str = "store.txt";
 /// Its name until it is complete.
 const UNFINISHED_FILE: &str = "store.tmp";
 const FIRST_LINE_START: &str = "zerohop embedded store, format ";
@@ -97,11 +102,22 @@ impl StoreSettings {
         (u64::from(partition) * u64::from(self.instances) / u64::from(self.partitions.get())) as u16
     }
 
-    /// The partitions that an instance owns.
-    pub(super) fn partitions_of(&self, instance: u16) -> std::ops::Range<u32> {
-        let (instances, partitions) = (u64::from(self.instances), u64::from(self.partitions.get()));
-        let first = |instance: u64| (instance * partitions).div_ceil(instances) as u32;
-        first(u64::from(instance))..first(u64::from(instance) + 1)
+    /// The map of the store: one keyspace, each partition a replica group of its instance.
+    pub(super) fn map(&self, durability: zerohop_engine::Durability) -> Result<ClusterMap, String> {
+        let durability = match durability {
+            zerohop_engine::Durability::Memory => Durability::Memory,
+            zerohop_engine::Durability::Interval { ms } => {
+                Durability::Interval { ms: ms.clamp(1, INTERVAL_MS_MAX) }
+            }
+            zerohop_engine::Durability::Sync => Durability::Sync,
+        };
+        let name = KeyspaceName::default_keyspace();
+        let (partitions, seed) = (self.partitions, self.seed);
+        let config =
+            KeyspaceConfig { partitions, durability, ..KeyspaceConfig::new(name, seed) }.fitted_to(1);
+        let instances = (0..partitions.get()).map(|partition| instance_id(self.instance_of(partition)));
+        let groups = instances.map(|instance| ReplicaGroup::of_one(PartitionEpoch(1), instance)).collect();
+        ClusterMap::of_local_store(config, &groups).map_err(|error| error.to_string())
     }
 
     fn new(options: &StoreOptions) -> Result<Self, String> {
@@ -249,15 +265,28 @@ mod tests {
         for (instances, partitions) in [(1, 1), (1, 256), (2, 256), (3, 256), (7, 8), (8, 8), (255, 65536)] {
             let partitions = PartitionCount::new(partitions).unwrap();
             let settings = StoreSettings { instances, partitions, seed: 0 };
+            let map = settings.map(zerohop_engine::Durability::DEFAULT).unwrap();
             let mut next = 0;
             for instance in 0..instances {
-                let owned = settings.partitions_of(instance);
-                assert_eq!(owned.start, next);
-                assert!(!owned.is_empty());
-                assert!(owned.clone().all(|partition| settings.instance_of(partition) == instance));
-                next = owned.end;
+                let first = next;
+                for (_, partition, _) in map.partitions_of(instance_id(instance)) {
+                    assert_eq!((partition.0, settings.instance_of(partition.0)), (next, instance));
+                    next += 1;
+                }
+                assert!(next > first);
             }
             assert_eq!(next, partitions.get());
+        }
+    }
+
+    /// Each message of the shard checks that its key belongs to the partition.
+    #[test]
+    fn map_places_keys_as_the_settings_do() {
+        let settings = StoreSettings::decode(OF_FORMAT_1).unwrap();
+        let map = settings.map(zerohop_engine::Durability::Sync).unwrap();
+        let keyspace = map.keyspace(zerohop_placement::map::LOCAL_KEYSPACE).unwrap();
+        for n in 0..1000u32 {
+            assert_eq!(keyspace.partition(&n.to_le_bytes()).0, settings.partition_of(&n.to_le_bytes()));
         }
     }
 }

@@ -207,3 +207,58 @@ fn a_sync_makes_an_interval_store_durable() {
     assert!(store.close().is_err());
     assert_eq!(open(root.path()).lookup("k").unwrap().unwrap(), b"v");
 }
+
+/// A store that the program before this one has written: part of it in checkpoints, the rest in logs and journals behind them.
+#[test]
+fn store_of_an_engine_without_a_shard_opens_and_is_written_on() {
+    let root = tempfile::tempdir().unwrap();
+    copy_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/v1"), root.path());
+    for opening in 0..3u8 {
+        let store = EmbeddedStore::open(root.path()).unwrap();
+        assert_eq!((store.recovery().damage, store.damage().unwrap()), (0, Vec::new()));
+        if opening == 0 {
+            assert!(store.recovery().from_checkpoint > 0 && store.recovery().from_journal > 0);
+        }
+        for n in 0..20u8 {
+            assert_eq!(store.lookup(format!("bytes-{n}")).unwrap().unwrap(), vec![n + 1; 1 + usize::from(n)]);
+        }
+        let mut extended: Vec<u8> = (0..2).flat_map(|round| (0..5).flat_map(move |n| [round, n])).collect();
+        extended.extend(0..opening);
+        assert_eq!(store.lookup("extended").unwrap().unwrap(), extended);
+        let list = (0..10u8).map(|n| vec![n; 3]).chain((0..opening).map(|n| vec![n]));
+        assert_eq!(store.values("list").unwrap().unwrap(), list.collect::<Vec<_>>());
+        let mut keys: Vec<Vec<u8>> = store.keys().collect::<Result<_, _>>().unwrap();
+        keys.sort_unstable();
+        let mut expected: Vec<String> = (0..20).map(|n| format!("bytes-{n}")).collect();
+        expected.extend(["extended", "list", "round-0", "round-1"].map(str::to_owned));
+        expected.sort_unstable();
+        assert_eq!(keys, expected.into_iter().map(String::into_bytes).collect::<Vec<_>>());
+        assert_eq!(store.stats().unwrap().records, 24);
+        store.extend("extended", [opening]).unwrap();
+        store.append("list", [opening]).unwrap();
+        // Once with a checkpoint, once without.
+        match opening {
+            0 => {
+                store.sync().unwrap();
+                for instance in 0..2 {
+                    assert!(store.shared.call(instance, StoreOperation::Panic, ANSWER_WAIT).is_err());
+                }
+                assert!(store.close().is_err());
+            }
+            _ => store.close().unwrap(),
+        }
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_folder(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}

@@ -1,13 +1,13 @@
 //! A worker thread: one instance and its queue.
 //!
 //! ```text
-//!   take all that waits ──> execute each ──> one flush ──> answer everyone ──> a step of upkeep ──┐
+//!   take all that waits ──> start each ──> one flush ──> answer everyone ──> a step of upkeep ────┐
 //!         ^                                                                                       │
 //!         └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too, and are answered even if it fails: a full disk
-//! refuses writes and serves reads.
+//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too. If it fails, those of records without unflushed
+//! changes are answered all the same: a full disk refuses writes and serves reads.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use zerohop_engine::disk::Disk;
-use zerohop_system::clock::{HybridClock, Stopwatch};
+use zerohop_system::clock::{Stopwatch, unix_ms};
 
 use super::error::StoreError;
 use super::instance::Instance;
@@ -28,7 +28,7 @@ pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<Stor
     // The batch is owned here, so that no answer is dropped before the mailbox has the reason.
     let mut batch = WorkerBatch::default();
     let closing = catch_unwind(AssertUnwindSafe(|| {
-        let mut worker = StoreWorker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
+        let mut worker = StoreWorker { instance, uptime: Stopwatch::start() };
         let closers = worker.run(mailbox, &mut batch);
         (closers, worker.instance.close())
     }));
@@ -48,9 +48,8 @@ pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<Stor
     }
 }
 
-struct StoreWorker<D> {
+struct StoreWorker<D: Disk> {
     instance: Instance<D>,
-    clock: HybridClock,
     uptime: Stopwatch,
 }
 
@@ -58,8 +57,7 @@ struct StoreWorker<D> {
 #[derive(Default)]
 struct WorkerBatch {
     waiting: VecDeque<StoreRequest>,
-    answers: Vec<(SyncSender<StoreAnswer>, StoreAnswer, bool)>,
-    answer_bytes: usize,
+    begun: Vec<StoreRequest>,
     closers: Vec<SyncSender<StoreAnswer>>,
 }
 
@@ -84,25 +82,23 @@ impl<D: Disk> StoreWorker<D> {
             if !batch.closers.is_empty() {
                 return std::mem::take(&mut batch.closers);
             }
-            has_upkeep = self.instance.maintain(self.uptime.elapsed_ms());
+            has_upkeep = self.instance.maintain();
         }
     }
 
     fn work(&mut self, batch: &mut WorkerBatch) {
+        self.instance.advance(unix_ms(), self.uptime.elapsed_ms());
         while let Some(request) = batch.waiting.pop_front() {
             if matches!(request.operation, StoreOperation::Close) {
                 batch.closers.push(request.reply);
                 continue;
             }
-            let writes = request.operation.writes();
             // This comes before the execution: if it panics, the caller is answered only once the reason is known.
-            batch.answers.push((request.reply, Ok(StoreOutcome::Done), writes));
-            let answer = self.instance.execute(&request.operation, self.clock.tick());
-            batch.answer_bytes += answer.as_ref().map_or(0, StoreOutcome::bytes);
-            if let Some(last) = batch.answers.last_mut() {
-                last.1 = answer;
+            batch.begun.push(request);
+            if let Some(StoreRequest { operation, .. }) = batch.begun.last() {
+                self.instance.begin(operation);
             }
-            if batch.answer_bytes > BATCH_ANSWER_BYTES_MAX {
+            if self.instance.answer_bytes() > BATCH_ANSWER_BYTES_MAX {
                 self.flush_and_answer(batch);
             }
         }
@@ -111,16 +107,13 @@ impl<D: Disk> StoreWorker<D> {
 
     /// One flush for the batch, then its answers.
     fn flush_and_answer(&mut self, batch: &mut WorkerBatch) {
-        batch.answer_bytes = 0;
-        let writes = batch.answers.iter().any(|(_, _, writes)| *writes);
-        let flushed = if writes { self.instance.flush() } else { Ok(()) };
-        for (reply, answer, writes) in batch.answers.drain(..) {
-            let answer = match (&flushed, writes, answer) {
-                (Err(error), true, Ok(_)) => Err(StoreError::NotDurable(error.clone())),
-                (_, _, answer) => answer,
-            };
-            send(&reply, answer);
+        self.instance.end_batch();
+        for (slot, request) in batch.begun.iter().enumerate() {
+            let answer = self.instance.answer(slot, &request.operation);
+            send(&request.reply, answer);
         }
+        batch.begun.clear();
+        self.instance.clear_batch();
     }
 }
 

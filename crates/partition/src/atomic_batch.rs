@@ -512,7 +512,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         let (at, now_ms) = (self.at(), self.now_ms());
         let mut buffer = std::mem::take(&mut self.staged.made);
         buffer.clear();
-        let mut cell = Cell { view: self.view(), key, shape, at, now_ms, buffer: &mut buffer };
+        let bytes_max = VALUE_BYTES_MAX as u64;
+        let mut cell = Cell { view: self.view(), key, shape, at, now_ms, bytes_max, buffer: &mut buffer };
         let planned = plan(&mut cell);
         let shape = cell.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::error::Failure;
 use crate::ids::Timestamp;
+use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{Expiry, RecordType};
 
 /// The present record of a key, and the environment of one write.
@@ -31,6 +32,11 @@ pub trait RecordState {
     /// # Errors
     /// There is no memory for one more deadline.
     fn deadline_of(&self, expiry: Expiry) -> Result<Option<u64>, Failure<'static>>;
+
+    /// The longest bytes record that an operation may make by adding to it.
+    fn bytes_max(&self) -> u64 {
+        VALUE_BYTES_MAX as u64
+    }
 
     /// For contents that the operation creates ([`Contents::Buffered`]); empty at first.
     fn buffer(&mut self) -> &mut Vec<u8>;

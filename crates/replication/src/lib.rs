@@ -375,6 +375,11 @@ impl Replica {
         &self.partition
     }
 
+    /// Sets the longest bytes record that writes may make by adding to it ([`Partition::set_bytes_max`]).
+    pub fn set_bytes_max(&mut self, bytes: u64) {
+        self.partition.set_bytes_max(bytes);
+    }
+
     /// The engine's handle of the partition.
     pub fn handle(&self) -> zerohop_engine::Handle {
         self.partition.handle()

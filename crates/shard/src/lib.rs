@@ -20,6 +20,7 @@ mod effects_adapter;
 mod engine_name;
 mod keyspace_drop;
 mod limits;
+mod local;
 mod mapping;
 mod member_options;
 mod open;
@@ -51,6 +52,7 @@ use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_replication::ReplicaEvent;
 
 pub use clock::ClockReading;
+pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
@@ -228,6 +230,11 @@ impl<D: Disk> Instance<D> {
             Ok(()) | Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => engine.close(),
             Err(error) => Err(error),
         }
+    }
+
+    /// The calls of an owner in the same process.
+    pub fn local(&mut self) -> LocalCalls<'_, D> {
+        LocalCalls(self)
     }
 
     /// The newest timestamp that was stored here at the start, or issued since.

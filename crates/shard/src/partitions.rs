@@ -5,6 +5,7 @@
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
+use zerohop_placement::map::LOCAL_KEYSPACE;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
@@ -502,7 +503,10 @@ impl<D: Disk> Instance<D> {
         let name = engine_id(keyspace, found.splits(), id);
         let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
-        partition.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+        // The owner of a local store routes each key itself, and its keyspace is never split.
+        if keyspace != LOCAL_KEYSPACE {
+            partition.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+        }
         partition.await_read_locks(self.holding.ends_ms);
         let newest = partition.newest();
         let replica = Replica::lone(partition, name, self.lone_view(group), options);

@@ -128,7 +128,12 @@ impl RequestCounters {
         self.record_error_text(error.to_string());
     }
 
-    /// The same for a text.
+    /// The newest failure that no request has caused.
+    pub(super) fn newest_error(&self) -> Option<&str> {
+        self.errors.last().map(String::as_str)
+    }
+
+    /// [`RequestCounters::record_error`] for a text.
     pub(super) fn record_error_text(&mut self, text: String) {
         if !self.errors.contains(&text) {
             if self.errors.len() == ERRORS_MAX {

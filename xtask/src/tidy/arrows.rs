@@ -12,10 +12,10 @@ const FLOORS: [&[&str]; 11] = [
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
     &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],
-    &["crates/replication", "crates/embedded"],
+    &["crates/replication"],
     &["crates/shard", "crates/session"],
     &["crates/relay"],
-    &["crates/server", "crates/sim", "crates/client"],
+    &["crates/server", "crates/sim", "crates/client", "crates/embedded"],
     &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
 ];

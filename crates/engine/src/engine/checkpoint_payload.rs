@@ -23,7 +23,9 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Takes the upper layer's payload of the checkpoint from which this partition was recovered, and the
-    /// commit index of that checkpoint. [`Engine::entries_after`] returns the entries behind it.
+    /// commit index of that checkpoint. The payload is empty if the engine started that checkpoint itself
+    /// ([`crate::EngineOptions::starts_checkpoints`]). `None`: there was no checkpoint, or the payload was
+    /// taken before. [`Engine::entries_after`] returns the entries behind it.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].

@@ -40,6 +40,8 @@ pub(crate) struct Cell<'c, 'v, D> {
     /// The entry's timestamp: the record's version if this write changes it.
     pub(crate) at: Timestamp,
     pub(crate) now_ms: u64,
+    /// The longest bytes record that a write may make by adding to it.
+    pub(crate) bytes_max: u64,
     /// Empty; for contents that are created here.
     pub(crate) buffer: &'c mut Vec<u8>,
 }
@@ -172,6 +174,11 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
         }
         // Zero means no deadline in log entries. A deadline of zero has passed just as one of the first millisecond has.
         Ok(deadline.map(|ms| ms.clamp(1, Timestamp::MILLIS_MAX)))
+    }
+
+    #[inline]
+    fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     #[inline]

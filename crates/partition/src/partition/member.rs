@@ -127,7 +127,7 @@ impl Partition {
 
     /// Sets whether enough members have copies for writes to be acknowledged.
     pub fn set_has_copies(&mut self, has_copies: bool) {
-        self.has_copies = has_copies;
+        self.terms.has_copies = has_copies;
     }
 
     /// Sets whether too few members have room on their disks for writes to be acknowledged.

@@ -18,6 +18,7 @@ mod write;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::limits::VALUE_BYTES_MAX;
 use zerohop_wire::messages::{OperationAnswer, OperationBatch, RecordOperation, StageBytes, Transact};
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
@@ -63,9 +64,23 @@ pub struct Partition {
     unknown_read_locks_end_ms: u64,
     /// The data that readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
+    terms: WriteTerms,
+    buffers: Buffers,
+}
+
+/// What the owner of a partition has set for its writes.
+#[derive(Debug)]
+struct WriteTerms {
     /// Enough members have copies for writes to be acknowledged.
     has_copies: bool,
-    buffers: Buffers,
+    /// The longest bytes record that a write may make by adding to it.
+    bytes_max: u64,
+}
+
+impl Default for WriteTerms {
+    fn default() -> WriteTerms {
+        WriteTerms { has_copies: true, bytes_max: VALUE_BYTES_MAX as u64 }
+    }
 }
 
 /// Memory that requests use again.
@@ -211,6 +226,12 @@ impl Partition {
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         self.clock.newest()
+    }
+
+    /// Sets the longest bytes record that single writes may make by adding to it, for an owner whose answers are not frames.
+    /// Initially it is [`VALUE_BYTES_MAX`]. Atomic batches and transactions keep that.
+    pub fn set_bytes_max(&mut self, bytes: u64) {
+        self.terms.bytes_max = bytes;
     }
 
     /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.

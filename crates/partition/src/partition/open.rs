@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EntryKind, Handle, PartitionId, PartitionOptions};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
-use super::{Buffers, Partition};
+use super::{Buffers, Partition, WriteTerms};
 use crate::clock::Clock;
 use crate::entry_metadata::Mark;
 use crate::log_writer::LogWriter;
@@ -138,15 +138,21 @@ impl Partition {
         options: MemberOptions,
         commit_through: u64,
     ) -> Result<(Partition, RestoreReport), PartitionOpenError> {
-        let MemberOptions { durability, epoch, .. } = options;
+        let MemberOptions { epoch, .. } = options;
         let (handle, last) = Partition::prepare(engine, id, options)?;
         engine.commit(handle, commit_through)?;
         let commit = engine.partition_stats(handle)?.commit;
+        // A log with entries on disk does not go back into memory.
+        let durability = engine.set_durability(handle, options.durability)?;
         let epoch_given = u32::try_from(epoch.0).unwrap_or(u32::MAX);
         let mut restored = RestoreReport::default();
         let mut state = PartitionState::default();
         if let Some((commit, extra)) = engine.recovered_extra(handle)? {
-            state = PartitionState::decode(&extra).map_err(PartitionOpenError::State)?;
+            // An engine without a partition above it wrote a checkpoint without a payload. No entry up to there
+            // has a session or a deadline.
+            if !extra.is_empty() {
+                state = PartitionState::decode(&extra).map_err(PartitionOpenError::State)?;
+            }
             // The checkpoint itself states its log index.
             (state.applied, restored.from_checkpoint) = (commit, commit);
         }
@@ -197,7 +203,7 @@ impl Partition {
             read_locks_end_ms: 0,
             unknown_read_locks_end_ms: 0,
             snapshots: None,
-            has_copies: true,
+            terms: WriteTerms::default(),
             buffers: Buffers::default(),
         };
         Ok((partition, restored))

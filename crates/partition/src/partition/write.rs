@@ -115,8 +115,8 @@ impl Partition {
             Ok(seen) => seen,
             Err(error) => return Err(failure_of(&error)),
         };
-        let now_ms = self.clock.now_ms();
-        let mut cell = Cell { view, key: write.key, shape, at, now_ms, buffer: &mut buffer };
+        let (now_ms, bytes_max) = (self.clock.now_ms(), self.terms.bytes_max);
+        let mut cell = Cell { view, key: write.key, shape, at, now_ms, bytes_max, buffer: &mut buffer };
         let planned = operations::plan(&mut cell, write);
         let before = cell.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {

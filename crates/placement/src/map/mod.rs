@@ -33,7 +33,7 @@ pub use address::{Address, AddressError};
 pub use apply::MapBounds;
 pub use delta::{MapChange, MapDelta};
 pub use error::MapError;
-pub use first::DEFAULT_KEYSPACE;
+pub use first::{DEFAULT_KEYSPACE, LOCAL_KEYSPACE};
 pub use group::{Group, GroupFault, GroupState, ReplicaGroup};
 pub use groups::Groups;
 pub use history::{MapDifference, MapHistory};

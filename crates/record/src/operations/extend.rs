@@ -3,7 +3,6 @@
 use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
-use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{RecordType, check_value};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
@@ -51,11 +50,10 @@ impl<'a> WriteOperation<'a> for Extend<'a> {
         }
         let (before, units) = (record.length(), self.bytes.len() as u64);
         let length = before + units;
-        if length > VALUE_BYTES_MAX as u64 {
-            return Ok(EvaluatedWrite::nothing(ApplyOutcome::ValueTooLong {
-                length,
-                limit: VALUE_BYTES_MAX as u32,
-            }));
+        let limit = record.bytes_max();
+        if length > limit {
+            let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            return Ok(EvaluatedWrite::nothing(ApplyOutcome::ValueTooLong { length, limit }));
         }
         let contents = Contents::AsReceived(self.bytes);
         let change = match record.exists() {

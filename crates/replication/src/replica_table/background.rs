@@ -8,6 +8,11 @@ use crate::limits::SCRUB_BYTES;
 use crate::{Context, ReplicaEvent, Role};
 
 impl Replicas {
+    /// Sets the longest bytes record that writes may make by adding to it, for the replicas that are here now.
+    pub fn set_bytes_max(&mut self, bytes: u64) {
+        self.slots.iter_mut().flatten().for_each(|slot| slot.replica.set_bytes_max(bytes));
+    }
+
     /// Scrubs a piece of one log if it is time. It reads the log of one shared replica to its end, then the next.
     pub(super) fn scrub<D: Disk>(
         &mut self,

@@ -11,8 +11,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zerohop_disk::{LOCK_FILE, NodeDisk, OpenDiskError};
-use zerohop_embedded::SETTINGS_FILE;
+use zerohop_disk::{EMBEDDED_SETTINGS_FILE, LOCK_FILE, NodeDisk, OpenDiskError};
 use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use zerohop_wire::ids::Incarnation;
 
@@ -232,9 +231,9 @@ impl NodeFolder {
 fn check(root: &Path) -> Result<(), StartError> {
     let foreign = |reason: String| Err(StartError::ForeignFolder { root: root.to_owned(), reason });
     let names = names(root);
-    if names.iter().any(|name| name == SETTINGS_FILE) {
+    if names.iter().any(|name| name == EMBEDDED_SETTINGS_FILE) {
         return foreign(format!(
-            "it is an embedded store (it contains {SETTINGS_FILE}), which a program opens by itself: name another folder"
+            "it is an embedded store (it contains {EMBEDDED_SETTINGS_FILE}), which a program opens by itself: name another folder"
         ));
     }
     let is_ours = |name: &String| name == NODE_FOLDER || name.starts_with(INSTANCE_PREFIX);

@@ -132,7 +132,7 @@ impl Recovery<'_> {
             }
             Ok(())
         })?;
-        self.store.recovered_extra = extra.map(|bytes| Box::new((header.commit, bytes.to_vec())));
+        self.store.recovered_extra = Some(Box::new((header.commit, extra.unwrap_or_default().to_vec())));
         let (slots, rows) = self.match_rows(&table, &mut samples);
         self.store.index = HashIndex::for_entries(counts.0 as usize);
         checkpoint::read_blocks(header.salt(), bytes, |block| {

@@ -103,6 +103,44 @@ fn versions_increase_after_clock_went_back() {
     assert!(rig.answer(token(2)).is_some_and(|answer| answer.version() > before));
 }
 
+/// An embedded store of an earlier program had an engine without partitions above it, which started checkpoints itself.
+#[test]
+fn log_of_an_engine_without_partitions_opens_behind_its_checkpoint() {
+    let disk = SimulatedDisk::new(1);
+    let alone = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk.clone(), alone).expect("opens");
+    let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+    let log = engine.partition(PartitionId(1), own).expect("opens");
+    let newest = Timestamp::from_millis(3_000_000).0;
+    engine.write(log, EntryKind::Put, 0, newest - 1, b"old", b"1").expect("is accepted");
+    let disk_then = engine.close().expect("closes with a checkpoint");
+    let (mut engine, _) = Engine::open(disk_then, alone).expect("opens");
+    let log = engine.partition(PartitionId(1), own).expect("opens");
+    engine.commit_all().expect("commits");
+    engine.write(log, EntryKind::Put, 0, newest, b"new", b"2").expect("is accepted");
+    engine.flush().expect("has room");
+    drop(engine);
+    disk.crash();
+    let (mut engine, _) =
+        Engine::open(disk, EngineOptions { starts_checkpoints: false, ..alone }).expect("opens");
+    let options = MemberOptions { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
+    let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
+    assert_eq!((restored.from_checkpoint, restored.from_log, restored.has_lost_state), (1, 1, false));
+    assert_eq!((partition.applied(), partition.newest()), (2, Timestamp(newest)));
+    for (key, value) in [(b"old", b"1"), (b"new", b"2")] {
+        assert_eq!(engine.lookup_assembled(partition.handle(), key), Ok(Some(value.to_vec())));
+    }
+}
+
+/// Otherwise no checkpoint would be made of it, and its dead space would stay.
+#[test]
+fn log_on_disk_that_is_opened_in_memory_still_reaches_the_disk() {
+    let mut rig = PartitionRig::new(Durability::Sync);
+    assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
+    let rig = rig.crash(Durability::Memory);
+    assert!(rig.partition.reaches_disk());
+}
+
 #[test]
 fn where_entries_are_missing_all_sessions_are_expired() {
     let disk = SimulatedDisk::new(1);

@@ -200,7 +200,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let Some(parked) = self.take_queued(ticket) else { return };
-        if !self.has_copies {
+        if !self.terms.has_copies {
             // Copies were lost while it waited. It is not started, since it would be acknowledged with too few copies.
             let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
             return parked.fail(&Failure::Unavailable { retry_after_ms }, effects);

@@ -196,7 +196,7 @@ impl Partition {
         map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        if !self.has_transactions() || !self.has_copies || !self.open_transactions() {
+        if !self.has_transactions() || !self.terms.has_copies || !self.open_transactions() {
             return;
         }
         let now_ms = self.clock.now_ms();
@@ -346,7 +346,7 @@ impl Partition {
     /// Queries, and decisions, which are committed, are sent at once. Answers depend on all appended entries.
     fn send_transaction(&mut self, message: ProtocolMessage, effects: &mut dyn PartitionEffects) {
         // A primary with too few copies promises nothing; the sender asks again.
-        if !self.has_copies {
+        if !self.terms.has_copies {
             return;
         }
         let rests_on_nothing = matches!(
@@ -372,7 +372,7 @@ impl Partition {
     ) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         let Some(WaitingClient { token, places }) = transacting.clients.remove(&ticket) else { return };
-        if self.has_copies {
+        if self.terms.has_copies {
             requests::answer_ended(token, outcome, &places, effects);
         } else {
             // Too few members have the entry to report the end. It is in the log, and a client that asks again may get it then.
