@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connection;
+mod dropped;
 mod kill;
 mod long_replies;
 mod nodes;
