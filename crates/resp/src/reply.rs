@@ -5,6 +5,10 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::number::Digits;
 
+/// The error of a connection whose keyspace was dropped. It names none: the name was dropped too.
+pub(crate) const KEYSPACE_DROPPED: &str = "ERR the keyspace of this connection was dropped: choose another one with ZH.KEYSPACE NAME, or create it again and \
+                                            choose it again";
+
 /// The version of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -81,12 +85,7 @@ impl<'a> ReplyWriter<'a> {
                 ));
             }
             Failure::Forbidden { .. } => "NOPERM",
-            Failure::UnknownKeyspace { .. } => {
-                return self.error(
-                    "ERR the keyspace of this connection was dropped: choose another one with ZH.KEYSPACE NAME, or create it again and \
-                     choose it again",
-                );
-            }
+            Failure::UnknownKeyspace { .. } => return self.error(KEYSPACE_DROPPED),
             Failure::WrongType { .. } => "WRONGTYPE",
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",

@@ -151,7 +151,7 @@ pub trait ConnectionWorld {
     /// The name of a keyspace; empty if it does not exist.
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String;
 
-    /// The partition count of a keyspace; 0 if it does not exist.
+    /// The partition count of a keyspace; 0 if it does not exist, and never else.
     fn partitions(&self, keyspace: KeyspaceId) -> u32;
 
     /// The partition of a key; any partition if the keyspace does not exist.
@@ -170,7 +170,7 @@ pub trait ConnectionWorld {
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)>;
 
     /// The instances, and their slots of a keyspace. In a keyspace that does not place keys by
-    /// slots, the instance that answers serves all.
+    /// slots, the instance that answers serves all. Called only for a keyspace that exists, except for the id of the instance.
     fn layout(&self, keyspace: KeyspaceId) -> Layout;
 
     /// The epoch of the cluster map.

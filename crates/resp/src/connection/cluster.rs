@@ -21,20 +21,24 @@ impl Connection {
         match () {
             () if args.is(1, "INFO") => {
                 exactly(2, "cluster|info")?;
+                self.existing_partitions(world)?;
                 reply.verbatim(&info(&world.layout(self.keyspace), world.map_epoch()));
             }
             () if args.is(1, "SLOTS") => {
                 exactly(2, "cluster|slots")?;
+                self.existing_partitions(world)?;
                 self.is_cluster_aware = true;
                 slots(&world.layout(self.keyspace), reply);
             }
             () if args.is(1, "SHARDS") => {
                 exactly(2, "cluster|shards")?;
+                self.existing_partitions(world)?;
                 self.is_cluster_aware = true;
                 shards(&world.layout(self.keyspace), reply);
             }
             () if args.is(1, "NODES") => {
                 exactly(2, "cluster|nodes")?;
+                self.existing_partitions(world)?;
                 self.is_cluster_aware = true;
                 reply.verbatim(&nodes(&world.layout(self.keyspace), world.map_epoch()));
             }
@@ -65,19 +69,19 @@ impl Connection {
         let text = match slot {
             _ if args.len() != 3 => wrong_number("cluster|countkeysinslot"),
             None => "ERR Invalid slot".to_owned(),
-            Some(slot) => match world.partition_of_slot(self.keyspace, slot) {
-                Some(partition) => {
-                    let place = PartitionPlace { keyspace: self.keyspace, partition };
-                    let gather = Gather::of_one(
-                        GatherCommand::CountSlot(slot),
-                        place,
-                        world.partitions(self.keyspace),
-                    );
-                    let number = self.pending.number();
-                    return self.request_pages(number, Box::new(gather), world, out);
+            Some(slot) => {
+                let partition = world.partition_of_slot(self.keyspace, slot);
+                match (self.existing_partitions(world), partition) {
+                    (Ok(partitions), Some(partition)) => {
+                        let place = PartitionPlace { keyspace: self.keyspace, partition };
+                        let gather = Gather::of_one(GatherCommand::CountSlot(slot), place, partitions);
+                        let number = self.pending.number();
+                        return self.request_pages(number, Box::new(gather), world, out);
+                    }
+                    (Ok(_), None) => "ERR this keyspace does not place its keys by slots".to_owned(),
+                    (Err(text), _) => text.to_owned(),
                 }
-                None => "ERR this keyspace does not place its keys by slots".to_owned(),
-            },
+            }
         };
         self.reply(out, |reply| reply.error(&text));
     }

@@ -321,10 +321,11 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        let partitions = world.partitions(self.keyspace);
+        let partitions = self.existing_partitions(world);
         let place = PartitionPlace { keyspace: self.keyspace, partition: PartitionId(0) };
-        let mut gather = Gather::new(gathering, place, partitions);
-        if let Err(text) = gather.read(args, world) {
+        let mut gather = Gather::new(gathering, place, partitions.unwrap_or(0));
+        let may_start = gather.read(args, world).and_then(|()| partitions.map_err(str::to_owned));
+        if let Err(text) = may_start {
             return self.reply(out, |reply| reply.error(&text));
         }
         let number = self.pending.number();

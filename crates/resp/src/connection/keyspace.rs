@@ -1,10 +1,22 @@
-//! `ZH.KEYSPACE`: the keyspace of a connection's commands.
+//! The keyspace of a connection's commands, and `ZH.KEYSPACE`.
 
 use super::transaction::Watch;
 use super::{Connection, wrong_number};
+use crate::reply::KEYSPACE_DROPPED;
 use crate::{Args, ConnectionWorld, ReplyWriter};
 
 impl Connection {
+    /// The partition count of the keyspace, at least 1. What needs the keyspace but runs no unit in it begins with this.
+    ///
+    /// # Errors
+    /// The keyspace was dropped.
+    pub(super) fn existing_partitions(&self, world: &dyn ConnectionWorld) -> Result<u32, &'static str> {
+        match world.partitions(self.keyspace) {
+            0 => Err(KEYSPACE_DROPPED),
+            partitions => Ok(partitions),
+        }
+    }
+
     /// `ZH.KEYSPACE`: returns the keyspace, or changes it.
     pub(super) fn switch(
         &mut self,
@@ -13,7 +25,10 @@ impl Connection {
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
         match args.len() {
-            1 => reply.bulk(world.keyspace_name(self.keyspace).as_bytes()),
+            1 => {
+                self.existing_partitions(world)?;
+                reply.bulk(world.keyspace_name(self.keyspace).as_bytes());
+            }
             2 if self.transaction.is_some() => {
                 return Err("ERR ZH.KEYSPACE inside MULTI is not allowed".to_owned());
             }

@@ -35,6 +35,8 @@ pub struct ModelWorld {
     pub serves_cross_partition: bool,
     /// Whether that will be so soon: the node is starting.
     pub serves_cross_partition_soon: bool,
+    /// Keyspaces that were dropped.
+    pub dropped: BTreeSet<KeyspaceId>,
     /// Whether the connection may only read.
     pub is_read_only: bool,
     /// Bytes of a connection that may wait.
@@ -78,6 +80,7 @@ impl ModelWorld {
             serves_cross_partition: false,
             serves_cross_partition_soon: false,
             password: None,
+            dropped: BTreeSet::new(),
             is_read_only: false,
             waiting_bytes_max: usize::MAX,
             is_full: false,
@@ -284,6 +287,11 @@ impl ModelWorld {
     }
 
     fn execute(&mut self, place: PartitionPlace, unit: &Unit<'_>, reply: &mut Vec<u8>) -> ExecutionOutcome {
+        if self.dropped.contains(&place.keyspace) {
+            let failure = Failure::UnknownKeyspace { keyspace: place.keyspace };
+            crate::failure_reply(&failure, reply);
+            return ExecutionOutcome::Aborted(failure);
+        }
         if place.partition == SEVERAL {
             return self.execute_over(place.keyspace, unit, reply);
         }
@@ -380,22 +388,31 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
-        match name {
-            b"default" => Some(KeyspaceId(1)),
-            b"other" => Some(KeyspaceId(2)),
-            _ => None,
-        }
+        let found = match name {
+            b"default" => KeyspaceId(1),
+            b"other" => KeyspaceId(2),
+            _ => return None,
+        };
+        (!self.dropped.contains(&found)).then_some(found)
     }
 
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
-        if keyspace == KeyspaceId(1) { "default" } else { "other" }.to_owned()
+        match keyspace {
+            _ if self.dropped.contains(&keyspace) => "",
+            KeyspaceId(1) => "default",
+            _ => "other",
+        }
+        .to_owned()
     }
 
-    fn partitions(&self, _keyspace: KeyspaceId) -> u32 {
-        self.partitions
+    fn partitions(&self, keyspace: KeyspaceId) -> u32 {
+        if self.dropped.contains(&keyspace) { 0 } else { self.partitions }
     }
 
-    fn partition_of(&self, _keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
+    fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
+        if self.dropped.contains(&keyspace) {
+            return PartitionId(0);
+        }
         PartitionId(u32::from((self.slot_of)(key)) * self.partitions / SLOTS)
     }
 
@@ -403,8 +420,8 @@ impl ConnectionWorld for ModelWorld {
         (self.slot_of)(key)
     }
 
-    fn partition_of_slot(&self, _keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
-        Some(PartitionId(u32::from(slot) * self.partitions / SLOTS))
+    fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
+        (!self.dropped.contains(&keyspace)).then_some(PartitionId(u32::from(slot) * self.partitions / SLOTS))
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {

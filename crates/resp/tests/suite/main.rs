@@ -3,6 +3,7 @@
 
 mod bounds;
 mod connection;
+mod dropped;
 mod long_replies;
 mod pipelines;
 mod recorded;

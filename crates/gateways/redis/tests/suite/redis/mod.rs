@@ -2,6 +2,7 @@
 
 mod cluster;
 mod connection;
+mod dropped;
 mod foreign_clients;
 mod kill;
 mod long_replies;

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use zerohop_client::Client;
 use zerohop_server::{Server, ServerOptions};
-use zerohop_wire::admin::{AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceDrop, KeyspaceSettings,
+};
 
 pub(crate) use super::connection::{Redis, Reply, addresses, command, ok};
 
@@ -46,12 +48,23 @@ pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
     about_keyspace(manager, AdminQuestion::AlterKeyspace(settings));
 }
 
+/// Drops a keyspace. Instances learn of it later.
+pub(crate) fn drop_keyspace(manager: SocketAddr, name: &str) {
+    let name = name.to_owned();
+    let answer = admin(manager, AdminQuestion::DropKeyspace(KeyspaceDrop { name, ..Default::default() }));
+    assert!(!matches!(answer, None | Some(AdminReply::Refused(_))), "{answer:?}");
+}
+
 fn about_keyspace(manager: SocketAddr, ask: AdminQuestion) {
+    let answer = admin(manager, ask);
+    assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
+}
+
+fn admin(manager: SocketAddr, ask: AdminQuestion) -> Option<AdminReply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&manager.to_string()).await.unwrap();
         let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
-        let answer = AdminAnswer::from_bytes(&answer).unwrap().answer;
-        assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
-    });
+        AdminAnswer::from_bytes(&answer).unwrap().answer
+    })
 }
