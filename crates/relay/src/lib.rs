@@ -26,6 +26,7 @@ pub mod limits;
 mod members;
 mod outgoing;
 mod overdue;
+pub mod planted;
 mod remote;
 mod retry;
 mod scheduler;
