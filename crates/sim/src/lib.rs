@@ -22,6 +22,7 @@ pub mod history;
 pub mod limits;
 mod network;
 mod node;
+pub mod redis;
 mod run;
 mod scenario;
 pub mod snapshots;

@@ -35,6 +35,7 @@ mod operator;
 mod peers;
 mod record;
 mod recovery;
+mod redis;
 mod scans;
 mod scenario;
 mod slices;
@@ -74,6 +75,7 @@ use host::{ClusterHost, manager_address};
 use kinds::FaultKind;
 use operator::Operator;
 use peers::Peers;
+use redis::{RedisEvent, RedisWorld};
 use scans::Scans;
 use scenario::ClusterScenario;
 pub use scenario::{Drawn, Limits, drawn};
@@ -139,6 +141,8 @@ enum ClusterEvent {
     /// The connection of such a copy, or of an extra reader, ends.
     HangUp(LinkId),
     Fault(ClusterFault),
+    /// An event of Redis clients.
+    Redis(RedisEvent),
     Operate,
     Start(usize),
     EndFaults,
@@ -163,8 +167,6 @@ pub(crate) struct SimulatedCluster {
     peers: Peers,
     stalls: Stalls,
     targeted_faults: TargetedFaults,
-    /// Until then the managers are disturbed during elections.
-    election_faults_until: Time,
     hosts: Vec<ClusterHost>,
     bootstrap_members: Vec<ManagerInfo>,
     clients: Vec<ClientLife>,
@@ -175,6 +177,7 @@ pub(crate) struct SimulatedCluster {
     snapshots: Snapshots,
     compares: Compares,
     scans: Scans,
+    redis: RedisWorld,
     streams: Streams,
     operator: Operator,
     watch: ClusterWatch,
@@ -248,7 +251,6 @@ impl SimulatedCluster {
             peers,
             stalls: Stalls::default(),
             targeted_faults: TargetedFaults::default(),
-            election_faults_until: Time(0),
             hosts,
             bootstrap_members: founders,
             clients: Vec::new(),
@@ -259,6 +261,7 @@ impl SimulatedCluster {
             snapshots: Snapshots::new(streams.workload.fork(2)),
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
+            redis: RedisWorld::new(streams.workload.fork(5), &scenario),
             streams,
             operator: Operator::default(),
             watch: ClusterWatch::default(),
@@ -308,6 +311,7 @@ impl SimulatedCluster {
         for client in 0..self.scenario.clients {
             self.begin_client(client, 0);
         }
+        redis::RedisRun { world: self }.set_up();
         self.schedule_faults();
         self.agenda.at(self.scenario.faults_end, ClusterEvent::EndFaults);
         self.agenda.at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
@@ -331,6 +335,7 @@ impl SimulatedCluster {
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),
+            ClusterEvent::Redis(event) => redis::RedisRun { world: self }.happen(event),
             ClusterEvent::Operate => self.operate(),
             ClusterEvent::Start(host) => self.start(host),
             ClusterEvent::EndFaults => self.end_faults(),
@@ -341,12 +346,14 @@ impl SimulatedCluster {
         let is_late = self.now() >= self.scenario.faults_end.after_us(CLUSTER_CALLS_END_US);
         let is_idle = |world: &Self| {
             let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
-            is_late || are_idle && world.transacting.is_idle() && world.blobs.is_idle()
+            is_late
+                || are_idle && world.transacting.is_idle() && world.blobs.is_idle() && world.redis.is_idle()
         };
         match self.phase {
             ClusterPhase::Quiet if is_idle(self) => {
                 self.phase = ClusterPhase::Last;
                 self.read_everything();
+                redis::RedisRun { world: self }.read_everything();
             }
             ClusterPhase::Last if is_idle(self) => {
                 self.phase = ClusterPhase::CompletingGroups { due: self.complete_groups_due() };
@@ -376,6 +383,7 @@ impl SimulatedCluster {
         for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, ClusterEvent::Travel(thing));
         }
+        redis::RedisRun { world: self }.put_on_the_way();
     }
 
     fn arrive(&mut self, thing: InTransit) {
@@ -430,6 +438,9 @@ impl SimulatedCluster {
             self.count(host);
         }
         (0..self.clients.len()).for_each(|client| self.count_reads(client));
+        if !self.history.redis.is_empty() {
+            self.coverage.fault(FaultKind::RedisClients);
+        }
         for kind in [
             FaultKind::Loss,
             FaultKind::Repeats,

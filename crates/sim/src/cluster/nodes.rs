@@ -122,6 +122,7 @@ impl SimulatedCluster {
             self.network.close(done, link, LinkEnd::Node);
         }
         self.send_to_peers(host, slot, done, turned.to_peers);
+        super::redis::RedisRun { world: self }.perform_turn(host, slot, done, turned.redis);
         for (place, change) in turned.proposals {
             self.handle_instance_proposal(host, slot, place, change);
         }
@@ -141,7 +142,13 @@ impl SimulatedCluster {
         let Some(instance) = &one.slots[slot].instance else { return };
         let next = match turned.has_more {
             true => done,
-            false => one.clock.when_elapsed(instance.next_tick_ms()).max(done),
+            false => {
+                let now_ms = one.clock.show(now).elapsed_ms;
+                let redis_ms =
+                    one.slots[slot].redis.as_ref().and_then(|redis| redis.next_deadline_ms(now_ms));
+                let next_ms = instance.next_tick_ms().min(redis_ms.unwrap_or(u64::MAX));
+                one.clock.when_elapsed(next_ms).max(done)
+            }
         };
         self.schedule_slot(host, slot, next);
     }
@@ -272,6 +279,7 @@ impl SimulatedCluster {
         }
         let places = host.instance_range.clone();
         self.network.node_is_back(now, |place| places.contains(&place));
+        self.redis.node_is_back(now, (at, places));
         self.handle_agent_event(at, Told::Tick);
     }
 
@@ -292,6 +300,7 @@ impl SimulatedCluster {
         let map = Arc::clone(&host.folder.map);
         let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
         let mut trouble = None;
+        let count = host.slots.len() as u32;
         for (slot, found) in host.slots.iter_mut().enumerate() {
             let identity = Identity {
                 cluster: CLUSTER,
@@ -313,6 +322,7 @@ impl SimulatedCluster {
                 }
                 Err(error) => trouble = Some(error.to_string()),
             }
+            found.redis = self.redis.side(slot, (0..count).map(|at| InstanceId(first.0 + at)).collect());
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
             self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
@@ -394,6 +404,7 @@ impl SimulatedCluster {
         let silently =
             !matches!(how, NodeEnd::Stopped | NodeEnd::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
+        self.redis.lose_node(now, silently, (at, places));
         let down_us = self.streams.node.below(down_us + 1);
         let down_us = if self.phase == ClusterPhase::Faults { down_us } else { 0 };
         self.trace.record(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));

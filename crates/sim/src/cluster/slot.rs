@@ -7,6 +7,7 @@ use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
 use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
 use zerohop_replication as replica;
 use zerohop_shard::{
     AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
@@ -20,6 +21,7 @@ use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
 
 use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
 use super::record::{self, LifeFile};
+use super::redis::{RedisArrival, RedisSide, RedisTurn};
 use crate::network::{LinkArrival, LinkId};
 use crate::node::port::{Port, PortFrame};
 
@@ -39,6 +41,8 @@ pub(crate) struct ClusterSlot {
     scratch: Vec<u8>,
     /// The highest index that each of its partitions had applied after the last turn.
     applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
+    /// Its Redis clients; none in runs without any.
+    pub(crate) redis: Option<Box<RedisSide>>,
 }
 
 /// An arrival since the last turn.
@@ -68,12 +72,15 @@ pub(crate) struct ClusterTurn {
     pub(crate) applied: Vec<AppliedEntries>,
     /// More background maintenance is due at once.
     pub(crate) has_more: bool,
+    /// Answers to units of Redis clients, which are passed on within the turn.
+    pub(crate) unit_answers: Vec<(u64, UnitAnswer)>,
+    pub(crate) redis: RedisTurn,
 }
 
 /// Collects effects.
-struct Collect<'s> {
+pub(super) struct Collect<'s> {
     ports: &'s mut BTreeMap<LinkId, Port>,
-    output: &'s mut ClusterTurn,
+    pub(super) output: &'s mut ClusterTurn,
     timestamp_bound: &'s mut Option<Timestamp>,
 }
 
@@ -84,8 +91,8 @@ impl InstanceEffects for Collect<'_> {
     fn push(&mut self, effect: InstanceEffect<'_>) {
         match effect {
             InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
-            InstanceEffect::Reply { .. } => {
-                unreachable!("simulated clients speak the native protocol, which runs no units")
+            InstanceEffect::Reply { to, bytes } => {
+                self.output.unit_answers.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())));
             }
             InstanceEffect::Dropped { to } => self.let_go(to),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
@@ -102,6 +109,10 @@ impl InstanceEffects for Collect<'_> {
 
 impl Collect<'_> {
     fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
+        // Messages of other instances have a token without a request.
+        if to.connection & UNIT_TOKEN_BIT != 0 && to.request != RequestId(0) {
+            return self.output.unit_answers.push((to.request.0, UnitAnswer::of(message)));
+        }
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
         if port.shows_record_state(to.request, message) {
             self.output.answered.push(place);
@@ -155,6 +166,7 @@ impl ClusterSlot {
             busy_until: zerohop_base::time::Time(0),
             scratch: Vec::new(),
             applied: BTreeMap::new(),
+            redis: None,
         }
     }
 
@@ -196,6 +208,13 @@ impl ClusterSlot {
         self.inbox.clear();
         self.turn_at = None;
         self.applied.clear();
+        self.redis = None;
+    }
+
+    pub(crate) fn arrive_redis(&mut self, what: RedisArrival) {
+        if let Some(redis) = self.redis.as_mut().filter(|_| self.instance.is_some()) {
+            redis.arrive(what);
+        }
     }
 
     pub(crate) fn arrive(&mut self, link: LinkId, what: LinkArrival) {
@@ -243,7 +262,10 @@ impl ClusterSlot {
         }
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
-        instance.end_of_batch(now, &mut collect);
+        match &mut self.redis {
+            Some(redis) => redis.run_turn(&mut instance, now, &mut collect),
+            None => instance.end_of_batch(now, &mut collect),
+        }
         self.sync_timestamp_bound(&mut instance, ceiling);
         turned.has_more = instance.maintain(now);
         self.see_applied(&mut instance, &[], &mut turned);
@@ -263,11 +285,21 @@ impl ClusterSlot {
             instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
+        let partitions_before = partitions_of(&instance);
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         self.see_applied(&mut instance, &before, &mut turned);
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
-        instance.end_of_batch(now, &mut collect);
+        match &mut self.redis {
+            Some(redis) => {
+                let is_split = partitions_of(&instance)
+                    .iter()
+                    .any(|(id, count)| partitions_before.get(id).is_some_and(|before| before < count));
+                redis.map_changed(is_split, &mut instance, now, &mut collect);
+                redis.run_turn(&mut instance, now, &mut collect);
+            }
+            None => instance.end_of_batch(now, &mut collect),
+        }
         self.sync_timestamp_bound(&mut instance, ceiling);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
@@ -344,6 +376,9 @@ impl ClusterSlot {
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut ceiling };
         instance.stop(now, &mut collect);
+        if let Some(redis) = &mut self.redis {
+            redis.stop(&mut instance, now, &mut collect);
+        }
         self.collect_output(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
@@ -424,6 +459,9 @@ impl ClusterSlot {
     }
 
     fn collect_output(&mut self, turned: &mut ClusterTurn) {
+        if let Some(redis) = &mut self.redis {
+            turned.redis = redis.take_turn();
+        }
         for (link, port) in &mut self.ports {
             let out = port.take_output();
             if !out.is_empty() {
@@ -440,6 +478,11 @@ impl ClusterSlot {
             }
         }
     }
+}
+
+/// The number of partitions of each keyspace, by the map of an instance.
+fn partitions_of(instance: &Instance<SimulatedDisk>) -> BTreeMap<KeyspaceId, u32> {
+    instance.map().keyspaces().map(|(id, found)| (id, found.config().partitions.get())).collect()
 }
 
 /// The epoch of a member, and whether it is the primary.
