@@ -27,6 +27,7 @@ use zerohop_resp::{PartitionPlace, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
+use super::planted::{Bug, is_planted};
 
 /// The commands of one client for one partition, by the partition count at the lane's first unit.
 /// After a split, the units of the child partitions stay in this lane, in order, until it is empty.
@@ -235,6 +236,12 @@ impl ClientQueues {
         Some((number, behind))
     }
 
+    /// The first unit of a unit's lane.
+    pub(super) fn first_of_lane(&self, number: u64) -> Option<u64> {
+        let flight = self.units_in_flight.get(&number)?;
+        self.by.get(&flight.queue)?.order.front().copied()
+    }
+
     /// Removes a unit: it was replied to, or runs here.
     pub(super) fn take_unit(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
         let flight = self.units_in_flight.remove(&number)?;
@@ -426,6 +433,11 @@ impl ClientQueues {
         }
     }
 
+    /// Number of units that are under way or queued.
+    pub(super) fn len(&self) -> usize {
+        self.units_in_flight.len()
+    }
+
     /// Whether any unit is under way or queued that does not wait for a record.
     pub(super) fn has_unfinished(&self) -> bool {
         self.units_in_flight.values().any(|flight| !flight.is_waiting)
@@ -461,8 +473,9 @@ impl ClientQueues {
     fn fail_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let Some(queue) = self.by.get(&lane) else { return };
         let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
-        let writes =
-            sent.iter().rposition(|number| self.units_in_flight[number].may_write).map_or(0, |last| last + 1);
+        let is_write =
+            |number: &u64| self.units_in_flight[number].may_write && !is_planted(Bug::LostWritesSentAgain);
+        let writes = sent.iter().rposition(is_write).map_or(0, |last| last + 1);
         for (place, number) in sent.into_iter().enumerate() {
             if place < writes {
                 self.end(number, now_ms, over);
@@ -475,8 +488,11 @@ impl ClientQueues {
     fn end(&mut self, number: u64, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let is_sent = self.is_sent(number);
         let Some(flight) = self.take_unit(number, now_ms) else { return };
-        let ended =
-            if is_sent && flight.may_write { UnitFailure::OutcomeUnknown } else { UnitFailure::NotDone };
+        let ended = if is_sent && flight.may_write && !is_planted(Bug::DoubtDenied) {
+            UnitFailure::OutcomeUnknown
+        } else {
+            UnitFailure::NotDone
+        };
         over.push((flight.queue, flight.ticket, ended));
     }
 

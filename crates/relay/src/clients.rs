@@ -17,6 +17,7 @@ use zerohop_wire::{Envelope, Failure};
 use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
 use super::delays::Delays;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
+use super::planted::{Bug, is_planted};
 use super::remote::Head;
 use super::scheduler::{RunningUnit, ScheduledStep, UnitOrigin, UnitScheduler, may_come_again, with_wait};
 use super::world::ClientWorld;
@@ -70,6 +71,12 @@ impl Clients {
         Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), scheduler }
     }
 
+    /// Number of units of this instance's clients that run elsewhere, or later.
+    #[must_use]
+    pub fn queued_units(&self) -> usize {
+        self.scheduler.client_queues.len()
+    }
+
     /// All clients, in the order of their connections.
     pub(super) fn clients(&self) -> impl Iterator<Item = &RedisClient> {
         self.table.iter().flatten()
@@ -83,7 +90,7 @@ impl Clients {
         bytes: &[u8],
     ) {
         let asker = UnitOrigin::Other { source, number };
-        if self.scheduler.sent_back.follows_one(source, behind) {
+        if self.scheduler.sent_back.follows_one(source, behind) && !is_planted(Bug::FollowerRuns) {
             return self.scheduler.send_back(source, number);
         }
         let ran = match Unit::decode(bytes) {
@@ -114,6 +121,12 @@ impl Clients {
         if lanes.target_of(number).is_none() {
             return;
         }
+        let number = match verdict {
+            UnitVerdict::Replied if is_planted(Bug::OutcomesByOrder) => {
+                lanes.first_of_lane(number).unwrap_or(number)
+            }
+            _ => number,
+        };
         match verdict {
             UnitVerdict::Replied => {
                 if let Some(flight) = lanes.take_unit(number, now.elapsed_ms) {

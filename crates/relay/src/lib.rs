@@ -25,6 +25,7 @@ mod execution;
 pub mod limits;
 mod members;
 mod outgoing;
+pub mod planted;
 mod remote;
 mod retry;
 mod scheduler;

@@ -14,6 +14,7 @@ use super::client_queues::ClientLane;
 use super::clients::RedisClient;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
+use super::planted::{Bug, is_planted};
 use super::scheduler::{UnitOrigin, UnitScheduler, encoded, may_come_again};
 use super::{CrossPartition, RelayContext};
 
@@ -74,7 +75,7 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         // A partition that the map lacks comes from a split that this map does not have yet.
         // Earlier units of this client for this partition go first.
         let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
-            && scheduler.client_queues.is_free(lane);
+            && (scheduler.client_queues.is_free(lane) || is_planted(Bug::QueueOvertaken));
         let refused = if is_here && scheduler.is_full() {
             busy
         } else if is_here && (unit.is_step() || ticket.part > 0) {

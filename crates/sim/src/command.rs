@@ -18,8 +18,8 @@ pub struct SimArguments {
     /// The number of seeds to run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
-    /// Which faults may occur: all, calm, replication, partitions, disks, clocks, moves, control;
-    /// or single: one node.
+    /// Which faults may occur: all, calm, replication, partitions, disks, clocks, moves, control,
+    /// redis; or single: one node.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub scenario: String,
     /// Shrinks a seed that fails: removes everything without which it still fails, and prints the

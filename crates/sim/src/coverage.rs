@@ -112,6 +112,20 @@ pub const BLOBS: [&str; 40] = [
     "scans that failed",
 ];
 
+/// Cases of Redis clients.
+pub const REDIS: [&str; 10] = [
+    "redis: commands done",
+    "redis: commands refused",
+    "redis: commands in doubt",
+    "redis: units to instances of the node",
+    "redis: units to other nodes",
+    "redis: units sent back",
+    "redis: waits for a record",
+    "redis: waits elsewhere",
+    "redis: connections between nodes lost",
+    "redis: units queued over a split",
+];
+
 /// The counts of one or more runs.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -196,7 +210,7 @@ pub struct Coverage {
     pub removals: u64,
     /// Cases of transactions, by [`COMMITS`].
     pub commits: BTreeMap<&'static str, u64>,
-    /// Cases of blobs and snapshots, by [`BLOBS`].
+    /// Cases of blobs, snapshots and Redis clients, by [`BLOBS`] and [`REDIS`].
     pub blobs: BTreeMap<&'static str, u64>,
     /// Transactions, and single operations on their records.
     pub transactions: u64,
@@ -229,7 +243,7 @@ impl Coverage {
 
     /// Counts a case so many times.
     pub(crate) fn blobs_seen(&mut self, what: &'static str, count: u64) {
-        debug_assert!(BLOBS.contains(&what), "{what} is asked for by nobody");
+        debug_assert!(BLOBS.contains(&what) || REDIS.contains(&what), "{what} is asked for by nobody");
         *self.blobs.entry(what).or_default() += count;
     }
 
@@ -359,7 +373,8 @@ impl Coverage {
             ("searches given up", self.undecided),
         ];
         let commits = COMMITS.into_iter().map(|what| (what, self.commits.get(what).copied().unwrap_or(0)));
-        let blobs = BLOBS.into_iter().map(|what| (what, self.blobs.get(what).copied().unwrap_or(0)));
+        let blobs = BLOBS.into_iter().chain(REDIS);
+        let blobs = blobs.map(|what| (what, self.blobs.get(what).copied().unwrap_or(0)));
         others.into_iter().chain(commits).chain(blobs).chain(faults).collect()
     }
 

@@ -7,6 +7,7 @@ use zerohop_session::{Reply, SessionError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use crate::redis::RedisCall;
 use crate::snapshots::SnapshotHistory;
 use crate::transacted::TransactionRecord;
 use crate::workload::operation::RecordCall;
@@ -220,6 +221,10 @@ pub struct RunHistory {
     pub snapshots: Vec<SnapshotHistory>,
     /// In a cluster: scans of the other keyspaces, also those that were not completed.
     pub scans: Vec<Scan>,
+    /// In a cluster: commands of Redis clients, in the order in which they were sent.
+    pub redis: Vec<RedisCall>,
+    /// Groups of Redis keys that a split may put into several partitions.
+    pub redis_apart: std::collections::BTreeSet<usize>,
     /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
     /// Outages of the node, in order.

@@ -46,11 +46,12 @@ pub enum FaultKind {
     Stalls,
     Elections,
     Bursts,
+    RedisClients,
 }
 
 impl FaultKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [FaultKind; 38] = [
+    pub const ALL: [FaultKind; 39] = [
         FaultKind::Loss,
         FaultKind::Repeats,
         FaultKind::Reordering,
@@ -89,6 +90,7 @@ impl FaultKind {
         FaultKind::Stalls,
         FaultKind::Elections,
         FaultKind::Bursts,
+        FaultKind::RedisClients,
     ];
 
     /// The name for display.
@@ -133,6 +135,7 @@ impl FaultKind {
             FaultKind::Stalls => "connections between nodes that stand still",
             FaultKind::Elections => "fights over the control group",
             FaultKind::Bursts => "bursts of faults in one group",
+            FaultKind::RedisClients => "Redis clients",
         }
     }
 }
@@ -208,7 +211,7 @@ impl Kinds {
 }
 
 /// The named scenarios of a cluster, with the kinds that each allows.
-pub const SCENARIOS: [(&str, Kinds); 8] = [
+pub const SCENARIOS: [(&str, Kinds); 9] = [
     ("all", Kinds::ALL),
     ("calm", Kinds::NONE),
     (
@@ -296,6 +299,27 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             FaultKind::PowerLosses,
             FaultKind::Kills,
             FaultKind::Elections,
+        ]),
+    ),
+    (
+        "redis",
+        Kinds::of(&[
+            FaultKind::RedisClients,
+            FaultKind::Loss,
+            FaultKind::Delays,
+            FaultKind::Cuts,
+            FaultKind::OneWayCuts,
+            FaultKind::BrokenConnections,
+            FaultKind::PowerLosses,
+            FaultKind::Kills,
+            FaultKind::Stops,
+            FaultKind::Restarts,
+            FaultKind::NodePauses,
+            FaultKind::Joins,
+            FaultKind::Drains,
+            FaultKind::Splits,
+            FaultKind::Drops,
+            FaultKind::Moves,
         ]),
     ),
 ];

@@ -25,6 +25,7 @@ pub mod limits;
 mod network;
 mod node;
 mod procedures;
+pub mod redis;
 mod run;
 mod scenario;
 pub mod snapshots;

@@ -47,8 +47,8 @@ pub struct ModelWorld {
     pub is_busy: bool,
     /// How long `DEBUG SLEEP` has slept.
     pub slept_ms: u64,
-    partitions: u32,
-    slot_of: fn(&[u8]) -> u16,
+    /// The number of partitions, and the slot of a key.
+    layout: (u32, fn(&[u8]) -> u16),
     records: BTreeMap<PartitionPlace, ModelRecords>,
     promised: VecDeque<PromisedUnit>,
     /// The open snapshots: the records of a partition. A removed one has expired.
@@ -86,8 +86,7 @@ impl ModelWorld {
             is_full: false,
             is_busy: false,
             slept_ms: 0,
-            partitions: partitions.clamp(1, SLOTS),
-            slot_of,
+            layout: (partitions.clamp(1, SLOTS), slot_of),
             records: BTreeMap::new(),
             promised: VecDeque::new(),
             snapshots: BTreeMap::new(),
@@ -101,15 +100,14 @@ impl ModelWorld {
     pub fn records(&mut self, place: PartitionPlace) -> &mut ModelRecords {
         let records = self.records.entry(place).or_default();
         (records.now_ms, records.is_full) = (self.now_ms, self.is_full);
-        records.partitions = self.partitions;
+        records.partitions = self.layout.0;
         records
     }
 
     /// Splits each partition into two.
     pub fn split(&mut self) {
-        self.partitions = (self.partitions * 2).min(SLOTS);
-        let (before, partitions, slot_of) =
-            (std::mem::take(&mut self.records), self.partitions, self.slot_of);
+        self.layout.0 = (self.layout.0 * 2).min(SLOTS);
+        let (before, partitions, slot_of) = (std::mem::take(&mut self.records), self.layout.0, self.layout.1);
         for (PartitionPlace { keyspace, partition: PartitionId(parent) }, records) in before {
             for partition in [2 * parent, 2 * parent + 1] {
                 let is_own = |key: &[u8]| u32::from(slot_of(key)) * partitions / SLOTS == partition;
@@ -406,22 +404,22 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
-        if self.dropped.contains(&keyspace) { 0 } else { self.partitions }
+        if self.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
     }
 
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
         if self.dropped.contains(&keyspace) {
             return PartitionId(0);
         }
-        PartitionId(u32::from((self.slot_of)(key)) * self.partitions / SLOTS)
+        PartitionId(u32::from((self.layout.1)(key)) * self.layout.0 / SLOTS)
     }
 
     fn slot_of(&self, key: &[u8]) -> u16 {
-        (self.slot_of)(key)
+        (self.layout.1)(key)
     }
 
     fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
-        (!self.dropped.contains(&keyspace)).then_some(PartitionId(u32::from(slot) * self.partitions / SLOTS))
+        (!self.dropped.contains(&keyspace)).then_some(PartitionId(u32::from(slot) * self.layout.0 / SLOTS))
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
@@ -439,8 +437,8 @@ impl ConnectionWorld for ModelWorld {
         let slots = |partition: u32| {
             let is_away = usize::from(self.remote.contains(&partition));
             Slots {
-                first: (partition * SLOTS).div_ceil(self.partitions) as u16,
-                last: ((partition + 1) * SLOTS).div_ceil(self.partitions) as u16 - 1,
+                first: (partition * SLOTS).div_ceil(self.layout.0) as u16,
+                last: ((partition + 1) * SLOTS).div_ceil(self.layout.0) as u16 - 1,
                 primary: is_away,
                 replicas: vec![1 - is_away, 2],
             }
@@ -450,7 +448,7 @@ impl ConnectionWorld for ModelWorld {
             member("b", 7002, false, true),
             member("c", 7003, false, false),
         ];
-        Layout { members, slots: (0..self.partitions).map(slots).collect() }
+        Layout { members, slots: (0..self.layout.0).map(slots).collect() }
     }
 
     fn map_epoch(&self) -> u64 {

@@ -13,6 +13,7 @@
 //!                          the sum of all accounts stays the same
 //!   snapshot               a snapshot never changes and has nothing later than its timestamp
 //!   lives                  a blob exists from its creation to its removal
+//!   redis                  commands of Redis clients have an order by a model of Redis
 //!   scan, progress         a scan returns each lasting key once; calls end by their deadline, and
 //!                          succeed once faults have ended
 //! ```
@@ -25,6 +26,7 @@ mod named_section;
 mod once;
 mod order;
 mod progress;
+mod redis;
 mod scans;
 mod sections;
 mod serial;
@@ -77,6 +79,8 @@ pub fn check(history: &RunHistory) -> Findings {
     written::check(history, &mut findings.violations);
     order::check(history, &mut findings.violations);
     scans::check(history, &mut findings.violations);
+    let (searched, abandoned) = redis::check(history, &mut findings.violations);
+    (findings.sections, findings.undecided) = (searched, abandoned);
     findings.transactions = serial::check(history, &mut findings.violations);
     for named in sections::sections(history) {
         findings.sections += 1;

@@ -80,8 +80,8 @@ impl SimulatedCluster {
             FaultKind::Cuts => {
                 self.trace.record(now, format_args!("CUT of n{host} until {}", until.0));
                 for other in (0..self.hosts.len()).filter(|other| *other != host) {
-                    self.peers.cut(host, other, until);
-                    self.peers.cut(other, host, until);
+                    self.cut_between(host, other, until);
+                    self.cut_between(other, host, until);
                 }
             }
             _ => self.begin_stall(host, None, Some(Traffic::Instances), until.after_us(300 * MS)),

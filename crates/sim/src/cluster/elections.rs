@@ -18,12 +18,14 @@ const BLINK_US: u64 = 15 * MS;
 impl SimulatedCluster {
     pub(super) fn begin_election_faults(&mut self) {
         let now = self.now();
-        if self.election_faults_until > now || self.managers().len() < 3 || self.leader().is_none() {
+        if self.targeted_faults.elections_until > now || self.managers().len() < 3 || self.leader().is_none()
+        {
             return;
         }
         self.coverage.fault(FaultKind::Elections);
-        self.election_faults_until = now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
-        self.trace.record(now, format_args!("FIGHT until {}", self.election_faults_until.0));
+        self.targeted_faults.elections_until =
+            now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
+        self.trace.record(now, format_args!("FIGHT until {}", self.targeted_faults.elections_until.0));
         if let Some(leader) = self.leader() {
             self.blink(leader, 200 * MS);
         }
@@ -36,7 +38,7 @@ impl SimulatedCluster {
 
     fn schedule_election_fault(&mut self) {
         let at = self.now().after_us(self.streams.node.between(5 * MS, 120 * MS));
-        if at < self.election_faults_until {
+        if at < self.targeted_faults.elections_until {
             self.agenda.at(at, ClusterEvent::Fault(ClusterFault::ElectionFaults));
         }
     }
@@ -68,7 +70,7 @@ impl SimulatedCluster {
 
     /// Whether election faults are in progress.
     pub(super) fn has_election_faults(&self) -> bool {
-        self.election_faults_until > self.now() && self.phase == ClusterPhase::Faults
+        self.targeted_faults.elections_until > self.now() && self.phase == ClusterPhase::Faults
     }
 
     /// During election faults some messages of managers are repeated, a little later.

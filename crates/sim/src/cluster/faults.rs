@@ -256,7 +256,7 @@ impl SimulatedCluster {
         for from in 0..count {
             for to in 0..count {
                 if side[from] != side[to] && (!one_way || side[from] == outward) {
-                    self.peers.cut(from, to, until);
+                    self.cut_between(from, to, until);
                 }
             }
         }
@@ -274,10 +274,10 @@ impl SimulatedCluster {
                 let (there, back) =
                     (self.streams.node.chance(1, out_of), self.streams.node.chance(1, out_of));
                 if there {
-                    self.peers.cut(from, to, until);
+                    self.cut_between(from, to, until);
                 }
                 if if one_way { back } else { there } {
-                    self.peers.cut(to, from, until);
+                    self.cut_between(to, from, until);
                 }
             }
         }
@@ -456,6 +456,7 @@ impl SimulatedCluster {
         self.phase = ClusterPhase::Healed;
         self.network.end_faults(now);
         self.peers.end_faults();
+        self.redis.end_faults(now);
         self.end_all_stalls();
         for client in 0..self.clients.len() {
             self.clients[client].paused_until = Time(0);
@@ -485,6 +486,12 @@ impl SimulatedCluster {
         }
         self.agenda.at(now, ClusterEvent::Operate);
         self.history.healed = Some(now);
+    }
+
+    /// Nothing passes from one node to another until then.
+    pub(super) fn cut_between(&mut self, from: usize, to: usize, until: Time) {
+        self.peers.cut(from, to, until);
+        self.redis.cut(from, to, until);
     }
 
     fn any_client(&mut self) -> usize {

@@ -28,6 +28,7 @@ mod elections;
 mod faults;
 mod group_check;
 mod host;
+mod instance_turn;
 mod interactive;
 mod maps;
 mod nameless;
@@ -37,6 +38,8 @@ mod operator;
 mod peers;
 mod record;
 mod recovery;
+mod redis;
+mod redis_turn;
 mod running_transaction;
 mod scans;
 mod scenario;
@@ -79,6 +82,7 @@ use faults::ClusterFault;
 use host::{ClusterHost, manager_address};
 use operator::Operator;
 use peers::Peers;
+use redis::{RedisEvent, RedisWorld};
 use scans::Scans;
 use scenario::ClusterScenario;
 pub use scenario::{Limits, ScenarioDraws, scenario_draws};
@@ -137,6 +141,8 @@ enum ClusterEvent {
     /// The connection of such a copy, or of an extra reader, ends.
     HangUp(LinkId),
     Fault(ClusterFault),
+    /// An event of Redis clients.
+    Redis(RedisEvent),
     Operate,
     Start(usize),
     EndFaults,
@@ -161,8 +167,6 @@ pub(crate) struct SimulatedCluster {
     peers: Peers,
     stalls: Stalls,
     targeted_faults: TargetedFaults,
-    /// Until then the managers are disturbed during elections.
-    election_faults_until: Time,
     hosts: Vec<ClusterHost>,
     bootstrap_members: Vec<ManagerInfo>,
     clients: Vec<ClientLife>,
@@ -173,6 +177,7 @@ pub(crate) struct SimulatedCluster {
     snapshots: Snapshots,
     compares: Compares,
     scans: Scans,
+    redis: RedisWorld,
     streams: Streams,
     operator: Operator,
     watch: ClusterWatch,
@@ -246,7 +251,6 @@ impl SimulatedCluster {
             peers,
             stalls: Stalls::default(),
             targeted_faults: TargetedFaults::default(),
-            election_faults_until: Time(0),
             hosts,
             bootstrap_members: founders,
             clients: Vec::new(),
@@ -257,6 +261,7 @@ impl SimulatedCluster {
             snapshots: Snapshots::new(streams.workload.fork(2)),
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
+            redis: RedisWorld::new(streams.workload.fork(5), &scenario),
             streams,
             operator: Operator::default(),
             watch: ClusterWatch::default(),
@@ -306,6 +311,7 @@ impl SimulatedCluster {
         for client in 0..self.scenario.clients {
             self.begin_client(client, 0);
         }
+        redis::RedisRun { world: self }.set_up();
         self.schedule_faults();
         self.agenda.at(self.scenario.faults_end, ClusterEvent::EndFaults);
         self.agenda.at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
@@ -327,6 +333,7 @@ impl SimulatedCluster {
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),
+            ClusterEvent::Redis(event) => redis::RedisRun { world: self }.happen(event),
             ClusterEvent::Operate => self.operate(),
             ClusterEvent::Start(host) => self.start(host),
             ClusterEvent::EndFaults => self.end_faults(),
@@ -337,12 +344,14 @@ impl SimulatedCluster {
         let is_late = self.now() >= self.scenario.faults_end.after_us(CLUSTER_CALLS_END_US);
         let is_idle = |world: &Self| {
             let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
-            is_late || are_idle && world.transacting.is_idle() && world.blobs.is_idle()
+            is_late
+                || are_idle && world.transacting.is_idle() && world.blobs.is_idle() && world.redis.is_idle()
         };
         match self.phase {
             ClusterPhase::Quiet if is_idle(self) => {
                 self.phase = ClusterPhase::Last;
                 self.read_everything();
+                redis::RedisRun { world: self }.read_everything();
             }
             ClusterPhase::Last if is_idle(self) => {
                 self.phase = ClusterPhase::CompletingGroups { due: self.complete_groups_due() };
@@ -372,6 +381,7 @@ impl SimulatedCluster {
         for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, ClusterEvent::Travel(thing));
         }
+        redis::RedisRun { world: self }.put_on_the_way();
     }
 
     fn arrive(&mut self, thing: InTransit) {
@@ -426,6 +436,9 @@ impl SimulatedCluster {
             self.count(host);
         }
         (0..self.clients.len()).for_each(|client| self.count_reads(client));
+        if !self.history.redis.is_empty() {
+            self.coverage.fault(FaultKind::RedisClients);
+        }
         for kind in [
             FaultKind::Loss,
             FaultKind::Repeats,

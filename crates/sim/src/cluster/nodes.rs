@@ -14,8 +14,9 @@ use zerohop_wire::ids::{Incarnation, InstanceId};
 use super::commits::FrameContent;
 use super::delayed_event::DelayedEvent;
 use super::host::manager_address;
+use super::instance_turn::ClusterTurn;
 use super::node_end::NodeEnd;
-use super::slot::{ClusterTurn, DescribedFrames};
+use super::slot::DescribedFrames;
 use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
@@ -110,6 +111,7 @@ impl SimulatedCluster {
             self.network.close(done, link, LinkEnd::Node);
         }
         self.send_to_peers(host, slot, done, turned.to_peers);
+        super::redis::RedisRun { world: self }.perform_turn(host, slot, done, turned.redis);
         for (place, change) in turned.proposals {
             self.handle_instance_proposal(host, slot, place, change);
         }
@@ -129,7 +131,13 @@ impl SimulatedCluster {
         let Some(instance) = &one.slots[slot].instance else { return };
         let next = match turned.has_more {
             true => done,
-            false => one.clock.when_elapsed(instance.next_tick_ms()).max(done),
+            false => {
+                let now_ms = one.clock.show(now).elapsed_ms;
+                let redis_ms =
+                    one.slots[slot].redis.as_ref().and_then(|redis| redis.next_deadline_ms(now_ms));
+                let next_ms = instance.next_tick_ms().min(redis_ms.unwrap_or(u64::MAX));
+                one.clock.when_elapsed(next_ms).max(done)
+            }
         };
         self.schedule_slot(host, slot, next);
     }
@@ -260,6 +268,7 @@ impl SimulatedCluster {
         }
         let places = host.instance_range.clone();
         self.network.node_is_back(now, |place| places.contains(&place));
+        self.redis.node_is_back(now, (at, places));
         self.handle_agent_event(at, AgentEvent::Tick);
     }
 
@@ -280,6 +289,7 @@ impl SimulatedCluster {
         let map = Arc::clone(&host.folder.map);
         let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
         let mut trouble = None;
+        let count = host.slots.len() as u32;
         for (slot, found) in host.slots.iter_mut().enumerate() {
             let identity = Identity {
                 cluster: CLUSTER,
@@ -301,6 +311,7 @@ impl SimulatedCluster {
                 }
                 Err(error) => trouble = Some(error.to_string()),
             }
+            found.redis = self.redis.side(slot, (0..count).map(|at| InstanceId(first.0 + at)).collect());
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
             self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
@@ -382,6 +393,7 @@ impl SimulatedCluster {
         let silently =
             !matches!(how, NodeEnd::Stopped | NodeEnd::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
+        self.redis.lose_node(now, silently, (at, places));
         let down_us = self.streams.node.below(down_us + 1);
         let down_us = if self.phase == ClusterPhase::Faults { down_us } else { 0 };
         self.trace.record(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));

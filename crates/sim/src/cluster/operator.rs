@@ -9,6 +9,7 @@ use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, Move
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
 use zerohop_wire::ids::KeyspaceId;
 
+use super::redis::REDIS_KEYSPACES;
 use super::scenario::PlannedKeyspace;
 use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
 use super::transacting::AccountsState;
@@ -71,6 +72,9 @@ impl SimulatedCluster {
             let config = config((at, &name), self.scenario.keyspaces[at], self.seed);
             return self.send_control_command(ControlCommand::CreateKeyspace(config));
         }
+        if missing.is_none() && self.operate_redis(&map) {
+            return;
+        }
         if let Some(managers) = self.operator.managers.clone() {
             let command = ControlCommand::SetManagers(managers);
             if self.operator.pending_commands.values().all(|asked| *asked != command) {
@@ -111,6 +115,65 @@ impl SimulatedCluster {
         if self.is_in_fault_window(now) {
             self.disturb(&map);
         }
+    }
+
+    /// Creates the keyspaces of Redis clients; splits, moves and drops them more often than others.
+    /// Whether it has sent a command.
+    fn operate_redis(&mut self, map: &ClusterMap) -> bool {
+        if !self.redis.is_on || !self.operator.pending_commands.is_empty() {
+            return false;
+        }
+        let named = |name: &str| map.keyspace_named(name).map(|(id, _)| id);
+        let missing = (0..2).find(|at| {
+            let name = REDIS_KEYSPACES[*at];
+            named(name).is_none() && !self.watch.dropped.contains(name)
+        });
+        if let Some(at) = missing {
+            if self.scenario.keyspaces.is_empty() || map.nodes().len() < NODES_MIN {
+                return false;
+            }
+            let config = config((16 + at, REDIS_KEYSPACES[at]), self.redis.keyspace(at), self.seed);
+            self.send_control_command(ControlCommand::CreateKeyspace(config));
+            return true;
+        }
+        if self.phase != ClusterPhase::Faults || !self.is_in_fault_window(self.now()) {
+            return false;
+        }
+        let (Some(first), second) = (named(REDIS_KEYSPACES[0]), named(REDIS_KEYSPACES[1])) else {
+            return false;
+        };
+        let mut draw = self.streams.node.fork(self.history.redis.len() as u64);
+        match draw.below(40) {
+            0 if self.scenario.has(FaultKind::Splits) && self.redis.splits < 3 => {
+                self.redis.splits += 1;
+                let id =
+                    second.filter(|id| draw.chance(1, 3) && !self.watch.is_dropped(*id)).unwrap_or(first);
+                self.send_control_command(ControlCommand::SplitKeyspace(id));
+            }
+            1 | 2 if self.scenario.has(FaultKind::Moves) => {
+                let partitions: Vec<_> = map
+                    .keyspace(first)
+                    .into_iter()
+                    .flat_map(|found| found.groups())
+                    .map(|(id, _)| id)
+                    .collect();
+                let nodes: Vec<_> = map.nodes().map(|node| node.id()).collect();
+                let (partition, to) = (*draw.pick(&partitions), Some(*draw.pick(&nodes)));
+                let moved = MovePartition { keyspace: first, partition, to, instance: None };
+                self.send_control_command(ControlCommand::Move(moved));
+            }
+            3 if self.scenario.has(FaultKind::Drops) && !self.redis.is_drop_asked => {
+                let Some(id) = second.filter(|_| draw.chance(1, 4)) else { return false };
+                self.redis.is_drop_asked = true;
+                self.watch.dropping(id, self.now());
+                self.send_control_command(match draw.chance(1, 2) {
+                    true => ControlCommand::DropKeyspace(id),
+                    false => ControlCommand::CloseKeyspace(id),
+                });
+            }
+            _ => return false,
+        }
+        true
     }
 
     /// Whether a keyspace of transactions is about to be dropped.

@@ -21,6 +21,13 @@ const CLIENT_PAUSE_US_MIN: u64 = 660 * SECOND;
 /// Instances with less memory get no transactional keyspace with `memory` durability.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
+/// Kinds that are not drawn with the others.
+const DRAWN_APART: [FaultKind; 2] = [FaultKind::Sleeps, FaultKind::RedisClients];
+
+/// The stream that draws whether a run has Redis clients: by this one, the seeds that show mutants of
+/// other parts have none.
+const REDIS_FORK: u64 = 2_461;
+
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterScenario {
@@ -134,7 +141,9 @@ impl ClusterScenario {
     /// Draws everything, whatever the limits: what they take away shifts nothing else.
     pub(crate) fn new(random: &mut Random, limits: Limits) -> Self {
         let mut kinds = Kinds::NONE;
-        for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Sleeps) {
+        // They shift everything else: seeds without them stay as they are.
+        let has_redis = random.fork(REDIS_FORK).chance(1, 4);
+        for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
             let chance = match kind {
                 FaultKind::Cuts | FaultKind::Kills | FaultKind::PowerLosses => 2,
@@ -153,6 +162,9 @@ impl ClusterScenario {
         // client retries, and the answer to arrive twice.
         if random.fork(2).chance(1, 4) {
             kinds = kinds.with(FaultKind::Kills).with(FaultKind::ClientPauses).with(FaultKind::Repeats);
+        }
+        if has_redis {
+            kinds = kinds.with(FaultKind::RedisClients);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;

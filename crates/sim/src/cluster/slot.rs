@@ -8,18 +8,15 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_replication as replica;
-use zerohop_shard::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError,
-    InstanceOptions, OpenReport,
-};
-use zerohop_wire::ids::{
-    Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
-};
-use zerohop_wire::messages::{Member, PeerBody};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Features, Message};
+use zerohop_shard::{ClockReading, Identity, Instance, InstanceOpenError, InstanceOptions, OpenReport};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
+use zerohop_wire::messages::PeerBody;
+use zerohop_wire::{DecodeResult, Decoder, Envelope, Features, Message};
 
 use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
+use super::instance_turn::{ClusterTurn, Collect, PEERS};
 use super::record::{self, LifeFile};
+use super::redis::{RedisArrival, RedisSide};
 use crate::network::{LinkArrival, LinkId};
 use crate::node::port::{Port, PortFrame};
 
@@ -39,6 +36,8 @@ pub(crate) struct ClusterSlot {
     scratch: Vec<u8>,
     /// The highest index that each of its partitions had applied after the last turn.
     applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
+    /// Its Redis clients; none in runs without any.
+    pub(crate) redis: Option<Box<RedisSide>>,
 }
 
 /// An arrival since the last turn.
@@ -47,93 +46,6 @@ enum SlotArrival {
     OverLink(LinkId, LinkArrival),
     /// Frames of another instance.
     FromPeer(Vec<u8>),
-}
-
-/// The effects of a turn.
-#[derive(Debug, Default)]
-pub(crate) struct ClusterTurn {
-    pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
-    pub(crate) closed: Vec<LinkId>,
-    /// Frames for other instances, each separate.
-    pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
-    pub(crate) proposals: Vec<(AnswerOrigin, replica::GroupChange)>,
-    /// Draining keyspaces without pending work on this instance, with the epoch of the map.
-    pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
-    pub(crate) fetches_map: bool,
-    /// Origins of answers about a record.
-    pub(crate) answered: Vec<AnswerOrigin>,
-    /// Origins of acknowledgements of a write.
-    pub(crate) acknowledged: Vec<AnswerOrigin>,
-    /// Entries that members of groups have applied.
-    pub(crate) applied: Vec<AppliedEntries>,
-    /// More background maintenance is due at once.
-    pub(crate) has_more: bool,
-}
-
-/// Collects effects.
-struct Collect<'s> {
-    ports: &'s mut BTreeMap<LinkId, Port>,
-    output: &'s mut ClusterTurn,
-    timestamp_bound: &'s mut Option<Timestamp>,
-}
-
-/// The pseudo connection of messages from other instances.
-const PEERS: u64 = u64::MAX;
-
-impl InstanceEffects for Collect<'_> {
-    fn push(&mut self, effect: InstanceEffect<'_>) {
-        match effect {
-            InstanceEffect::Answer { to, place, message } => self.answer(to, place, message),
-            InstanceEffect::Reply { .. } => {
-                unreachable!("simulated clients speak the native protocol, which runs no units")
-            }
-            InstanceEffect::Dropped { to } => self.let_go(to),
-            InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
-            InstanceEffect::ProposeChange { place, change } => self.output.proposals.push((place, change)),
-            InstanceEffect::FetchMap => self.output.fetches_map = true,
-            InstanceEffect::SyncTimestampBound(timestamp_bound) => {
-                *self.timestamp_bound = Some(timestamp_bound)
-            }
-            InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
-                unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
-            }
-            InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
-        }
-    }
-}
-
-impl Collect<'_> {
-    fn answer(&mut self, to: Token, place: AnswerOrigin, message: &Message<'_>) {
-        let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
-        if port.shows_record_state(to.request, message) {
-            self.output.answered.push(place);
-        }
-        if port.acknowledges(to.request, message) {
-            self.output.acknowledged.push(place);
-        }
-        let envelope = Envelope {
-            request: to.request,
-            keyspace: place.keyspace,
-            partition: place.partition,
-            partition_epoch: place.epoch,
-            time_out_ms: place.read_lock_us,
-            read_lock: false,
-        };
-        port.answer(&envelope, message);
-    }
-
-    fn let_go(&mut self, to: Token) {
-        if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
-            port.remove_request(to.request);
-        }
-    }
-
-    fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
-        let mut bytes = Vec::new();
-        let encoded = Encoder::default().encode(envelope, message, &mut bytes);
-        assert!(encoded.is_ok(), "what instances say to each other is within the wire's bounds: {encoded:?}");
-        self.output.to_peers.push((to, bytes));
-    }
 }
 
 /// What a disk knows about an earlier start.
@@ -157,6 +69,7 @@ impl ClusterSlot {
             busy_until: zerohop_base::time::Time(0),
             scratch: Vec::new(),
             applied: BTreeMap::new(),
+            redis: None,
         }
     }
 
@@ -198,6 +111,13 @@ impl ClusterSlot {
         self.inbox.clear();
         self.turn_at = None;
         self.applied.clear();
+        self.redis = None;
+    }
+
+    pub(crate) fn arrive_redis(&mut self, what: RedisArrival) {
+        if let Some(redis) = self.redis.as_mut().filter(|_| self.instance.is_some()) {
+            redis.arrive(what);
+        }
     }
 
     pub(crate) fn arrive(&mut self, link: LinkId, what: LinkArrival) {
@@ -245,7 +165,10 @@ impl ClusterSlot {
         }
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
-        instance.end_of_batch(now, &mut collect);
+        match &mut self.redis {
+            Some(redis) => redis.run_turn(&mut instance, now, &mut collect),
+            None => instance.end_of_batch(now, &mut collect),
+        }
         self.sync_timestamp_bound(&mut instance, timestamp_bound);
         turned.has_more = instance.maintain(now);
         self.see_applied(&mut instance, &[], &mut turned);
@@ -265,11 +188,21 @@ impl ClusterSlot {
             instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
+        let partitions_before = partitions_of(&instance);
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         self.see_applied(&mut instance, &before, &mut turned);
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
-        instance.end_of_batch(now, &mut collect);
+        match &mut self.redis {
+            Some(redis) => {
+                let is_split = partitions_of(&instance)
+                    .iter()
+                    .any(|(id, count)| partitions_before.get(id).is_some_and(|before| before < count));
+                redis.map_changed(is_split, &mut instance, now, &mut collect);
+                redis.run_turn(&mut instance, now, &mut collect);
+            }
+            None => instance.end_of_batch(now, &mut collect),
+        }
         self.sync_timestamp_bound(&mut instance, timestamp_bound);
         self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
@@ -346,6 +279,9 @@ impl ClusterSlot {
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         instance.stop(now, &mut collect);
+        if let Some(redis) = &mut self.redis {
+            redis.stop(&mut instance, now, &mut collect);
+        }
         self.collect_output(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
@@ -435,6 +371,9 @@ impl ClusterSlot {
     }
 
     fn collect_output(&mut self, turned: &mut ClusterTurn) {
+        if let Some(redis) = &mut self.redis {
+            turned.redis = redis.take_turn();
+        }
         for (link, port) in &mut self.ports {
             let out = port.take_output();
             if !out.is_empty() {
@@ -451,6 +390,11 @@ impl ClusterSlot {
             }
         }
     }
+}
+
+/// The number of partitions of each keyspace, by the map of an instance.
+fn partitions_of(instance: &Instance<SimulatedDisk>) -> BTreeMap<KeyspaceId, u32> {
+    instance.map().keyspaces().map(|(id, found)| (id, found.config().partitions.get())).collect()
 }
 
 /// The epoch of a member, and whether it is the primary.

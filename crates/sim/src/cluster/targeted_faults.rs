@@ -79,6 +79,8 @@ const WITHHELD_DECISIONS_MAX: usize = 16;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct TargetedFaults {
+    /// Until then the managers are disturbed during elections.
+    pub(super) elections_until: Time,
     /// No coordinator is struck before then.
     again: Time,
     /// Decisions that are withheld until then.

@@ -20,6 +20,7 @@ use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_re
 use super::maps::Maps;
 use super::node_end::NodeEnd;
 use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
+use super::redis::REDIS_KEYSPACES;
 use super::slices::Slices;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
@@ -72,7 +73,8 @@ impl ClusterWatch {
     /// Keyspaces that clients use for single operations; for a while also those just dropped.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
         let used = move |known: &&KnownKeyspace| {
-            let is_plain = !KEYSPACES.contains(&known.config.name.as_str());
+            let name = known.config.name.as_str();
+            let is_plain = !KEYSPACES.contains(&name) && !REDIS_KEYSPACES.contains(&name);
             is_plain && known.history.dropped.is_none_or(|at| now < at.after_us(300_000))
         };
         self.keyspaces.values().filter(used).map(|known| known.history.id)

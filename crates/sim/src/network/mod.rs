@@ -30,6 +30,10 @@ pub(crate) enum Opener {
     Client { client: usize, life: u32, connection: ConnectionId },
     /// A sender of copied frames, which ignores answers.
     Ghost,
+    /// A Redis client.
+    Redis { client: usize },
+    /// An instance, for units to an instance of the node `target`.
+    Units { host: usize, slot: usize, life: u32, target: usize },
 }
 
 /// One end of a connection.
@@ -94,6 +98,8 @@ pub(crate) struct Network {
     cut_off: Vec<Time>,
     /// Per client and instance: nothing passes before then.
     cut_off_from: BTreeMap<(usize, usize), Time>,
+    /// From one node to another: nothing passes before then.
+    cut_nodes: BTreeMap<(usize, usize), Time>,
     travelling: Vec<InTransit>,
 }
 
@@ -101,7 +107,16 @@ impl Network {
     pub(crate) fn new(random: Random, faults: NetworkFaults, clients: usize) -> Self {
         let (links, travelling) = (BTreeMap::new(), Vec::new());
         let (cut_off, cut_off_from) = (vec![Time(0); clients], BTreeMap::new());
-        Self { links, random, faults, is_fault_free: false, cut_off, cut_off_from, travelling }
+        Self {
+            links,
+            random,
+            faults,
+            is_fault_free: false,
+            cut_off,
+            cut_off_from,
+            cut_nodes: BTreeMap::new(),
+            travelling,
+        }
     }
 
     /// Everything that was sent since the last call.
@@ -111,12 +126,16 @@ impl Network {
 
     /// Opens a connection to an instance; none if the address has no listener.
     pub(crate) fn open(&mut self, now: Time, opener: Opener, instance: Option<usize>) -> LinkId {
-        let id = LinkId(self.links.len() as u64);
         let refused = opener != Opener::Ghost && self.happens(self.faults.refused);
+        self.open_to(now, opener, instance.unwrap_or(usize::MAX), instance.is_some() && !refused)
+    }
+
+    /// The same, with the instance known also if it does not listen.
+    pub(crate) fn open_to(&mut self, now: Time, opener: Opener, instance: usize, listens: bool) -> LinkId {
+        let id = LinkId(self.links.len() as u64);
         let (to_node, to_opener) = (Pipe::default(), Pipe::default());
-        let instance_or_none = instance.unwrap_or(usize::MAX);
-        let is_over = instance.is_none() || refused;
-        self.links.insert(id, Link { opener, instance: instance_or_none, to_node, to_opener, is_over });
+        let is_over = !listens;
+        self.links.insert(id, Link { opener, instance, to_node, to_opener, is_over });
         if is_over {
             self.put(now, id, LinkEnd::Opener, LinkArrival::Refused);
             self.shut(id, LinkEnd::Opener);
@@ -216,12 +235,40 @@ impl Network {
         self.cut_off_from.extend(instances.map(|instance| ((client, instance), until)));
     }
 
+    /// Nothing passes from one node to another until then.
+    pub(crate) fn cut_nodes(&mut self, from: usize, to: usize, until: Time) {
+        let known = self.cut_nodes.entry((from, to)).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    /// The process that has opened these connections is gone. If `silently`, the other ends find
+    /// out when it is back; otherwise once they have what it had sent.
+    pub(crate) fn lose_openers(&mut self, now: Time, silently: bool, is_its: impl Fn(Opener) -> bool) {
+        for id in self.those(|link| !link.is_over && is_its(link.opener)) {
+            self.empty(id, LinkEnd::Opener);
+            self.shut(id, LinkEnd::Opener);
+            if !silently {
+                self.put(now, id, LinkEnd::Node, LinkArrival::Disconnected);
+                self.over(id);
+            }
+            self.shut(id, LinkEnd::Node);
+        }
+    }
+
+    /// That process is back: connections that it does not know are reset.
+    pub(crate) fn opener_is_back(&mut self, now: Time, is_its: impl Fn(Opener) -> bool) {
+        for id in self.those(|link| !link.is_over && link.to_opener.is_shut && is_its(link.opener)) {
+            self.reset(now, id);
+        }
+    }
+
     /// No network faults occur from now on, and both ends of half-open connections learn that these
     /// are gone.
     pub(crate) fn end_faults(&mut self, now: Time) {
         self.is_fault_free = true;
         self.cut_off.fill(Time(0));
         self.cut_off_from.clear();
+        self.cut_nodes.clear();
         for id in self.those(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
             self.reset(now, id);
         }
@@ -272,7 +319,11 @@ impl Network {
                 let from_it = self.cut_off_from.get(&(client, link.instance)).copied();
                 self.cut_off[client].max(from_it.unwrap_or(Time(0)))
             }
-            Opener::Ghost => Time(0),
+            Opener::Units { host, target, .. } => {
+                let way = if to == LinkEnd::Node { (host, target) } else { (target, host) };
+                self.cut_nodes.get(&way).copied().unwrap_or(Time(0))
+            }
+            Opener::Ghost | Opener::Redis { .. } => Time(0),
         };
         let pipe = link.pipe_mut(to);
         if pipe.is_shut {

@@ -1,6 +1,6 @@
 //! Clusters from a few seeds show mutants in any part of them, and the same seeds show nothing
 //! without a mutant. `ZEROHOP_BUG=Name,Name` selects some, listed here or not (`transactions`:
-//! those of transactions), and `ZEROHOP_BUG=all` selects all. `ZEROHOP_SEEDS=n` runs at most so
+//! those of transactions, `relays`: those of Redis clients), and `ZEROHOP_BUG=all` selects all. `ZEROHOP_SEEDS=n` runs at most so
 //! many seeds. `ZEROHOP_EVERY=1` goes on after the first seed that shows a mutant, and lists all
 //! that do. With `ZEROHOP_CHECKER=name` only violations of that checker count.
 #![cfg(debug_assertions)]
@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use zerohop_control::planted as control;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
+use zerohop_relay::planted as relay;
 use zerohop_session::planted as session;
 use zerohop_sim::cluster::{Limits, scenario_draws};
 use zerohop_sim::kinds::FaultKind;
@@ -32,6 +33,7 @@ enum BugPlace {
     Control(control::Bug),
     Engine(engine::Bug),
     Session(session::Bug),
+    Relay(relay::Bug),
     Transaction(transaction::Bug),
 }
 
@@ -41,9 +43,9 @@ enum BugPlace {
 type Row = (BugPlace, &'static [u64]);
 
 /// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans,
-/// engines). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
+/// engines, Redis clients). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
 /// without.
-const CANARIES: [Row; 10] = [
+const CANARIES: [Row; 12] = [
     (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
     (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
     (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
@@ -54,11 +56,13 @@ const CANARIES: [Row; 10] = [
     (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[3]),
     (BugPlace::Partition(partition::Bug::ScanSkipsKey), &[0]),
     (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
+    (BugPlace::Relay(relay::Bug::OutcomesByOrder), &[8]),
+    (BugPlace::Relay(relay::Bug::LostWritesSentAgain), &[10]),
 ];
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 28] = [
+const OTHERS: [Row; 31] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
@@ -87,6 +91,9 @@ const OTHERS: [Row; 28] = [
     (BugPlace::Partition(partition::Bug::ScanRepeatsKey), &[0]),
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[7, 35]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[21, 35]),
+    (BugPlace::Relay(relay::Bug::DoubtDenied), &[8]),
+    (BugPlace::Relay(relay::Bug::QueueOvertaken), &[8]),
+    (BugPlace::Relay(relay::Bug::FollowerRuns), &[10]),
 ];
 
 impl BugPlace {
@@ -97,6 +104,7 @@ impl BugPlace {
                 scenario_draws(seed).kinds.has(FaultKind::Drops)
             }
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
+            BugPlace::Relay(_) => scenario_draws(seed).kinds.has(FaultKind::RedisClients),
             _ => true,
         }
     }
@@ -107,6 +115,7 @@ impl BugPlace {
             BugPlace::Control(bug) => control::plant(Some(bug)),
             BugPlace::Engine(bug) => engine::plant(Some(bug)),
             BugPlace::Session(bug) => session::plant(Some(bug)),
+            BugPlace::Relay(bug) => relay::plant(Some(bug)),
             BugPlace::Transaction(bug) => transaction::plant(Some(bug)),
         }
     }
@@ -117,6 +126,7 @@ impl BugPlace {
             BugPlace::Control(bug) => format!("Control{bug:?}"),
             BugPlace::Engine(bug) => format!("Engine{bug:?}"),
             BugPlace::Session(bug) => format!("Session{bug:?}"),
+            BugPlace::Relay(bug) => format!("Relay{bug:?}"),
             BugPlace::Transaction(bug) => format!("Transaction{bug:?}"),
         }
     }
@@ -129,8 +139,14 @@ impl BugPlace {
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
         all.extend(session::Bug::ALL.into_iter().chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
+        all.extend(BugPlace::of_relays());
         all.extend(BugPlace::of_transactions());
         all
+    }
+
+    /// The mutants of Redis clients, selected by `ZEROHOP_BUG=relays`.
+    fn of_relays() -> Vec<BugPlace> {
+        relay::Bug::ALL.into_iter().map(BugPlace::Relay).collect()
     }
 
     /// The mutants of transactions, selected by `ZEROHOP_BUG=transactions`.
@@ -146,6 +162,7 @@ impl BugPlace {
         control::plant(None);
         engine::plant(None);
         session::plant(None);
+        relay::plant(None);
         transaction::plant(None);
     }
 }
@@ -216,6 +233,7 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
     std::panic::set_hook(Box::new(|_| {}));
     let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
     let bugs: Vec<Row> = match std::env::var("ZEROHOP_BUG") {
+        Ok(wanted) if wanted == "relays" => from_the_first(BugPlace::of_relays()),
         Ok(wanted) if wanted == "transactions" => from_the_first(BugPlace::of_transactions()),
         Ok(wanted) => {
             let is_wanted =

@@ -1,0 +1,30 @@
+//! Mutants that a test can switch on, to prove that the simulator finds them. A build without debug assertions, as users have it, has none: there
+//! the checks are constants.
+
+/// A mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Writes whose connection to another node was lost are sent again.
+    LostWritesSentAgain,
+    /// A write that was sent and not answered is reported as not done.
+    DoubtDenied,
+    /// An outcome from elsewhere counts for the first unit of its lane.
+    OutcomesByOrder,
+    /// A unit runs though the unit before it was sent back.
+    FollowerRuns,
+    /// A unit runs here before earlier units of its lane that are queued.
+    QueueOvertaken,
+}
+
+impl Bug {
+    /// All mutants.
+    pub const ALL: [Bug; 5] = [
+        Bug::LostWritesSentAgain,
+        Bug::DoubtDenied,
+        Bug::OutcomesByOrder,
+        Bug::FollowerRuns,
+        Bug::QueueOvertaken,
+    ];
+}
+
+zerohop_base::mutant_switch!(Bug);

@@ -1,0 +1,389 @@
+//! Redis keyspaces: the commands on each group of keys have an order with these replies by a model
+//! of Redis, in real time, and for each connection in the order of its commands. A value that a
+//! refused command would have written is never seen, and none is seen twice. After all faults every
+//! command is done.
+//!
+//! The search is that of [`super::linear`], with a state of three keys. A command whose outcome is
+//! unknown may take effect at any time after it was sent, once or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use xxhash_rust::xxh3::Xxh3;
+use zerohop_base::time::Time;
+use zerohop_wire::ids::KeyspaceId;
+
+use super::Violation;
+use crate::history::RunHistory;
+use crate::limits::{CLUSTER_HEALING_US, SEARCH_POSITIONS_MAX};
+use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, token_bytes};
+
+const CHECKER: &str = "redis";
+
+/// The keys of a group, as Redis has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct RedisModel {
+    text: Option<Vec<u8>>,
+    counter: Option<i64>,
+    list: Vec<u64>,
+}
+
+impl RedisModel {
+    fn apply(&mut self, step: RedisStep) -> StepReply {
+        let bulk = |found: Option<Vec<u8>>| found.map_or(StepReply::Nil, StepReply::Bytes);
+        match step {
+            RedisStep::Set(token) => {
+                self.text = Some(token_bytes(token));
+                StepReply::Ok
+            }
+            RedisStep::Append(token) => {
+                let text = self.text.get_or_insert_default();
+                text.extend(token_bytes(token));
+                StepReply::Number(text.len() as i64)
+            }
+            RedisStep::Get => bulk(self.text.clone()),
+            RedisStep::GetDel => bulk(self.text.take()),
+            RedisStep::Incr => {
+                let counter = self.counter.get_or_insert_default();
+                *counter += 1;
+                StepReply::Number(*counter)
+            }
+            RedisStep::GetCounter => bulk(self.counter.map(|counter| counter.to_string().into_bytes())),
+            RedisStep::Push(token) => {
+                self.list.push(token);
+                StepReply::Number(self.list.len() as i64)
+            }
+            RedisStep::Range => StepReply::List(self.list.iter().map(|token| token_bytes(*token)).collect()),
+            RedisStep::DelList => StepReply::Number(i64::from(!std::mem::take(&mut self.list).is_empty())),
+        }
+    }
+
+    /// The state after a call with its replies, if they fit. Without replies any fit.
+    fn after(&self, call: &RedisCall, replies: Option<&[StepReply]>) -> Option<RedisModel> {
+        if let RedisCommand::Wait { token, .. } = call.command {
+            let holds = self.text.as_ref().is_some_and(|text| *text == token_bytes(token));
+            let told = replies.is_none_or(|replies| *replies == [StepReply::Number(i64::from(holds))]);
+            return told.then(|| self.clone());
+        }
+        let mut next = self.clone();
+        for (at, step) in call.command.steps().iter().enumerate() {
+            let reply = next.apply(*step);
+            if replies.is_some_and(|replies| replies.get(at) != Some(&reply)) {
+                return None;
+            }
+        }
+        Some(next)
+    }
+}
+
+/// A call, as the search uses it.
+struct CheckedCommand<'h> {
+    call: &'h RedisCall,
+    /// Its replies must be those of the model.
+    required: bool,
+    until: Time,
+    /// Calls of its connection that come before it.
+    behind: Vec<usize>,
+}
+
+/// Checks the Redis calls of a history. Returns how many groups were searched, and of how many the
+/// search was abandoned.
+pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (usize, usize) {
+    let mut groups: BTreeMap<(KeyspaceId, usize), Vec<&RedisCall>> = BTreeMap::new();
+    for call in &history.redis {
+        groups.entry((call.keyspace, call.group)).or_default().push(call);
+    }
+    let (mut searched, mut abandoned) = (0, 0);
+    for ((keyspace, group), calls) in groups {
+        let dropped = history.keyspace(keyspace).and_then(|known| known.dropped);
+        let mut report = |what: String| {
+            violations
+                .push(Violation { checker: CHECKER, what: format!("{keyspace} group {group}: {what}") });
+        };
+        let losses = history.losses.iter().filter(|loss| loss.keyspace == keyspace);
+        let lost = losses.map(|loss| loss.survives_until.min(loss.down)).chain(dropped).min();
+        check_tokens(&calls, lost.unwrap_or(Time::NEVER), &mut report);
+        if dropped.is_none() && history.corrupt.iter().all(|(corrupt, _)| *corrupt != keyspace) {
+            check_progress(history, &calls, &mut report);
+        }
+        searched += 1;
+        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis_apart.contains(&group));
+        match search(&items) {
+            Ok(true) => {}
+            Ok(false) => abandoned += 1,
+            Err(dead) => report(not_linearizable(&items, &dead)),
+        }
+    }
+    (searched, abandoned)
+}
+
+fn check_progress(history: &RunHistory, calls: &[&RedisCall], report: &mut impl FnMut(String)) {
+    let Some(healed) = history.healed else { return };
+    for call in calls.iter().filter(|call| call.invoked >= healed.after_us(CLUSTER_HEALING_US)) {
+        let is_apart = history.redis_apart.contains(&call.group);
+        let is_done = matches!(call.end, RedisEnd::Done(_));
+        if !(is_done || is_apart && matches!(call.end, RedisEnd::NotDone(_))) {
+            report(format!("all is well, but this is not done\n    {call}"));
+        }
+    }
+}
+
+fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String)) {
+    let denied = calls.iter().filter(|call| matches!(call.end, RedisEnd::NotDone(_)));
+    let denied = denied.filter(|call| call.returned.is_some_and(|at| at < lost));
+    let denied: BTreeMap<Vec<u8>, &&RedisCall> = denied
+        .flat_map(|call| {
+            call.command
+                .steps()
+                .iter()
+                .filter_map(|step| step.token())
+                .map(move |token| (token_bytes(token), call))
+        })
+        .collect();
+    for call in calls {
+        let RedisEnd::Done(replies) = &call.end else { continue };
+        for reply in replies {
+            let tokens: Vec<Vec<u8>> = match reply {
+                StepReply::Bytes(bytes) => {
+                    bytes.split_inclusive(|byte| *byte == b'>').map(<[u8]>::to_vec).collect()
+                }
+                StepReply::List(values) => values.clone(),
+                _ => continue,
+            };
+            let mut seen = BTreeSet::new();
+            for token in tokens {
+                let shown = String::from_utf8_lossy(&token).into_owned();
+                if let Some(denied) = denied.get(&token) {
+                    report(format!(
+                        "{shown} was seen though its command was not done\n    {denied}\n    {call}"
+                    ));
+                }
+                if !seen.insert(token) {
+                    report(format!("{shown} stands twice in one record\n    {call}"));
+                }
+            }
+        }
+    }
+}
+
+fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<CheckedCommand<'h>> {
+    let mut items: Vec<CheckedCommand<'h>> = Vec::new();
+    // The last call of each connection on each key.
+    let mut last: BTreeMap<(u64, RedisKey), usize> = BTreeMap::new();
+    for call in calls.iter().filter(|call| call.invoked < lost) {
+        let told = call.returned.unwrap_or(Time::NEVER);
+        let required = matches!(call.end, RedisEnd::Done(_)) && told <= lost;
+        let matters = required || call.command.is_write() && !matches!(call.end, RedisEnd::NotDone(_));
+        if !matters || matches!(call.command, RedisCommand::Ping(_)) {
+            continue;
+        }
+        let mut behind = Vec::new();
+        if required && !matches!(call.command, RedisCommand::Wait { .. }) {
+            let own = call.command.steps().iter().map(|step| step.key());
+            // Keys of one partition: one order for all of them.
+            let keys: BTreeSet<RedisKey> = if is_apart { own.collect() } else { RedisKey::ALL.into() };
+            for key in keys {
+                behind.extend(last.insert((call.connection, key), items.len()));
+            }
+        }
+        items.push(CheckedCommand {
+            call,
+            required,
+            until: if required { told } else { Time::NEVER },
+            behind,
+        });
+    }
+    items
+}
+
+#[derive(Clone)]
+struct RedisPosition {
+    done: Vec<u64>,
+    state: RedisModel,
+    order: Vec<usize>,
+    required: usize,
+    /// Calls of unknown outcome since the last known one.
+    row: usize,
+}
+
+/// The deepest position at which the search got stuck.
+#[derive(Default)]
+struct StuckOrder {
+    order: Vec<usize>,
+    state: RedisModel,
+}
+
+/// `Ok(false)`: the search was abandoned.
+fn search(items: &[CheckedCommand<'_>]) -> Result<bool, StuckOrder> {
+    let optional = items.iter().filter(|item| !item.required).count();
+    let mut budget = SEARCH_POSITIONS_MAX;
+    for in_a_row in [0, 1, 2, 4, usize::MAX] {
+        match search_with(items, in_a_row, &mut budget) {
+            Err(_) if optional > in_a_row => {}
+            other => return other,
+        }
+    }
+    Ok(false)
+}
+
+fn search_with(
+    items: &[CheckedCommand<'_>],
+    in_a_row: usize,
+    budget: &mut usize,
+) -> Result<bool, StuckOrder> {
+    let required = items.iter().filter(|item| item.required).count();
+    let (mut visited, mut dead) = (BTreeSet::new(), StuckOrder::default());
+    let done = vec![0; items.len().div_ceil(64)];
+    let first = RedisPosition { done, state: RedisModel::default(), order: Vec::new(), required: 0, row: 0 };
+    let mut stack = vec![first];
+    while let Some(place) = stack.pop() {
+        if place.required == required {
+            return Ok(true);
+        }
+        if *budget == 0 {
+            return Ok(false);
+        }
+        *budget -= 1;
+        if place.order.len() >= dead.order.len() {
+            dead = StuckOrder { order: place.order.clone(), state: place.state.clone() };
+        }
+        for at in candidates(items, &place, in_a_row) {
+            let item = &items[at];
+            let replies = match &item.call.end {
+                RedisEnd::Done(replies) if item.required => Some(&replies[..]),
+                _ => None,
+            };
+            let Some(state) = place.state.after(item.call, replies) else { continue };
+            let mut next = place.clone();
+            next.done[at / 64] |= 1 << (at % 64);
+            next.state = state;
+            next.order.push(at);
+            next.required += usize::from(item.required);
+            next.row = if item.required { 0 } else { next.row + 1 };
+            let mut hash = Xxh3::new();
+            (&next.done, &next.state).hash(&mut hash);
+            hash.write_usize(if in_a_row == usize::MAX { 0 } else { next.row });
+            if visited.insert(hash.digest128()) {
+                stack.push(next);
+            }
+        }
+    }
+    Err(dead)
+}
+
+/// The calls that may come next, the likeliest last.
+fn candidates(items: &[CheckedCommand<'_>], place: &RedisPosition, in_a_row: usize) -> Vec<usize> {
+    let open = |at: usize| place.done[at / 64] >> (at % 64) & 1 == 0;
+    let mut soonest = Time::NEVER;
+    let mut next = Vec::new();
+    for (at, item) in items.iter().enumerate() {
+        if item.call.invoked > soonest {
+            break;
+        }
+        if !open(at) {
+            continue;
+        }
+        if item.required {
+            soonest = soonest.min(item.until);
+        }
+        let is_free = item.behind.iter().all(|before| !open(*before));
+        if is_free && (item.required || place.row < in_a_row) {
+            next.push(at);
+        }
+    }
+    next.retain(|at| items[*at].call.invoked <= soonest);
+    next.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
+    next
+}
+
+/// Calls shown before and after the place where an order ends.
+const SHOWN_BEFORE: usize = 8;
+const SHOWN_AFTER: usize = 12;
+
+fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder) -> String {
+    let mut what = format!(
+        "its commands have no order in which they could have been replied to so; the longest, of {} commands, ends with",
+        dead.order.len()
+    );
+    for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {
+        what.push_str(&format!("\n    {}", items[*at].call));
+    }
+    let RedisModel { text, counter, list } = &dead.state;
+    let text = text.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
+    what.push_str(&format!(
+        "\n  and leaves {text:?} {counter:?} and {} values; what could not follow:",
+        list.len()
+    ));
+    let left = (0..items.len()).filter(|at| !dead.order.contains(at));
+    for at in left.take(SHOWN_AFTER) {
+        let note = if items[at].required { "" } else { " (may have been done)" };
+        what.push_str(&format!("\n    {}{note}", items[at].call));
+    }
+    what
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(connection: u64, (from, to): (u64, u64), step: RedisStep, end: RedisEnd) -> RedisCall {
+        RedisCall {
+            client: 0,
+            connection,
+            keyspace: KeyspaceId(1),
+            group: 0,
+            command: RedisCommand::One(step),
+            invoked: Time(from),
+            returned: Some(Time(to)),
+            end,
+        }
+    }
+
+    fn number(number: i64) -> RedisEnd {
+        RedisEnd::Done(vec![StepReply::Number(number)])
+    }
+
+    fn findings(calls: Vec<RedisCall>) -> Vec<Violation> {
+        let history = RunHistory { redis: calls, ..RunHistory::default() };
+        let mut violations = Vec::new();
+        check(&history, &mut violations);
+        violations
+    }
+
+    #[test]
+    fn replies_of_one_connection_keep_the_order_of_commands() {
+        let both = |first, second| {
+            let incr = |end| call(1, (1, 9), RedisStep::Incr, end);
+            findings(vec![incr(number(first)), incr(number(second))])
+        };
+        assert!(both(1, 2).is_empty());
+        assert_eq!(both(2, 1).len(), 1);
+    }
+
+    #[test]
+    fn unknown_commands_count_once_or_never() {
+        let with = |last| {
+            findings(vec![
+                call(1, (1, 2), RedisStep::Incr, number(1)),
+                call(1, (3, 4), RedisStep::Incr, RedisEnd::Unknown),
+                call(2, (5, 6), RedisStep::Incr, number(last)),
+            ])
+        };
+        assert!(with(2).is_empty() && with(3).is_empty());
+        assert_eq!(with(4).len(), 1);
+        assert_eq!(with(1).len(), 1);
+    }
+
+    #[test]
+    fn refused_and_repeated_values_are_found() {
+        let list = |tokens: &[u64]| {
+            RedisEnd::Done(vec![StepReply::List(tokens.iter().map(|token| token_bytes(*token)).collect())])
+        };
+        let refused = call(1, (1, 2), RedisStep::Push(7), RedisEnd::NotDone("TRYAGAIN".to_owned()));
+        let seen = findings(vec![refused, call(1, (3, 4), RedisStep::Range, list(&[7]))]);
+        assert!(seen.iter().any(|one| one.what.contains("not done")), "{seen:?}");
+        let pushed = call(1, (1, 2), RedisStep::Push(7), number(1));
+        let twice = findings(vec![pushed, call(1, (3, 4), RedisStep::Range, list(&[7, 7]))]);
+        assert!(twice.iter().any(|one| one.what.contains("twice")), "{twice:?}");
+    }
+}

@@ -1,0 +1,300 @@
+//! Redis clients: their connections to instances, the connections between instances over which
+//! units travel, and what the clients send.
+//!
+//! ```text
+//!   agenda ──> Travel   bytes of a connection arrive at an instance (side) or at a client (clients)
+//!          ──> Sibling  units and replies between two instances of a node
+//!          ──> Act      a client connects, sends commands, or leaves (clients)
+//!   replies ── parsed and compared with what was asked ──> history, violations
+//! ```
+//!
+//! These connections have a network of their own, so that runs without Redis clients are as they
+//! would be without this module.
+
+mod clients;
+mod replies;
+mod side;
+
+use std::collections::BTreeMap;
+
+use zerohop_base::random::Random;
+use zerohop_base::time::Time;
+use zerohop_placement::Durability;
+use zerohop_wire::ids::{InstanceId, KeyspaceId};
+
+use super::redis_turn::{RedisCounts, RedisTurn, SiblingMessage};
+use super::scenario::{ClusterScenario, PlannedKeyspace};
+use super::{ClusterEvent, SimulatedCluster};
+use crate::kinds::FaultKind;
+use crate::network::{InTransit, LinkArrival, LinkEnd, LinkId, Network, Opener};
+use crate::scenario::NetworkFaults;
+use crate::streams::Draw;
+use clients::RedisClient;
+pub(super) use side::{RedisArrival, RedisSide};
+
+const MS: u64 = 1_000;
+
+/// The keyspaces of Redis clients: the second one may be dropped.
+pub(super) const REDIS_KEYSPACES: [&str; 2] = ["redis-0", "redis-1"];
+
+/// Groups of keys in each keyspace. A split may put the keys of the last one into several
+/// partitions.
+const GROUPS: usize = 5;
+
+/// How long a message between two instances of a node takes.
+const SIBLING_US: u64 = 20;
+
+/// How many connections of a thousand messages break, where connections break at all.
+const BREAKS: u64 = 6;
+
+/// An event of Redis clients.
+#[derive(Debug)]
+pub(super) enum RedisEvent {
+    Travel(InTransit),
+    Sibling { host: usize, life: u32, slot: usize, message: SiblingMessage },
+    Act { client: usize },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct RedisWorld {
+    /// Whether this run has Redis clients.
+    pub(super) is_on: bool,
+    network: Network,
+    random: Random,
+    clients: Vec<RedisClient>,
+    connections: u64,
+    tokens: u64,
+    /// The names of all keys, by group and key.
+    names: BTreeMap<KeyspaceId, Vec<[String; 3]>>,
+    /// Which text was written last in each group, as far as clients know, for waits.
+    texts: BTreeMap<(KeyspaceId, usize), u64>,
+    /// When a message between two instances of a node arrives at the earliest: they keep their
+    /// order.
+    sibling_order: BTreeMap<(usize, usize, usize), Time>,
+    /// The keyspaces of which the operator has asked for a split, and how often.
+    pub(super) splits: u32,
+    pub(super) is_drop_asked: bool,
+}
+
+impl RedisWorld {
+    pub(super) fn new(mut random: Random, scenario: &ClusterScenario) -> RedisWorld {
+        let is_on = scenario.has(FaultKind::RedisClients);
+        let breaks = if scenario.has(FaultKind::BrokenConnections) { BREAKS } else { 0 };
+        let faults = NetworkFaults { damage: 0, refused: 0, breaks, ..scenario.network };
+        let network = Network::new(random.fork(1), faults, 0);
+        let count = if is_on { random.between(3, 5) } else { 0 };
+        let clients = (0..count).map(|_| RedisClient::default()).collect();
+        RedisWorld {
+            is_on,
+            network,
+            random,
+            clients,
+            connections: 0,
+            tokens: 0,
+            names: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            sibling_order: BTreeMap::new(),
+            splits: 0,
+            is_drop_asked: false,
+        }
+    }
+
+    /// The settings of a Redis keyspace: an acknowledged write survives what the checker assumes.
+    pub(super) fn keyspace(&self, at: usize) -> PlannedKeyspace {
+        let partitions = *self.random.fork(7 + at as u64).pick(&[1, 2, 4]);
+        PlannedKeyspace { durability: Durability::Sync, partitions, replicas: 3, min_in_sync: 2 }
+    }
+
+    /// The Redis side of an instance that opens.
+    pub(super) fn side(&mut self, place: usize, siblings: Vec<InstanceId>) -> Option<Box<RedisSide>> {
+        if !self.is_on {
+            return None;
+        }
+        let time_out_ms = *self.random.pick(&[700, 1_500, 4_000]);
+        let random = self.random.fork(self.random.clone().next_u64());
+        Some(Box::new(RedisSide::new((place, siblings), time_out_ms, random)))
+    }
+
+    /// Nothing passes from one node to another until then.
+    pub(super) fn cut(&mut self, from: usize, to: usize, until: Time) {
+        self.network.cut_nodes(from, to, until);
+    }
+
+    pub(super) fn end_faults(&mut self, now: Time) {
+        self.network.end_faults(now);
+    }
+
+    /// A node's process has ended.
+    pub(super) fn lose_node(
+        &mut self,
+        now: Time,
+        silently: bool,
+        (host, places): (usize, std::ops::Range<usize>),
+    ) {
+        self.network.lose_openers(
+            now,
+            silently,
+            |opener| matches!(opener, Opener::Units { host: of, .. } if of == host),
+        );
+        self.network.lose_node(now, silently, |place| places.contains(&place));
+    }
+
+    /// A node's process has started.
+    pub(super) fn node_is_back(&mut self, now: Time, (host, places): (usize, std::ops::Range<usize>)) {
+        self.network.node_is_back(now, |place| places.contains(&place));
+        self.network
+            .opener_is_back(now, |opener| matches!(opener, Opener::Units { host: of, .. } if of == host));
+    }
+}
+
+/// The Redis clients of a cluster, while one of their events happens.
+pub(super) struct RedisRun<'c> {
+    pub(super) world: &'c mut SimulatedCluster,
+}
+
+impl RedisRun<'_> {
+    pub(super) fn set_up(&mut self) {
+        self.world.history.redis_apart.insert(GROUPS - 1);
+        for client in 0..self.world.redis.clients.len() {
+            let at = self.world.now().after_us(self.world.redis.random.below(2_000 * MS));
+            self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::Act { client }));
+        }
+    }
+
+    pub(super) fn happen(&mut self, event: RedisEvent) {
+        match event {
+            RedisEvent::Travel(thing) => self.arrive(thing),
+            RedisEvent::Sibling { host, life, slot, message } => {
+                if self.world.hosts[host].life == life && self.world.hosts[host].is_up {
+                    self.world.hosts[host].slots[slot].arrive_redis(RedisArrival::Sibling(message));
+                    self.world.schedule_slot_soon(host, slot);
+                }
+            }
+            RedisEvent::Act { client } => self.act(client),
+        }
+    }
+
+    pub(super) fn put_on_the_way(&mut self) {
+        for thing in self.world.redis.network.take_in_transit() {
+            self.world.agenda.at(thing.at, ClusterEvent::Redis(RedisEvent::Travel(thing)));
+        }
+    }
+
+    fn arrive(&mut self, thing: InTransit) {
+        if !self.world.redis.network.arrives(&thing) {
+            return;
+        }
+        let now = self.world.now();
+        let InTransit { link, to, what, .. } = thing;
+        self.trace_arrival(link, to, &what);
+        let target = self.world.locate_instance(self.world.redis.network.instance(link));
+        let Some(opener) = self.world.redis.network.opener(link) else { return };
+        match (to, opener) {
+            (LinkEnd::Node, Opener::Redis { .. }) => {
+                self.pass_to_side(target, RedisArrival::FromClient(link, what))
+            }
+            (LinkEnd::Node, Opener::Units { .. }) => {
+                self.pass_to_side(target, RedisArrival::FromInstance(link, what));
+            }
+            (LinkEnd::Opener, Opener::Redis { client }) => self.hear(client, link, what),
+            (LinkEnd::Opener, Opener::Units { host, slot, life, .. }) => {
+                let to = target.and_then(|(host, slot)| self.world.hosts[host].instance_id(slot));
+                if self.world.hosts[host].life == life
+                    && self.world.hosts[host].is_up
+                    && let Some(to) = to
+                {
+                    self.pass_to_side(Some((host, slot)), RedisArrival::OverOwnLink(link, to, what));
+                }
+            }
+            _ => self.world.trace.record(now, format_args!("{link} leads nowhere")),
+        }
+    }
+
+    fn trace_arrival(&mut self, link: LinkId, to: LinkEnd, what: &LinkArrival) {
+        let now = self.world.now();
+        match what {
+            LinkArrival::Bytes(bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                self.world.trace.record_frequent(
+                    now,
+                    format_args!("redis {link} to {to:?}: {text:.200?}"),
+                    link.0,
+                );
+                self.world.trace.bytes(bytes);
+            }
+            other => self.world.trace.record_frequent(
+                now,
+                format_args!("redis {link} to {to:?}: {other:?}"),
+                link.0,
+            ),
+        }
+    }
+
+    fn pass_to_side(&mut self, at: Option<(usize, usize)>, what: RedisArrival) {
+        let Some((host, slot)) = at else { return };
+        self.world.hosts[host].slots[slot].arrive_redis(what);
+        self.world.schedule_slot_soon(host, slot);
+    }
+
+    /// Carries out what the Redis side of an instance has left to do.
+    pub(super) fn perform_turn(&mut self, host: usize, slot: usize, done: Time, turn: RedisTurn) {
+        let life = self.world.hosts[host].life;
+        for (link, to, bytes) in turn.sent {
+            self.world.redis.network.send(done, link, to, &bytes);
+        }
+        for (link, stays) in turn.closed {
+            let by = if stays == LinkEnd::Node { LinkEnd::Opener } else { LinkEnd::Node };
+            self.world.redis.network.close(done, link, by);
+        }
+        for to in turn.calls {
+            let Some((target, target_slot)) = self.world.host_of(to) else { continue };
+            let place = self.world.hosts[target].instance_range.start + target_slot;
+            let listens = self.world.hosts[target].is_up
+                && self.world.hosts[target].slots[target_slot].instance.is_some();
+            let opener = Opener::Units { host, slot, life, target };
+            let link = self.world.redis.network.open_to(done, opener, place, listens);
+            self.world.trace.record(done, format_args!("n{host}/{slot} opens redis {link} to {to}"));
+        }
+        for (to, message) in turn.siblings {
+            let earliest = self.world.redis.sibling_order.entry((host, slot, to)).or_insert(done);
+            let at = done.after_us(SIBLING_US).max(earliest.after_us(1));
+            *earliest = at;
+            self.world
+                .agenda
+                .at(at, ClusterEvent::Redis(RedisEvent::Sibling { host, life, slot: to, message }));
+        }
+        self.count(turn.counts);
+    }
+
+    fn count(&mut self, counts: RedisCounts) {
+        let RedisCounts {
+            to_siblings,
+            to_nodes,
+            sent_back,
+            waits,
+            waits_elsewhere,
+            links_lost,
+            queued_over_splits,
+        } = counts;
+        for (name, count) in [
+            ("redis: units to instances of the node", to_siblings),
+            ("redis: units to other nodes", to_nodes),
+            ("redis: units sent back", sent_back),
+            ("redis: waits for a record", waits),
+            ("redis: waits elsewhere", waits_elsewhere),
+            ("redis: connections between nodes lost", links_lost),
+            ("redis: units queued over a split", queued_over_splits),
+        ] {
+            if count > 0 {
+                self.world.coverage.blobs_seen(name, count);
+            }
+        }
+    }
+
+    /// The keyspaces that Redis clients use now.
+    fn keyspaces(&self) -> Vec<KeyspaceId> {
+        let named = REDIS_KEYSPACES.into_iter().filter_map(|name| self.world.watch.map.keyspace_named(name));
+        named.map(|(id, _)| id).filter(|id| !self.world.watch.is_dropped(*id)).collect()
+    }
+}

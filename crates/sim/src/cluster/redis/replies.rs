@@ -1,0 +1,149 @@
+//! Replies of the Redis protocol, version 2, and what they mean for a command.
+
+use crate::redis::{RedisCommand, RedisEnd, RedisStep, StepReply};
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum RespValue {
+    Status(String),
+    Error(String),
+    Number(i64),
+    Bulk(Option<Vec<u8>>),
+    Array(Option<Vec<RespValue>>),
+}
+
+/// The first reply in these bytes, and its length. `Ok(None)`: it is not complete.
+///
+/// # Errors
+/// The bytes are not a reply.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(RespValue, usize)>, String> {
+    let Some(end) = bytes.windows(2).position(|two| two == b"\r\n") else { return Ok(None) };
+    let line = String::from_utf8_lossy(&bytes[1..end.max(1)]).into_owned();
+    let number = || line.parse::<i64>().map_err(|_| format!("{line:?} is not a number"));
+    let after = end + 2;
+    let value = match bytes[0] {
+        b'+' => RespValue::Status(line),
+        b'-' => RespValue::Error(line),
+        b':' => RespValue::Number(number()?),
+        b'$' => {
+            let Ok(length) = usize::try_from(number()?) else {
+                return Ok(Some((RespValue::Bulk(None), after)));
+            };
+            if bytes.len() < after + length + 2 {
+                return Ok(None);
+            }
+            let value = RespValue::Bulk(Some(bytes[after..after + length].to_vec()));
+            return Ok(Some((value, after + length + 2)));
+        }
+        b'*' => {
+            let Ok(count) = usize::try_from(number()?) else {
+                return Ok(Some((RespValue::Array(None), after)));
+            };
+            let (mut values, mut used) = (Vec::new(), after);
+            for _ in 0..count {
+                let Some((value, length)) = parse_rest(&bytes[used..])? else { return Ok(None) };
+                values.push(value);
+                used += length;
+            }
+            return Ok(Some((RespValue::Array(Some(values)), used)));
+        }
+        other => return Err(format!("a reply begins with {:?}", char::from(other))),
+    };
+    Ok(Some((value, after)))
+}
+
+fn parse_rest(bytes: &[u8]) -> Result<Option<(RespValue, usize)>, String> {
+    if bytes.is_empty() { Ok(None) } else { parse(bytes) }
+}
+
+/// The number of replies to a command.
+pub(super) fn replies_to(command: &RedisCommand) -> usize {
+    match command {
+        RedisCommand::Transaction(steps) => steps.len() + 2,
+        _ => 1,
+    }
+}
+
+/// What the replies to a command mean.
+///
+/// # Errors
+/// They are not replies to this command.
+pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<RedisEnd, String> {
+    let wrong = || format!("{replies:?} replies to {command:?}");
+    let Some((last, before)) = replies.split_last() else { return Err(wrong()) };
+    if let RedisCommand::Transaction(_) = command {
+        let is_as_due = |(at, reply): (usize, &RespValue)| match reply {
+            RespValue::Status(text) => text == if at == 0 { "OK" } else { "QUEUED" },
+            RespValue::Error(_) => at > 0,
+            _ => false,
+        };
+        if !before.iter().enumerate().all(is_as_due) {
+            return Err(wrong());
+        }
+    }
+    if let RespValue::Error(text) = last {
+        // The gateway's words for an unknown outcome, and those of a disk that has failed.
+        let is_unknown = text.contains("may have been done or not") || text.starts_with("MISCONF");
+        return match is_unknown {
+            true => Ok(RedisEnd::Unknown),
+            false if text.starts_with("ERR wrong") || text.starts_with("ERR unknown") => Err(wrong()),
+            false => Ok(RedisEnd::NotDone(text.clone())),
+        };
+    }
+    let done = match (command, last) {
+        (RedisCommand::Ping(token), RespValue::Bulk(Some(bytes)))
+            if *bytes == token.to_string().as_bytes() =>
+        {
+            Some(Vec::new())
+        }
+        (RedisCommand::One(step), value) => step_reply(*step, value).map(|reply| vec![reply]),
+        (RedisCommand::Wait { .. }, RespValue::Number(number @ (0 | 1))) => {
+            Some(vec![StepReply::Number(*number)])
+        }
+        (RedisCommand::Transaction(steps), RespValue::Array(Some(values))) if steps.len() == values.len() => {
+            steps.iter().zip(values).map(|(step, value)| step_reply(*step, value)).collect()
+        }
+        _ => None,
+    };
+    done.map(RedisEnd::Done).ok_or_else(wrong)
+}
+
+fn step_reply(step: RedisStep, value: &RespValue) -> Option<StepReply> {
+    match (step, value) {
+        (RedisStep::Set(_), RespValue::Status(text)) if text == "OK" => Some(StepReply::Ok),
+        (
+            RedisStep::Append(_) | RedisStep::Incr | RedisStep::Push(_) | RedisStep::DelList,
+            RespValue::Number(number),
+        ) => Some(StepReply::Number(*number)),
+        (RedisStep::Get | RedisStep::GetDel | RedisStep::GetCounter, RespValue::Bulk(bulk)) => {
+            Some(bulk.clone().map_or(StepReply::Nil, StepReply::Bytes))
+        }
+        (RedisStep::Range, RespValue::Array(Some(values))) => {
+            let bytes = values.iter().map(|value| match value {
+                RespValue::Bulk(Some(bytes)) => Some(bytes.clone()),
+                _ => None,
+            });
+            bytes.collect::<Option<Vec<_>>>().map(StepReply::List)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_parsed_and_matched_with_their_command() {
+        let text = b"*2\r\n$3\r\n<1>\r\n$-1\r\n:5\r\n";
+        let (value, used) = parse(text).unwrap().unwrap();
+        let values = vec![RespValue::Bulk(Some(b"<1>".to_vec())), RespValue::Bulk(None)];
+        assert_eq!((value, used), (RespValue::Array(Some(values)), 18));
+        assert_eq!(parse(&text[18..]).unwrap(), Some((RespValue::Number(5), 4)));
+        assert!((0..18).all(|cut| cut == 0 || parse(&text[..cut]).unwrap().is_none()));
+        let incr = RedisCommand::One(RedisStep::Incr);
+        assert_eq!(end_of(&incr, &[RespValue::Number(3)]), Ok(RedisEnd::Done(vec![StepReply::Number(3)])));
+        assert!(end_of(&incr, &[RespValue::Status("OK".to_owned())]).is_err());
+        assert!(end_of(&RedisCommand::Ping(7), &[RespValue::Bulk(Some(b"8".to_vec()))]).is_err());
+    }
+}

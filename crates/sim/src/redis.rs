@@ -1,0 +1,182 @@
+//! The commands of Redis clients and their results: the input of the checker of Redis keyspaces.
+
+use std::fmt;
+
+use zerohop_base::time::Time;
+use zerohop_wire::ids::KeyspaceId;
+
+/// One command on a group's keys: a text, a counter and a list. Values have unique tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is a Redis command")]
+pub enum RedisStep {
+    Set(u64),
+    Append(u64),
+    Get,
+    GetDel,
+    Incr,
+    GetCounter,
+    Push(u64),
+    Range,
+    DelList,
+}
+
+/// A key of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "their names say it")]
+pub enum RedisKey {
+    Text,
+    Counter,
+    List,
+}
+
+impl RedisKey {
+    /// All keys of a group.
+    pub const ALL: [RedisKey; 3] = [RedisKey::Text, RedisKey::Counter, RedisKey::List];
+}
+
+impl RedisStep {
+    /// The key that it reads or writes.
+    #[must_use]
+    pub fn key(self) -> RedisKey {
+        match self {
+            Self::Set(_) | Self::Append(_) | Self::Get | Self::GetDel => RedisKey::Text,
+            Self::Incr | Self::GetCounter => RedisKey::Counter,
+            Self::Push(_) | Self::Range | Self::DelList => RedisKey::List,
+        }
+    }
+
+    /// Whether it may change its key.
+    #[must_use]
+    pub fn is_write(self) -> bool {
+        !matches!(self, Self::Get | Self::GetCounter | Self::Range)
+    }
+
+    /// The token that it writes.
+    #[must_use]
+    pub fn token(self) -> Option<u64> {
+        match self {
+            Self::Set(token) | Self::Append(token) | Self::Push(token) => Some(token),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes of a token.
+#[must_use]
+pub fn token_bytes(token: u64) -> Vec<u8> {
+    format!("<{token}>").into_bytes()
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisCommand {
+    /// A command that the connection answers itself, with this token.
+    Ping(u64),
+    /// A command on one key.
+    One(RedisStep),
+    /// `MULTI`, these commands and `EXEC`.
+    Transaction(Vec<RedisStep>),
+    /// Waits at most so long until the text is this token.
+    Wait {
+        /// The token.
+        token: u64,
+        /// Milliseconds.
+        ms: u64,
+    },
+}
+
+impl RedisCommand {
+    /// Its commands on keys.
+    #[must_use]
+    pub fn steps(&self) -> &[RedisStep] {
+        match self {
+            Self::One(step) => std::slice::from_ref(step),
+            Self::Transaction(steps) => steps,
+            Self::Ping(_) | Self::Wait { .. } => &[],
+        }
+    }
+
+    /// Whether it may change a key.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        self.steps().iter().any(|step| step.is_write())
+    }
+}
+
+/// The reply to a command on a key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StepReply {
+    /// `+OK`.
+    Ok,
+    /// No such key.
+    Nil,
+    /// A number.
+    Number(i64),
+    /// A text.
+    Bytes(Vec<u8>),
+    /// The values of a list.
+    List(Vec<Vec<u8>>),
+}
+
+/// The end of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisEnd {
+    /// It is in progress.
+    Open,
+    /// Replies, one for each of its commands on keys; of a wait: one number.
+    Done(Vec<StepReply>),
+    /// An error that says that nothing was done.
+    NotDone(String),
+    /// An error that says that it may have been done, or its connection was lost.
+    Unknown,
+}
+
+/// A command of a Redis client, from the time it was sent to its reply.
+#[derive(Clone, Debug)]
+pub struct RedisCall {
+    /// The client.
+    pub client: usize,
+    /// The number of its connection among all.
+    pub connection: u64,
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The group of its keys.
+    pub group: usize,
+    /// The command.
+    pub command: RedisCommand,
+    /// When it was sent.
+    pub invoked: Time,
+    /// When its last reply, or the end of its connection, arrived.
+    pub returned: Option<Time>,
+    /// The end.
+    pub end: RedisEnd,
+}
+
+impl fmt::Display for RedisCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until = self.returned.map_or(u64::MAX, |at| at.0);
+        write!(f, "r{}/{} [{} .. {until}] ", self.client, self.connection, self.invoked.0)?;
+        let text = format!("{:?}: {:?}", self.command, ShownEnd(&self.end));
+        write!(f, "{text:.400}")
+    }
+}
+
+/// An end with its bytes as text.
+struct ShownEnd<'e>(&'e RedisEnd);
+
+impl fmt::Debug for ShownEnd<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RedisEnd::Done(replies) = self.0 else { return write!(f, "{:?}", self.0) };
+        for reply in replies {
+            match reply {
+                StepReply::Bytes(bytes) => write!(f, " {:?}", String::from_utf8_lossy(bytes))?,
+                StepReply::List(values) => {
+                    let tail = &values[values.len().saturating_sub(6)..];
+                    write!(f, " {} values ..{}", values.len(), String::from_utf8_lossy(&tail.concat()))?;
+                }
+                other => write!(f, " {other:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
