@@ -69,7 +69,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 40] = [
+pub const BLOBS: [&str; 44] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -99,7 +99,11 @@ pub const BLOBS: [&str; 40] = [
     "snapshots: reads of blobs",
     "snapshots: reads again",
     "snapshots: reads again at another primary",
+    "snapshots opened over splits",
+    "snapshots: scans",
+    "snapshots: listings of blobs",
     "snapshots closed",
+    "snapshots dropped",
     "snapshots expired",
     "snapshots not opened",
     "snapshots: horizons moved",

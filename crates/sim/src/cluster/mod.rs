@@ -42,6 +42,7 @@ mod scans;
 mod scenario;
 mod slices;
 mod slot;
+mod snapshot_task;
 mod snapshots;
 mod stalls;
 mod targeted_faults;
@@ -125,8 +126,6 @@ enum ClusterEvent {
         client: usize,
         operation: transactional::ClientOperationPlan,
     },
-    /// The next step of a snapshot.
-    Snapshot(usize),
     /// Sends a copy of a frame over a connection of its own.
     Repeat {
         instance_index: usize,
@@ -323,7 +322,6 @@ impl SimulatedCluster {
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
             ClusterEvent::Rival { client, operation: deed } => self.rival(client, deed),
-            ClusterEvent::Snapshot(number) => self.snapshot(number),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),
@@ -366,6 +364,7 @@ impl SimulatedCluster {
             );
         }
         self.phase = ClusterPhase::Quiet;
+        self.snapshots.end_all();
     }
 
     fn put_on_the_way(&mut self) {

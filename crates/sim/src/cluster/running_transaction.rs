@@ -156,7 +156,7 @@ pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: 
 }
 
 /// The reply that has this record.
-fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
+pub(super) fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
     match record.cloned() {
         Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
         Some(Record::List { version, length, first, values }) => {
