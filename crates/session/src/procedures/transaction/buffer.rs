@@ -222,7 +222,7 @@ impl Buffer {
             match (seen.version, seen.writes.first()) {
                 // For a record that was both read and written, its first write checks the version.
                 (Some(_), Some(_)) if is_planted(Bug::WrittenNotChecked) => {}
-                (Some(_), None) if is_planted(Bug::OnlyReadNotChecked) => {}
+                (Some(_), None) if !self.writes.is_empty() && is_planted(Bug::OnlyReadNotChecked) => {}
                 (Some(version), Some(first)) if !self.writes[*first].commutes() => {
                     self.writes[*first].add_read_dependency(version);
                 }
