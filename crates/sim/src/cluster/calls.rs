@@ -461,6 +461,11 @@ impl SimulatedCluster {
         }
     }
 
+    /// Whether a client is paused, and starts nothing.
+    pub(super) fn is_paused(&self, client: usize) -> bool {
+        self.now() < self.clients[client].paused_until
+    }
+
     /// A client is paused until then.
     pub(super) fn pause_client(&mut self, client: usize, until: Time) {
         let now = self.now();

@@ -91,21 +91,38 @@ impl RunningTransaction {
                     }
                 }
             }
-            InteractiveReport::Committed(writes, result) => {
+            InteractiveReport::Waits => {
+                for place in &self.entries {
+                    // Whatever has ended by now comes before the commit.
+                    let entry = &mut history[*place];
+                    (entry.transaction.begin, entry.deadline) = (now.0, entry.deadline.max(deadline));
+                }
+                return Vec::new();
+            }
+            InteractiveReport::Committed(written, result) => {
                 for place in &self.entries {
                     let entry = &mut history[*place];
                     match &result {
                         Ok(version) => {
+                            entry.transaction.actions.clone_from(&written.actions);
+                            entry.sum = written.sum;
                             let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
                             recorder.committed();
                             recorder.rested(&self.got);
-                            if !writes.is_empty() {
+                            if written.has_writes {
                                 recorder.version(*version);
+                            }
+                            if let Some(what) = &written.impossible {
+                                recorder.record_impossible(what);
                             }
                         }
                         Err(error) => fail_of(entry, error, self.may_have_late_copy),
                     }
                 }
+            }
+            InteractiveReport::Differs(what) => {
+                self.entries = vec![begin(Vec::new())];
+                history[self.entries[0]].failure = Some(TransactionTrouble::Impossible(what));
             }
             InteractiveReport::Ends => {}
         }

@@ -37,6 +37,7 @@ pub(super) async fn run_snapshot(
         (Ok(first), Ok(second)) => (first, second),
         (Err(error), _) | (_, Err(error)) => return report(SnapshotReport::NotOpened(error)),
     };
+    handle.sleep(plan.opens_after).await;
     report(SnapshotReport::Opens);
     let snapshot = match handle.snapshot_with(&[&first, &second], plan.options).await {
         Ok(snapshot) => snapshot,

@@ -27,13 +27,13 @@ use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord, SnapshotVe
 use crate::streams::Draw;
 use crate::transacted::TransactionRecord;
 use crate::workload::blobs::name;
-use crate::workload::transactional::ClassedKey;
+use crate::workload::transactional::{ClassedKey, KEYSPACES};
 
 const MS: u64 = 1_000;
 
 /// The highest number of open snapshots: more than one, so that one keeps versions that another
 /// does not need.
-const OPEN_MAX: usize = 4;
+const OPEN_MAX: usize = 5;
 
 /// The time limit of each of its requests.
 const LIMIT_US: u64 = 4_000 * MS;
@@ -45,6 +45,14 @@ const ROUNDS_OF_OPENING: u64 = 3;
 /// The same if the keyspaces are split meanwhile: the procedure repeats its request, and asks each
 /// keyspace for its partitions between.
 const ROUNDS_OVER_SPLIT: u64 = 8;
+
+/// One of so many is opened later than its client opens the keyspaces, and the longest time
+/// between.
+const OPENED_LATER_OF: u64 = 4;
+const OPENED_LATER_US: u64 = 8_000 * MS;
+
+/// The number of snapshots over a split.
+const SNAPSHOTS_OF_SPLIT: u64 = 2;
 
 /// The longest time for which one stays open.
 const AGE: Duration = Duration::from_secs(30);
@@ -99,6 +107,8 @@ pub(super) enum SnapshotReport {
 /// What a snapshot draws before it begins.
 #[derive(Debug)]
 pub(super) struct SnapshotPlan {
+    /// How long it has the keyspaces before.
+    pub(super) opens_after: Duration,
     pub(super) options: SnapshotOptions,
     /// Rounds of reads.
     pub(super) rounds: u64,
@@ -123,6 +133,25 @@ impl Snapshots {
 impl SimulatedCluster {
     /// A client opens a snapshot beside its other work.
     pub(super) fn begin_snapshot(&mut self, client: usize) {
+        let random = &mut self.snapshots.random;
+        let opens_after_us =
+            if random.chance(1, OPENED_LATER_OF) { random.below(OPENED_LATER_US) } else { 0 };
+        self.begin_snapshot_after(client, opens_after_us);
+    }
+
+    /// A keyspace of transactions is about to be split: clients that know its partitions of now
+    /// open snapshots of it later.
+    pub(super) fn begin_snapshots_over_split(&mut self) {
+        for at in 1..=SNAPSHOTS_OF_SPLIT {
+            let client = self.snapshots.random.below(self.clients.len() as u64) as usize;
+            if self.is_paused(client) {
+                continue;
+            }
+            self.begin_snapshot_after(client, at * OPENED_LATER_US / SNAPSHOTS_OF_SPLIT);
+        }
+    }
+
+    fn begin_snapshot_after(&mut self, client: usize, opens_after_us: u64) {
         if self.transactional().is_none() || self.snapshots.open.len() >= OPEN_MAX {
             return;
         }
@@ -133,13 +162,14 @@ impl SimulatedCluster {
         let partitions = self.partitions_of_snapshots();
         let running = RunningSnapshot { client, partitions, entry, seen: None, primaries: BTreeMap::new() };
         self.snapshots.open.insert(number, running);
-        let deadline = now.after_us(LIMIT_US);
+        let deadline = now.after_us(KEYSPACES.len() as u64 * LIMIT_US + opens_after_us);
         self.history.transactions.push(TransactionRecord::begun(client, now, deadline, Vec::new()));
         let random = &mut self.snapshots.random;
         let options =
             SnapshotOptions { lease: Duration::from_millis(random.between(1_500, 8_000)), age: AGE };
         let is_renewed = random.chance(2, 3);
         let plan = SnapshotPlan {
+            opens_after: Duration::from_micros(opens_after_us),
             options,
             rounds: random.between(3, 7),
             is_closed: random.chance(4, 5),

@@ -58,7 +58,7 @@ const CANARIES: [Row; 10] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 28] = [
+const OTHERS: [Row; 36] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerGrantUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingNotMatched), &[0]),
@@ -87,6 +87,14 @@ const OTHERS: [Row; 28] = [
     (BugPlace::Partition(partition::Bug::ScanGoesBack), &[0]),
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[7, 35]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[21, 35]),
+    (BugPlace::Session(session::Bug::SnapshotNotFixed), &[5]),
+    (BugPlace::Session(session::Bug::SnapshotScanEndsEarly), &[6]),
+    (BugPlace::Session(session::Bug::SnapshotOfTheMoment), &[2]),
+    (BugPlace::Session(session::Bug::OnlyReadNotChecked), &[2]),
+    (BugPlace::Session(session::Bug::WrittenNotChecked), &[3]),
+    (BugPlace::Session(session::Bug::OwnWritesUnseen), &[2]),
+    (BugPlace::Session(session::Bug::RereadReplaces), &[0]),
+    (BugPlace::Session(session::Bug::StagedLeftOut), &[2]),
 ];
 
 impl BugPlace {
