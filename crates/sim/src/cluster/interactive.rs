@@ -15,8 +15,7 @@ use zerohop_base::random::Random;
 use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction, Transform};
 use zerohop_wire::ids::Timestamp;
 
-use super::running_transaction::reply_of;
-use super::transaction_reads::{ReadResult, got, intended, read_of};
+use super::transaction_reads::{ReadResult, got, intended, read_of, reply_of};
 use crate::cycles::CheckedAction;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, KEYSPACES, KeyClass, TransactionStep};
@@ -213,7 +212,7 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
                     {
                         self.transaction.write(keyspace.compare_swap(&key, Some(before), Some(&bytes)))?;
                     }
-                    _ => drop(self.transaction.write(insert)?),
+                    _ => self.transaction.write(insert).map(drop)?,
                 }
                 // A commit that is too large stages it.
                 return Ok(filler > 0);
@@ -222,7 +221,7 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
                 self.transaction.write(keyspace.transform_silently(&key, Transform::add(amount)))?;
             }
             TransactionStep::Add(_, amount) => {
-                drop(self.transaction.write(keyspace.increment(&key, amount))?)
+                self.transaction.write(keyspace.increment(&key, amount)).map(drop)?
             }
             other => unreachable!("interactive transactions write, and do not {other:?}"),
         }

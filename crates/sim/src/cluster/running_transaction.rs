@@ -1,13 +1,13 @@
 //! A transaction that a client of a simulated cluster has in progress, and what the history says of it.
 
 use zerohop_base::time::Time;
-use zerohop_session::procedures::{Error, Record};
+use zerohop_session::procedures::Error;
 use zerohop_session::{Reply, SessionError};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::answer_recorder::AnswerRecorder;
 use super::interactive::InteractiveReport;
-use super::transaction_reads::{ReadResult, intended};
+use super::transaction_reads::{ReadResult, intended, reply_of};
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{TransactionRecord, TransactionTrouble};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan};
@@ -169,16 +169,5 @@ pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: 
             entry.transaction.fate = TransactionFate::Aborted;
             entry.failure = Some(TransactionTrouble::Impossible(error.to_string()));
         }
-    }
-}
-
-/// The reply that has this record.
-pub(super) fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
-    match record.cloned() {
-        Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
-        Some(Record::List { version, length, first, values }) => {
-            Ok(Reply::List { version, length, first, values })
-        }
-        None => Err(Failure::NotFound),
     }
 }

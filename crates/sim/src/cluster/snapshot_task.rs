@@ -1,28 +1,66 @@
 //! What a client does with a snapshot: it opens the snapshot with the client's procedures, and
 //! reports all that these return.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Snapshot, SnapshotBlob};
+use zerohop_base::random::Random;
+use zerohop_session::SessionError;
+use zerohop_session::procedures::{
+    ClusterHandle, Error, Keyspace, Record, Snapshot, SnapshotBlob, SnapshotOptions,
+};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
 
-use super::running_transaction::reply_of;
-use super::snapshots::{SnapshotPlan, SnapshotReport, is_split_error};
-use super::transaction_reads::{ReadResult, got, read_of};
+use super::transaction_reads::{ReadResult, got, read_of, reply_of};
 use crate::snapshots::SnapshotRecord;
 use crate::streams::Draw;
 use crate::workload::blobs::{BLOBS, BlobContents, any, header_id, name, read_attributes};
 use crate::workload::transactional::{ClassedKey, KEYSPACES, KeyClass};
-use zerohop_base::random::Random;
 
 const MS: u64 = 1_000;
 
 /// The shortest and the longest rest between two rounds of reads, in microseconds.
 const REST_US: [u64; 2] = [100 * MS, 3_000 * MS];
+
+/// What a snapshot reports.
+#[derive(Debug)]
+pub(super) enum SnapshotReport {
+    /// It has the keyspaces, and opens the snapshot.
+    Opens,
+    NotOpened(Error),
+    /// It is open, of this time.
+    Opened(Timestamp),
+    /// It shows this of a record or blob.
+    Shows(u64, SnapshotRecord),
+    /// It shows this version of a record or of a blob's header; zero if absent.
+    Version(u64, Timestamp),
+    ListsKeys,
+    ListsBlobs,
+    /// The handle is closed, or dropped.
+    Ends {
+        is_closed: bool,
+    },
+    /// The servers do not have it any more.
+    Expired,
+}
+
+/// What a snapshot draws before it begins.
+#[derive(Debug)]
+pub(super) struct SnapshotPlan {
+    /// How long it has the keyspaces before.
+    pub(super) opens_after: Duration,
+    pub(super) options: SnapshotOptions,
+    /// Rounds of reads.
+    pub(super) rounds: u64,
+    /// Whether it is closed at the end; otherwise its lease expires.
+    pub(super) is_closed: bool,
+    pub(super) random: Random,
+    pub(super) are_over: Arc<AtomicBool>,
+}
 
 /// The servers do not have the snapshot any more.
 struct Expired;
@@ -259,4 +297,9 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
             (self.report)(SnapshotReport::Shows(header_id(0), SnapshotRecord::impossible(what)));
         }
     }
+}
+
+/// Whether the keyspace has been split meanwhile.
+pub(super) fn is_split_error(error: &Error) -> bool {
+    matches!(error.reason(), Some(SessionError::Split { .. }))
 }

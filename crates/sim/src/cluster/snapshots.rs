@@ -14,14 +14,14 @@ use std::time::Duration;
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_placement::PartitionCount;
-use zerohop_session::procedures::{Error, ProcedureSettings, SnapshotOptions};
-use zerohop_session::{Coalescing, SessionError};
+use zerohop_session::Coalescing;
+use zerohop_session::procedures::{ProcedureSettings, SnapshotOptions};
 use zerohop_wire::blob::header_key;
-use zerohop_wire::ids::{InstanceId, Timestamp};
+use zerohop_wire::ids::InstanceId;
 
 use super::SimulatedCluster;
 use super::running_transaction::fail_of;
-use super::snapshot_task::run_snapshot;
+use super::snapshot_task::{SnapshotPlan, SnapshotReport, is_split_error, run_snapshot};
 use crate::cycles::TransactionFate;
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord, SnapshotVersion};
 use crate::streams::Draw;
@@ -82,41 +82,6 @@ struct RunningSnapshot {
 
 /// Reports of the procedures, in order, each with the number of its snapshot.
 type SnapshotReports = Arc<Mutex<VecDeque<(usize, SnapshotReport)>>>;
-
-#[derive(Debug)]
-pub(super) enum SnapshotReport {
-    /// It has the keyspaces, and opens the snapshot.
-    Opens,
-    NotOpened(Error),
-    /// It is open, of this time.
-    Opened(Timestamp),
-    /// It shows this of a record or blob.
-    Shows(u64, SnapshotRecord),
-    /// It shows this version of a record or of a blob's header; zero if absent.
-    Version(u64, Timestamp),
-    ListsKeys,
-    ListsBlobs,
-    /// The handle is closed, or dropped.
-    Ends {
-        is_closed: bool,
-    },
-    /// The servers do not have it any more.
-    Expired,
-}
-
-/// What a snapshot draws before it begins.
-#[derive(Debug)]
-pub(super) struct SnapshotPlan {
-    /// How long it has the keyspaces before.
-    pub(super) opens_after: Duration,
-    pub(super) options: SnapshotOptions,
-    /// Rounds of reads.
-    pub(super) rounds: u64,
-    /// Whether it is closed at the end; otherwise its lease expires.
-    pub(super) is_closed: bool,
-    pub(super) random: Random,
-    pub(super) are_over: Arc<AtomicBool>,
-}
 
 impl Snapshots {
     pub(super) fn new(random: Random) -> Snapshots {
@@ -323,9 +288,4 @@ impl SimulatedCluster {
             entry.deadline = entry.deadline.max(until.after_us((ROUNDS_OF_OPENING - 1) * LIMIT_US));
         }
     }
-}
-
-/// Whether the keyspace has been split meanwhile.
-pub(super) fn is_split_error(error: &Error) -> bool {
-    matches!(error.reason(), Some(SessionError::Split { .. }))
 }
