@@ -22,6 +22,22 @@ pub enum Bug {
     ScanSkipsChildren,
     /// A scan starts at the beginning of each child after a split.
     ScanCursorLost,
+    /// The renewal at every partition that fixes the time of a snapshot is left out.
+    SnapshotNotFixed,
+    /// An empty page ends a scan of a snapshot.
+    SnapshotScanEndsEarly,
+    /// Chunks of a blob in a snapshot are read as they are now.
+    SnapshotOfTheMoment,
+    /// The commit does not check records that the transaction has only read.
+    OnlyReadNotChecked,
+    /// The commit does not check records that the transaction has read and written.
+    WrittenNotChecked,
+    /// A read does not see what the transaction has written before.
+    OwnWritesUnseen,
+    /// A repeated read asks the server again, and its version replaces the one that was read.
+    RereadReplaces,
+    /// The commit leaves out staged writes.
+    StagedLeftOut,
 }
 
 impl Bug {
@@ -38,7 +54,18 @@ impl Bug {
     ];
 
     /// The mutants of procedures.
-    pub const OF_PROCEDURES: [Bug; 2] = [Bug::ScanSkipsChildren, Bug::ScanCursorLost];
+    pub const OF_PROCEDURES: [Bug; 10] = [
+        Bug::ScanSkipsChildren,
+        Bug::ScanCursorLost,
+        Bug::SnapshotNotFixed,
+        Bug::SnapshotScanEndsEarly,
+        Bug::SnapshotOfTheMoment,
+        Bug::OnlyReadNotChecked,
+        Bug::WrittenNotChecked,
+        Bug::OwnWritesUnseen,
+        Bug::RereadReplaces,
+        Bug::StagedLeftOut,
+    ];
 }
 
 zerohop_base::mutant_switch!(Bug);

@@ -69,7 +69,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 40] = [
+pub const BLOBS: [&str; 44] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -99,7 +99,11 @@ pub const BLOBS: [&str; 40] = [
     "snapshots: reads of blobs",
     "snapshots: reads again",
     "snapshots: reads again at another primary",
+    "snapshots opened over splits",
+    "snapshots: scans",
+    "snapshots: listings of blobs",
     "snapshots closed",
+    "snapshots dropped",
     "snapshots expired",
     "snapshots not opened",
     "snapshots: horizons moved",
@@ -385,7 +389,8 @@ impl Coverage {
         const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // Staged data expires when its client dies in between: in one of a dozen runs at most. A
         // split in the middle of a scanned partition occurs in one of twenty.
-        const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in children"];
+        const LATE: [&str; 3] =
+            ["staged pieces expired", "scans that went on in children", "snapshots opened over splits"];
         // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
         // old epoch as well. Of 300 runs, one or two showed all cases.
         const RARE: [&str; 1] = ["sessions forgotten"];

@@ -112,27 +112,31 @@ impl fmt::Debug for ClientProcedures {
 
 /// The shell of one handle.
 #[derive(Debug)]
-struct SimulatedShell(Arc<SharedState>);
+struct SimulatedShell {
+    state: Arc<SharedState>,
+    /// Whether tasks in the background are executed.
+    has_background: bool,
+}
 
 impl ProcedureShell for SimulatedShell {
     fn submit(&self, request: SessionRequest, reply: ReplySender) {
-        lock(&self.0.0).requests.push((request, reply));
+        lock(&self.state.0).requests.push((request, reply));
     }
 
     fn submit_all(&self, requests: Vec<(SessionRequest, ReplySender)>) {
-        lock(&self.0.0).requests.extend(requests);
+        lock(&self.state.0).requests.extend(requests);
     }
 
     fn submit_batch(&self, requests: Vec<Result<SessionRequest, Failure<'static>>>, results: BatchSender) {
-        lock(&self.0.0).batches.push((requests, results));
+        lock(&self.state.0).batches.push((requests, results));
     }
 
     fn now(&self) -> Time {
-        lock(&self.0.0).now
+        lock(&self.state.0).now
     }
 
     fn sleep(&self, time: Duration) -> BoxFuture {
-        let mut state = lock(&self.0.0);
+        let mut state = lock(&self.state.0);
         let until = state.now.after_us(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         let sleep = Arc::new(SleepState::default());
         let number = state.next_sleep;
@@ -142,13 +146,16 @@ impl ProcedureShell for SimulatedShell {
     }
 
     fn spawn(&self, task: BoxFuture) -> BackgroundTask {
-        let number = lock(&self.0.0).start(task);
-        let state = Arc::clone(&self.0);
+        if !self.has_background {
+            return BackgroundTask::stopped_by(|| ());
+        }
+        let number = lock(&self.state.0).start(task);
+        let state = Arc::clone(&self.state);
         BackgroundTask::stopped_by(move || lock(&state.0).stopped.push(number))
     }
 
     fn random(&self) -> u64 {
-        lock(&self.0.0).random.next_u64()
+        lock(&self.state.0).random.next_u64()
     }
 }
 
@@ -186,7 +193,15 @@ impl ClientProcedures {
 
     /// A handle for procedures of this client.
     pub(crate) fn handle(&self, settings: ProcedureSettings) -> ClusterHandle {
-        ClusterHandle::new(Box::new(SimulatedShell(Arc::clone(&self.state))), settings)
+        let shell = SimulatedShell { state: Arc::clone(&self.state), has_background: true };
+        ClusterHandle::new(Box::new(shell), settings)
+    }
+
+    /// A handle whose tasks in the background never execute, as in a program that has no time for
+    /// them.
+    pub(crate) fn handle_without_background(&self, settings: ProcedureSettings) -> ClusterHandle {
+        let shell = SimulatedShell { state: Arc::clone(&self.state), has_background: false };
+        ClusterHandle::new(Box::new(shell), settings)
     }
 
     /// Starts a procedure. It is polled in the client's next turn.
@@ -354,7 +369,8 @@ mod tests {
         let (mut procedures, handle) = procedures();
         let (count, own) = (Arc::new(Mutex::new(0)), handle.clone());
         let counted = Arc::clone(&count);
-        let guard = SimulatedShell(Arc::clone(&procedures.state)).spawn(Box::pin(async move {
+        let shell = SimulatedShell { state: Arc::clone(&procedures.state), has_background: true };
+        let guard = shell.spawn(Box::pin(async move {
             loop {
                 own.sleep(Duration::from_micros(10)).await;
                 *lock(&counted) += 1;

@@ -17,6 +17,19 @@ pub struct SnapshotHistory {
     pub end: Time,
     /// The reads in it, in the order of the answers.
     pub reads: Vec<SnapshotRead>,
+    /// The versions that its reads, metadata and listings show, in the order of the answers.
+    pub versions: Vec<SnapshotVersion>,
+}
+
+/// The version of a record, or of the header of a blob, in a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotVersion {
+    /// When it was answered.
+    pub when: Time,
+    /// The number of the record or blob.
+    pub of: u64,
+    /// The version; zero if absent.
+    pub version: u64,
 }
 
 /// One read of a snapshot.

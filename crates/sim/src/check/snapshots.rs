@@ -1,5 +1,5 @@
-//! Snapshots: a snapshot never changes, and has exactly what is not later than its timestamp. It
-//! contains what was acknowledged before it was requested, and nothing that began after it was
+//! Snapshots: a snapshot never changes, and has exactly what is not later than its timestamp. Its
+//! reads, metadata and listings show the same versions. It contains what was acknowledged before it was requested, and nothing that began after it was
 //! open. All accounts in it add up. That each transaction is in it as a whole or not at all is also
 //! checked by an order of all transactions, without real time. Of two transactions during its
 //! opening, the one that began after the other had ended may have the lower timestamp, from another
@@ -13,7 +13,7 @@ use zerohop_base::time::Time;
 
 use super::Violation;
 use crate::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};
-use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
+use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord, SnapshotVersion};
 use crate::transacted::TransactionRecord;
 
 /// Checks what was read by a time.
@@ -38,6 +38,16 @@ pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut
                 wrong(format!(
                     "it shows of {of:x} at {} {found:?}, and has shown at {} {:?}",
                     when.0, before.when.0, before.found
+                ));
+            }
+        }
+        let mut versions: BTreeMap<u64, SnapshotVersion> = BTreeMap::new();
+        for one in seen.versions.iter().filter(|one| one.when <= until) {
+            let before = versions.entry(one.of).or_insert(*one);
+            if before.version != one.version || one.version > seen.at {
+                wrong(format!(
+                    "it shows version {} of {:x} at {}, and has shown version {} at {}",
+                    one.version, one.of, one.when.0, before.version, before.when.0
                 ));
             }
         }

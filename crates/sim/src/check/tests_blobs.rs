@@ -41,7 +41,14 @@ impl BlobHistory {
     fn snapshot(mut self, begin: u64, end: u64, at: u64, reads: Vec<(u64, SnapshotRecord)>) -> BlobHistory {
         let read = |(when, (of, found))| SnapshotRead { when: Time(when), of, found };
         let reads = (100..).zip(reads).map(read).collect();
-        self.0.snapshots.push(SnapshotHistory { client: 1, at, begin: Time(begin), end: Time(end), reads });
+        self.0.snapshots.push(SnapshotHistory {
+            client: 1,
+            at,
+            begin: Time(begin),
+            end: Time(end),
+            reads,
+            versions: Vec::new(),
+        });
         self
     }
 

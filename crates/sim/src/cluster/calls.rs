@@ -14,7 +14,6 @@ use super::blobs::BLOBS_FROM;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
 use super::scans::PUTS_FROM;
-use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::{ClientLife, PROCEDURES_FROM};
@@ -115,6 +114,7 @@ impl SimulatedCluster {
         self.handle_scan_reports();
         self.handle_comparison_reports();
         self.handle_interactive_reports();
+        self.handle_snapshot_reports();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
@@ -451,16 +451,20 @@ impl SimulatedCluster {
         }
     }
 
-    /// Passes the result to its operation: transaction, blob, snapshot, comparison or scan.
+    /// Passes the result to its operation: transaction or blob.
     fn route_composite_result(&mut self, token: usize, result: Result<Reply, SessionError>) {
         if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
-            SNAPSHOTS_FROM.. => self.handle_snapshot_answer(token, result),
             BLOBS_FROM.. => self.handle_blob_answer(token, result),
             _ => self.handle_request_end(token, result),
         }
+    }
+
+    /// Whether a client is paused, and starts nothing.
+    pub(super) fn is_paused(&self, client: usize) -> bool {
+        self.now() < self.clients[client].paused_until
     }
 
     /// A client is paused until then.

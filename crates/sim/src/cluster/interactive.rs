@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   reads, with rests between, or all in one round ──> writes are buffered, long ones staged ──> commit
-//!     └─ each a transaction of one read for the checker
+//!     └─ each a transaction of one read for the checker     └─ some are read back
 //! ```
 
 use std::collections::btree_map::Entry;
@@ -12,21 +12,29 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use zerohop_base::random::Random;
-use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction};
+use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction, Transform};
 use zerohop_wire::ids::Timestamp;
 
+use super::transaction_reads::{ReadResult, got, intended, read_of, reply_of};
+use crate::cycles::CheckedAction;
 use crate::workload::tokens::{FILLER, token};
-use crate::workload::transactional::{ClassedKey, KEYSPACES, TransactionStep};
+use crate::workload::transactional::{ClassedKey, KEYSPACES, KeyClass, TransactionStep};
 
 const MS: u64 = 1_000;
 
 /// The longest rest between two reads, in microseconds.
 const REST_US: u64 = 30 * MS;
 
+/// One of so many records that were read is read again.
+const REPEATED_OF: u64 = 2;
+
+/// One of so many writes is read back.
+const READ_BACK_OF: u64 = 2;
+
 /// One of so many long values is staged before the commit.
 const STAGED_OF: u64 = 2;
 
-/// InteractiveReports of the procedures, in order, each with the number of its transaction.
+/// Reports of the procedures, in order, each with the number of its transaction.
 pub(super) type InteractiveReports = Arc<Mutex<VecDeque<(usize, InteractiveReport)>>>;
 
 /// What an interactive transaction reports.
@@ -38,9 +46,25 @@ pub(super) enum InteractiveReport {
     HasRead(Vec<ClassedKey>, Result<Vec<Option<Record>>, Error>),
     /// It commits these writes.
     Commits(Vec<TransactionStep>),
-    Committed(Vec<TransactionStep>, Result<Timestamp, Error>),
+    /// The commit is requested now, or something that it waits for.
+    Waits,
+    Committed(WrittenActions, Result<Timestamp, Error>),
+    /// A repeated read has another result than the first.
+    Differs(String),
     /// It does nothing more.
     Ends,
+}
+
+/// The writes of an interactive transaction, and what it has read back.
+#[derive(Debug, Default)]
+pub(super) struct WrittenActions {
+    /// In their order.
+    pub(super) actions: Vec<CheckedAction>,
+    pub(super) has_writes: bool,
+    /// The sum of the balances, if all accounts of a bank were read back.
+    pub(super) sum: Option<i64>,
+    /// A record that cannot have been read.
+    pub(super) impossible: Option<String>,
 }
 
 /// What an interactive transaction does.
@@ -73,6 +97,7 @@ async fn run_interactive(
 ) {
     let Ok(keyspaces) = plan.keyspaces(&handle).await else { return report(InteractiveReport::Ends) };
     let transaction = handle.begin();
+    let mut first = BTreeMap::new();
     let rounds: Vec<Vec<ClassedKey>> = match plan.together {
         true => vec![plan.reads.clone()],
         false => plan.reads.iter().map(|key| vec![*key]).collect(),
@@ -81,15 +106,31 @@ async fn run_interactive(
         report(InteractiveReport::Reads(keys.clone()));
         let result = read_round(&transaction, &keyspaces, &keys).await;
         let is_over = result.is_err();
+        first.extend(keys.iter().copied().zip(result.clone().unwrap_or_default()));
         report(InteractiveReport::HasRead(keys, result));
         if is_over {
             return report(InteractiveReport::Ends);
         }
         handle.sleep(Duration::from_micros(plan.random.below(REST_US))).await;
     }
+    for (key, record) in first.iter().filter(|_| plan.random.chance(1, REPEATED_OF)) {
+        // Neither the network nor the present state has a part in it.
+        let again = read_round(&transaction, &keyspaces, &[*key]).await;
+        if again.as_ref().is_ok_and(|again| again[0] != *record) {
+            report(InteractiveReport::Differs(format!("{key:?}: {record:?}, and then {again:?}")));
+        }
+    }
     report(InteractiveReport::Commits(plan.writes.clone()));
-    let result = write_and_commit(transaction, &keyspaces, &mut plan).await;
-    report(InteractiveReport::Committed(plan.writes, result));
+    let mut written = WrittenActions::default();
+    let mut writer = InteractiveWriter { transaction, keyspaces, first, report: &report };
+    let result = match writer.write(&mut plan, &mut written).await {
+        Ok(()) => {
+            report(InteractiveReport::Waits);
+            writer.transaction.commit().await.map(|committed| committed.version())
+        }
+        Err(error) => Err(error),
+    };
+    report(InteractiveReport::Committed(written, result));
     report(InteractiveReport::Ends);
 }
 
@@ -111,31 +152,102 @@ async fn read_round(
     }
 }
 
-async fn write_and_commit(
+struct InteractiveWriter<'r, R> {
     transaction: Transaction,
-    keyspaces: &BTreeMap<usize, Keyspace>,
-    plan: &mut InteractivePlan,
-) -> Result<Timestamp, Error> {
-    for step in &plan.writes {
-        let (key, keyspace) = (step.key().bytes(), &keyspaces[&step.key().keyspace]);
-        match *step {
-            TransactionStep::Append(_, value) => {
-                transaction.write(keyspace.append(&key, &[&token(value)]))?;
+    keyspaces: BTreeMap<usize, Keyspace>,
+    /// What was read before the writes.
+    first: BTreeMap<ClassedKey, Option<Record>>,
+    report: &'r R,
+}
+
+impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
+    /// Writes, and reads some of the records back.
+    async fn write(&mut self, plan: &mut InteractivePlan, written: &mut WrittenActions) -> Result<(), Error> {
+        let mut staged = Vec::new();
+        for step in &plan.writes {
+            (self.report)(InteractiveReport::Waits);
+            if self.write_step(*step, &mut plan.random).await? {
+                staged.push(step.key());
             }
-            TransactionStep::Put { value, filler, .. } => {
+            written.has_writes = true;
+            written.actions.extend(intended(*step));
+            if plan.random.chance(1, READ_BACK_OF) && !staged.contains(&step.key()) {
+                self.read_back(step.key(), written).await?;
+            }
+        }
+        let accounts =
+            plan.reads.iter().filter(|key| matches!(key.class, KeyClass::Account | KeyClass::Cell));
+        let accounts: Vec<ClassedKey> = accounts.copied().collect();
+        let mut sum = 0;
+        for key in &accounts {
+            match self.read_back(*key, written).await? {
+                Some(ReadResult::Number(_, balance)) => sum += balance,
+                _ => return Ok(()),
+            }
+        }
+        let bank = accounts.first().map(|key| ClassedKey::all(key.class).len());
+        written.sum = bank.filter(|bank| *bank == accounts.len()).map(|_| sum);
+        Ok(())
+    }
+
+    /// Returns whether the write may be staged.
+    async fn write_step(&self, step: TransactionStep, random: &mut Random) -> Result<bool, Error> {
+        let (key, keyspace) = (step.key().bytes(), &self.keyspaces[&step.key().keyspace]);
+        match step {
+            TransactionStep::Append(_, value) => {
+                self.transaction.write(keyspace.append(&key, &[&token(value)]))?;
+            }
+            TransactionStep::Put { key: place, value, filler } => {
                 let mut bytes = token(value);
                 bytes.resize(bytes.len() + filler, FILLER);
                 let insert = keyspace.insert(&key, &bytes);
-                if filler > 0 && plan.random.chance(1, STAGED_OF) {
-                    transaction.stage(insert).await?;
-                } else {
-                    transaction.write(insert)?;
+                if filler > 0 && random.chance(1, STAGED_OF) {
+                    self.transaction.stage(insert).await?;
+                    return Ok(true);
                 }
+                match self.first.get(&place) {
+                    // Only its first write finds what was read.
+                    Some(Some(Record::Bytes { bytes: before, length, .. }))
+                        if *length == before.len() as u64 && self.transaction.writes()? == 0 =>
+                    {
+                        self.transaction.write(keyspace.compare_swap(&key, Some(before), Some(&bytes)))?;
+                    }
+                    _ => self.transaction.write(insert).map(drop)?,
+                }
+                // A commit that is too large stages it.
+                return Ok(filler > 0);
             }
-            other => unreachable!("interactive transactions append and replace, not {other:?}"),
+            TransactionStep::Add(place, amount) if place.class == KeyClass::Cell => {
+                self.transaction.write(keyspace.transform_silently(&key, Transform::add(amount)))?;
+            }
+            TransactionStep::Add(_, amount) => {
+                self.transaction.write(keyspace.increment(&key, amount)).map(drop)?
+            }
+            other => unreachable!("interactive transactions write, and do not {other:?}"),
         }
+        Ok(false)
     }
-    transaction.commit().await.map(|committed| committed.version())
+
+    /// Reads a record with the transaction's own writes. A long list cannot be read back.
+    async fn read_back(
+        &self,
+        key: ClassedKey,
+        written: &mut WrittenActions,
+    ) -> Result<Option<ReadResult>, Error> {
+        (self.report)(InteractiveReport::Waits);
+        let record = match read_round(&self.transaction, &self.keyspaces, &[key]).await {
+            Ok(records) => records.into_iter().next().flatten(),
+            Err(Error::NotReadBack { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let answer = reply_of(record.as_ref());
+        let Some(got) = got(key, &answer) else {
+            written.impossible = Some(format!("{key:?} is read back as {answer:?}"));
+            return Ok(None);
+        };
+        written.actions.extend(read_of(key, &got));
+        Ok(Some(got))
+    }
 }
 
 /// The procedure of an interactive transaction.
@@ -143,7 +255,7 @@ pub(super) fn interactive(
     handle: ClusterHandle,
     (reads, together, writes): (Vec<ClassedKey>, bool, Vec<TransactionStep>),
     random: Random,
-    report: impl Fn(InteractiveReport) + Send + 'static,
+    report: impl Fn(InteractiveReport) + Send + Sync + 'static,
 ) -> impl Future<Output = ()> + Send + 'static {
     run_interactive(handle, InteractivePlan { reads, together, writes, random }, report)
 }

@@ -45,6 +45,7 @@ mod scans;
 mod scenario;
 mod slices;
 mod slot;
+mod snapshot_task;
 mod snapshots;
 mod stalls;
 mod targeted_faults;
@@ -129,8 +130,6 @@ enum ClusterEvent {
         client: usize,
         operation: transactional::ClientOperationPlan,
     },
-    /// The next step of a snapshot.
-    Snapshot(usize),
     /// Sends a copy of a frame over a connection of its own.
     Repeat {
         instance_index: usize,
@@ -329,7 +328,6 @@ impl SimulatedCluster {
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
             ClusterEvent::Rival { client, operation: plan } => self.rival(client, plan),
-            ClusterEvent::Snapshot(number) => self.snapshot(number),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.befall(fault),
@@ -375,6 +373,7 @@ impl SimulatedCluster {
             );
         }
         self.phase = ClusterPhase::Quiet;
+        self.snapshots.end_all();
     }
 
     fn put_on_the_way(&mut self) {

@@ -217,6 +217,7 @@ impl SimulatedCluster {
                 self.begin_scans_over_split(id);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
                     self.target_split(id);
+                    self.begin_snapshots_over_split();
                     self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
                 } else {
                     self.send_control_command(ControlCommand::SplitKeyspace(id));

@@ -1,13 +1,13 @@
 //! A transaction that a client of a simulated cluster has in progress, and what the history says of it.
 
 use zerohop_base::time::Time;
-use zerohop_session::procedures::{Error, Record};
+use zerohop_session::procedures::Error;
 use zerohop_session::{Reply, SessionError};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::answer_recorder::AnswerRecorder;
 use super::interactive::InteractiveReport;
-use super::transaction_reads::{ReadResult, intended};
+use super::transaction_reads::{ReadResult, intended, reply_of};
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan};
@@ -91,21 +91,38 @@ impl RunningTransaction {
                     }
                 }
             }
-            InteractiveReport::Committed(writes, result) => {
+            InteractiveReport::Waits => {
+                for place in &self.entries {
+                    // Whatever has ended by now comes before the commit.
+                    let entry = &mut history[*place];
+                    (entry.transaction.begin, entry.deadline) = (now.0, entry.deadline.max(deadline));
+                }
+                return Vec::new();
+            }
+            InteractiveReport::Committed(written, result) => {
                 for place in &self.entries {
                     let entry = &mut history[*place];
                     match &result {
                         Ok(version) => {
+                            entry.transaction.actions.clone_from(&written.actions);
+                            entry.sum = written.sum;
                             let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
                             recorder.committed();
                             recorder.rested(&self.got);
-                            if !writes.is_empty() {
+                            if written.has_writes {
                                 recorder.version(*version);
+                            }
+                            if let Some(what) = &written.impossible {
+                                recorder.record_impossible(what);
                             }
                         }
                         Err(error) => fail_of(entry, error, self.may_have_late_copy),
                     }
                 }
+            }
+            InteractiveReport::Differs(what) => {
+                self.entries = vec![begin(Vec::new())];
+                history[self.entries[0]].failure = Some(TransactionFailure::Impossible(what));
             }
             InteractiveReport::Ends => {}
         }
@@ -152,16 +169,5 @@ pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: 
             entry.transaction.fate = TransactionFate::Aborted;
             entry.failure = Some(TransactionFailure::Impossible(error.to_string()));
         }
-    }
-}
-
-/// The reply that has this record.
-fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
-    match record.cloned() {
-        Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
-        Some(Record::List { version, length, first, values }) => {
-            Ok(Reply::List { version, length, first, values })
-        }
-        None => Err(Failure::NotFound),
     }
 }

@@ -186,6 +186,9 @@ impl SimulatedCluster {
         }
         for _ in 0..SCANS_OF_SPLIT {
             let client = self.scans.random.below(self.clients.len() as u64) as usize;
+            if self.is_paused(client) {
+                continue;
+            }
             self.begin_scan(client, keyspace, (1, SPLIT_PAUSE_US_MAX));
         }
     }

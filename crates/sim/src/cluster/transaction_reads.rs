@@ -1,6 +1,7 @@
 //! The reads and writes of transactions, as the checker sees them.
 
 use zerohop_session::Reply;
+use zerohop_session::procedures::Record;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
@@ -81,5 +82,16 @@ pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> 
             Some(ReadResult::Number(*version, number))
         }
         _ => None,
+    }
+}
+
+/// The reply that has this record.
+pub(super) fn reply_of(record: Option<&Record>) -> Result<Reply, Failure<'static>> {
+    match record.cloned() {
+        Some(Record::Bytes { version, length, bytes }) => Ok(Reply::Value { version, length, bytes }),
+        Some(Record::List { version, length, first, values }) => {
+            Ok(Reply::List { version, length, first, values })
+        }
+        None => Err(Failure::NotFound),
     }
 }

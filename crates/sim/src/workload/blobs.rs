@@ -40,7 +40,7 @@ pub(crate) const MARKS_MAX: u32 = u32::BITS;
 /// The largest amount added to a share at a time, so that a float has the exact sum of all.
 const AMOUNT_MAX: u64 = 1 << 20;
 /// Number of blobs.
-const BLOBS: u64 = 2;
+pub(crate) const BLOBS: u64 = 2;
 
 /// A blob's name.
 pub(crate) fn name(blob: u64) -> Vec<u8> {

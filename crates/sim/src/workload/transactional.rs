@@ -207,6 +207,11 @@ impl PlanDraws {
     }
 
     fn read_first(&mut self) -> ClientOperationPlan {
+        if self.random.chance(1, 5) {
+            let (reads, together) = (self.bank(), self.random.chance(1, 2));
+            let writes = self.transfer_in(reads.clone());
+            return ClientOperationPlan::ReadFirst { reads, together, writes };
+        }
         let reads = self.keys(3);
         let mut writes = vec![self.write()];
         // Mostly a key that was read.

@@ -43,9 +43,9 @@ enum BugPlace {
 type Row = (BugPlace, &'static [u64]);
 
 /// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans,
-/// engines, Redis clients). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
+/// engines, Redis clients, procedures). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
 /// without.
-const CANARIES: [Row; 12] = [
+const CANARIES: [Row; 13] = [
     (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
     (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
     (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
@@ -58,11 +58,12 @@ const CANARIES: [Row; 12] = [
     (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
     (BugPlace::Relay(relay::Bug::OutcomesByOrder), &[8]),
     (BugPlace::Relay(relay::Bug::LostWritesSentAgain), &[10]),
+    (BugPlace::Session(session::Bug::RereadReplaces), &[0]),
 ];
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 31] = [
+const OTHERS: [Row; 38] = [
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
@@ -94,6 +95,13 @@ const OTHERS: [Row; 31] = [
     (BugPlace::Relay(relay::Bug::DoubtDenied), &[8]),
     (BugPlace::Relay(relay::Bug::QueueOvertaken), &[8]),
     (BugPlace::Relay(relay::Bug::FollowerRuns), &[10]),
+    (BugPlace::Session(session::Bug::SnapshotNotFixed), &[5]),
+    (BugPlace::Session(session::Bug::SnapshotScanEndsEarly), &[6]),
+    (BugPlace::Session(session::Bug::SnapshotOfTheMoment), &[2]),
+    (BugPlace::Session(session::Bug::OnlyReadNotChecked), &[2]),
+    (BugPlace::Session(session::Bug::WrittenNotChecked), &[3]),
+    (BugPlace::Session(session::Bug::OwnWritesUnseen), &[2]),
+    (BugPlace::Session(session::Bug::StagedLeftOut), &[2]),
 ];
 
 impl BugPlace {

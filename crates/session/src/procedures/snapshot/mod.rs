@@ -15,12 +15,13 @@ mod scan;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::planted::{Bug, is_planted};
 use crate::{Reply, SessionError as Reason, SessionRequest};
 use zerohop_placement::PartitionCount;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::messages::{Query, Range, RecordRead, SnapshotAsk};
+use zerohop_wire::messages::{Query, Range, RecordOperation, RecordRead, SnapshotAsk};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
 pub use scan::{SnapshotBlobList, SnapshotScan};
@@ -144,7 +145,9 @@ impl Inner {
             }
         };
         // A partition that replies has a clock that is not behind the snapshot: writes from now on are not in the snapshot.
-        self.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await?;
+        if !is_planted(Bug::SnapshotNotFixed) {
+            self.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await?;
+        }
         Ok(at)
     }
 
@@ -212,7 +215,13 @@ impl Inner {
 
     /// Sends a read of a record at the snapshot's time.
     fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<PendingReply, Error> {
-        let request = SessionRequest::read_at(keyspace, (self.id, self.at), read, self.client.limit_us());
+        let limit_us = self.client.limit_us();
+        let request = match read.query {
+            Query::ReadChunk { .. } if is_planted(Bug::SnapshotOfTheMoment) => {
+                SessionRequest::record(keyspace, &RecordOperation::Read(*read), limit_us)
+            }
+            _ => SessionRequest::read_at(keyspace, (self.id, self.at), read, limit_us),
+        };
         let request = request.map_err(|failure| Error::about(read.key, Reason::Answer { failure }))?;
         Ok(self.client.submit(request))
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::planted::{Bug, is_planted};
 use crate::{CompositeItem, InvalidTransaction, Reply, SessionError as Reason, StageId};
 use bytes::Bytes;
 use zerohop_base::time::Time;
@@ -75,7 +76,10 @@ impl Buffer {
     /// The result that a read would have, as far as the transaction knows.
     pub(super) fn find(&self, read: &CompositeItem) -> BufferLookup {
         let Some(seen) = self.records.get(&record_name(read)) else { return BufferLookup::Unknown };
-        if seen.writes.is_empty() {
+        if is_planted(Bug::RereadReplaces) && seen.writes.is_empty() {
+            return BufferLookup::Unknown;
+        }
+        if seen.writes.is_empty() || is_planted(Bug::OwnWritesUnseen) {
             return seen
                 .answers
                 .get(read.packed())
@@ -124,7 +128,7 @@ impl Buffer {
         version: Timestamp,
     ) -> Result<&mut BufferedRecord, Reason> {
         let seen = self.records.entry(record_name(read)).or_default();
-        if seen.version.is_some_and(|known| known != version) {
+        if seen.version.is_some_and(|known| known != version) && !is_planted(Bug::RereadReplaces) {
             return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
         }
         if seen.version.replace(version).is_none() {
@@ -210,9 +214,15 @@ impl Buffer {
             let is_settled = self.records.values().find_map(|seen| seen.version);
             return CommitItems { items, checks: 0, is_empty: is_settled };
         }
+        if is_planted(Bug::StagedLeftOut) && self.writes.iter().any(|item| !item.is_ahead()) {
+            self.records.values_mut().for_each(|seen| seen.writes.clear());
+            self.writes.retain(|item| !item.is_ahead());
+        }
         for ((keyspace, key), seen) in &self.records {
             match (seen.version, seen.writes.first()) {
                 // For a record that was both read and written, its first write checks the version.
+                (Some(_), Some(_)) if is_planted(Bug::WrittenNotChecked) => {}
+                (Some(_), None) if !self.writes.is_empty() && is_planted(Bug::OnlyReadNotChecked) => {}
                 (Some(version), Some(first)) if !self.writes[*first].commutes() => {
                     self.writes[*first].add_read_dependency(version);
                 }
