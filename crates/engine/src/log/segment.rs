@@ -518,13 +518,13 @@ impl Segment {
     }
 
     /// Truncates the segment to `bytes`, in memory and in the file, and makes the truncation survive a crash before anything
-    /// is written behind it: otherwise old entries could appear behind new ones. Returns bytes of memory freed.
-    pub(crate) fn truncate(
+    /// is written behind it: otherwise old entries could appear behind new ones.
+    pub(crate) fn truncate<D: Disk>(
         &mut self,
-        disk: &mut impl Disk,
+        io: &mut Io<D>,
         bytes: u64,
         last: (u32, u64),
-    ) -> DiskResult<usize> {
+    ) -> DiskResult<()> {
         assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
         let before = self.resident_bytes();
         // The block that is filled next must be in memory.
@@ -533,16 +533,16 @@ impl Segment {
         let mut tail = None;
         if within > 0 && !self.has_block(number) {
             let mut block = vec![0; within];
-            let file = self.ensure_file(disk)?;
-            disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+            let file = self.ensure_file(&mut io.disk)?;
+            io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
             tail = Some(block);
         }
         let mut cut = Ok(());
         if self.written > bytes {
-            let file = self.ensure_file(disk)?;
-            disk.truncate(file, bytes)?;
+            let file = self.ensure_file(&mut io.disk)?;
+            io.disk.truncate(file, bytes)?;
             // From here on the file is shorter, whatever happens: so is its part in memory.
-            cut = disk.sync(file).map_err(DiskError::beyond_repair);
+            cut = io.disk.sync(file).map_err(DiskError::beyond_repair);
             self.written = bytes;
             // A file whose name is not durable may still be lost completely.
             self.synced = if self.name_is_durable && cut.is_ok() { bytes } else { 0 };
@@ -573,7 +573,9 @@ impl Segment {
         (self.last_epoch, self.last_index) = last;
         let is_synced = self.synced == self.bytes;
         self.synced_index = if is_synced { last.1 } else { self.synced_index.min(last.1) };
-        cut.map(|()| before.saturating_sub(self.resident_bytes()))
+        io.memory.freed(before);
+        io.memory.add_used(self.resident_bytes());
+        cut
     }
 }
 

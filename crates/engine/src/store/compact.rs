@@ -132,7 +132,7 @@ impl PartitionStore {
         self.compaction.ran_out_of_space = false;
         self.seal_if_mostly_dead(io, policy)?;
         let job = match self.choose_run(policy, false) {
-            Some(run) => self.job_for(run),
+            Some(run) => self.job_for(io, run),
             None if self.choose_run(policy, true).is_some() => CompactionJob {
                 sources: Vec::new(),
                 output: None,
@@ -147,7 +147,7 @@ impl PartitionStore {
         Ok(true)
     }
 
-    fn job_for(&mut self, run: Vec<u32>) -> CompactionJob {
+    fn job_for<D>(&mut self, io: &mut Io<D>, run: Vec<u32>) -> CompactionJob {
         let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
@@ -167,6 +167,7 @@ impl PartitionStore {
         let removals_through = self.removals_through(run[0]);
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
+        io.memory.add_used(output.resident_bytes());
         run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
         CompactionJob {
             sources: run,
@@ -219,7 +220,7 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Waits);
                 }
                 match self.choose_run(&policy, false) {
-                    Some(run) => *job = self.job_for(run),
+                    Some(run) => *job = self.job_for(io, run),
                     // The segment may have been truncated meanwhile, or be held back for another reason.
                     None if self.choose_run(&policy, true).is_none() => return Ok(UpkeepStep::Done),
                     // A sync that was already running when the segment was sealed was too early.

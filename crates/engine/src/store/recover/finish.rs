@@ -102,8 +102,7 @@ impl Recovery<'_> {
             }
             if end < segment.bytes {
                 let at_end = (segment.last_epoch, segment.last_index);
-                let freed = segment.truncate(&mut io.disk, end, at_end)?;
-                io.memory.freed(freed);
+                segment.truncate(io, end, at_end)?;
             }
             self.store.log.segment_mut(slot).load_open_block(io)?;
             if !is_last {
