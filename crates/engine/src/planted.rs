@@ -28,11 +28,15 @@ pub enum Bug {
     HalfTakenKept,
     /// The journal's record of the seed of a partition's key hash is ignored.
     SeedUnheard,
+    /// A checkpoint counts dead entries that replaying the log over it counts too.
+    ReplayCountsTwice,
+    /// Removals that are truncated still count.
+    CutRemovalCounted,
 }
 
 impl Bug {
     /// Bugs that random histories of one engine find.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 12] = [
         Bug::MissingFlush,
         Bug::SkippedChecksum,
         Bug::TailCutTooFar,
@@ -43,6 +47,8 @@ impl Bug {
         Bug::UnitNotCut,
         Bug::ChildNotSynced,
         Bug::TailOfOneChild,
+        Bug::ReplayCountsTwice,
+        Bug::CutRemovalCounted,
     ];
 
     /// Bugs of snapshot installs from one engine to another.

@@ -16,10 +16,11 @@ mod taken;
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
-use crate::log::entry::{Base, Meta};
+use crate::log::entry::{Base, EntryKind, Meta};
 use crate::log::garbage_stats::DeadEntries;
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
 use crate::log::tail_cache::Recent;
+use crate::planted::{Bug, is_planted};
 use places::Places;
 
 /// A segment of one partition's log.
@@ -154,8 +155,16 @@ impl Segment {
         self.entries += 1;
         self.last_index = meta.index;
         self.last_epoch = meta.epoch;
-        if matches!(meta.kind, crate::log::entry::EntryKind::Remove | crate::log::entry::EntryKind::Trim) {
+        if is_removal(meta) {
             self.removal_bytes += entry_bytes as u64;
+        }
+    }
+
+    /// The last entries are about to be truncated, and this is one of them.
+    pub(crate) fn forget_entry(&mut self, meta: &Meta, entry_bytes: usize) {
+        if is_removal(meta) && !is_planted(Bug::CutRemovalCounted) {
+            debug_assert!(self.removal_bytes >= entry_bytes as u64, "the removal was counted");
+            self.removal_bytes = self.removal_bytes.saturating_sub(entry_bytes as u64);
         }
     }
 
@@ -183,6 +192,11 @@ impl Segment {
     pub(crate) fn count_dead_at(&mut self, offset: u32, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;
         self.dead.mark_dead(offset);
+    }
+
+    /// Whether the dead entries and the removals, which are other entries, fit into the segment.
+    pub(crate) fn has_sound_counts(&self) -> bool {
+        self.dead_bytes + self.removal_bytes <= self.bytes
     }
 
     /// Whether every entry is known to have been replaced. (There are never more than `entries`.)
@@ -577,6 +591,10 @@ impl Segment {
         io.memory.add_used(self.resident_bytes());
         cut
     }
+}
+
+fn is_removal(meta: &Meta) -> bool {
+    matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
 }
 
 const FIRST_BLOCK_BYTES: usize = 1 << 10;

@@ -53,10 +53,7 @@ impl Recovery<'_> {
     fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
         let (_, keep) = doubt.before;
         let keep = if is_planted(Bug::TailCutTooFar) { keep.saturating_sub(1) } else { keep };
-        while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
-            self.store.pending.pop_back();
-            self.report.from_log -= 1;
-        }
+        self.report.from_log -= self.store.forget_pending_after(keep);
         // The last segment first: a crash always leaves a prefix of the log.
         while let Some(&slot) = self.store.log.order.last() {
             let segment = self.store.log.segment(slot);
