@@ -53,6 +53,7 @@ impl Memory {
     }
 
     pub(crate) fn freed(&mut self, bytes: usize) {
+        debug_assert!(self.resident_bytes >= bytes as u64, "{bytes} freed of {}", self.resident_bytes);
         self.resident_bytes = self.resident_bytes.saturating_sub(bytes as u64);
     }
 

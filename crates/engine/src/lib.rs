@@ -49,6 +49,7 @@ pub use overflow::chains::{ChainPart, TrimTo};
 pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
 pub use store::chunk::ChunkState;
 pub use store::read::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
+pub use store::recount::SegmentRecount;
 pub use store::recover::PartitionReport;
 
 /// Names a partition's folder. Opaque to the engine; the owner puts the keyspace into the upper half and the

@@ -28,11 +28,15 @@ pub enum Bug {
     PartialInstallNotMarked,
     /// The journal's record of the seed of a partition's key hash is ignored.
     KeyHashSeedIgnored,
+    /// A checkpoint counts dead entries that replaying the log over it counts too.
+    ReplayCountsTwice,
+    /// Removals that are truncated still count.
+    CutRemovalCounted,
 }
 
 impl Bug {
     /// Bugs that random histories of one engine find.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 12] = [
         Bug::JournalNotSynced,
         Bug::ChecksumNotChecked,
         Bug::ValidEntryTruncated,
@@ -43,6 +47,8 @@ impl Bug {
         Bug::PartialBatchKept,
         Bug::ParentRemovedBeforeChildSync,
         Bug::UncommittedTailInOneChild,
+        Bug::ReplayCountsTwice,
+        Bug::CutRemovalCounted,
     ];
 
     /// Bugs of snapshot installs from one engine to another.

@@ -27,6 +27,9 @@
 //! | 6 samples | of a segment that was still open: slot (4), then 8 bytes each: log index less the first (4), offset (4) |
 //! | 5 end | number of entries (8), number of chain and chunk blocks (8), bytes of the file before this block (8), commit index when the last page of the index was written (8): entries up to it may be in here |
 //!
+//! Dead bytes are those of entries up to the commit index that no record in this file refers to: replaying the log counts
+//! the others. The bytes of removals are those before `resume at`, or of the whole segment if it is read from its start.
+//!
 //! The file is valid only with its end block: a truncated file does not count.
 
 use crate::PartitionId;
@@ -134,9 +137,9 @@ pub struct SegmentRow {
     pub first_index: u64,
     /// Last log index in it.
     pub last_index: u64,
-    /// Bytes that were dead.
+    /// Bytes of entries up to the commit index that no record in the checkpoint refers to.
     pub dead_bytes: u64,
-    /// Bytes of removals.
+    /// Bytes of removals before `resume_at`.
     pub removal_bytes: u64,
     /// Length of the file that the checkpoint relies on.
     pub file_bytes: u64,

@@ -4,6 +4,8 @@ use zerohop_base::invariant::BrokenInvariant;
 
 use super::{Engine, Handle};
 use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::store::recount::{SegmentRecount, recount};
 
 impl<D: Disk> Engine<D> {
     /// Checks the invariants of a partition's log that cost the same for every log. The owner calls it at the end of each of its
@@ -26,6 +28,17 @@ impl<D: Disk> Engine<D> {
         if let Ok((_, store)) = self.store(handle) {
             store.broken.get_or_insert(broken);
         }
+    }
+
+    /// Counts the dead bytes of each segment from the log and the index, beside the counters that must equal them. Reads the
+    /// complete log. Empty while no exact count is possible: while compaction redirects locations, during a snapshot install,
+    /// after a failure of the disk, and if a part of the log is corrupt.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`]; errors of the disk.
+    pub fn recount(&mut self, handle: Handle) -> EngineResult<Vec<SegmentRecount>> {
+        let (io, store) = self.store(handle)?;
+        recount(store, io)
     }
 
     /// The end of a step that has changed a partition's log.
@@ -124,6 +137,19 @@ mod tests {
             store.log.segment_mut(slot).sealed = false;
         });
         assert_eq!(found, only_all("only the last segment is open"));
+        let are_sound = "a segment has no more dead bytes and removals than bytes";
+        let found = broken_by(|store| {
+            let slot = first(store);
+            let segment = store.log.segment_mut(slot);
+            segment.dead_bytes = segment.bytes + 1;
+        });
+        assert_eq!(found, only_all(are_sound));
+        let found = broken_by(|store| {
+            let slot = first(store);
+            let segment = store.log.segment_mut(slot);
+            (segment.dead_bytes, segment.removal_bytes) = (1, segment.bytes);
+        });
+        assert_eq!(found, only_all(are_sound));
     }
 
     #[test]

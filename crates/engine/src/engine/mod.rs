@@ -13,6 +13,8 @@ mod maintain;
 mod open;
 pub(crate) mod options;
 mod reclaim;
+#[cfg(test)]
+mod recount;
 mod repair;
 mod replay;
 pub(crate) mod report;
@@ -482,6 +484,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         for file in files {
             let segment = store.log.segment_mut(file.slot);
+            debug_assert!(segment.pins > 0, "a segment that is released was pinned");
             segment.pins = segment.pins.saturating_sub(1);
         }
         store.remove_retired(io)

@@ -350,6 +350,7 @@ impl ChildLog {
 
     fn remove_copy<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> Result<(), DiskError> {
         let Some(copy) = self.segments.remove(&slot) else { return Ok(()) };
+        io.memory.freed(copy.resident_bytes());
         copy.file.into_iter().for_each(|file| io.disk.close(file));
         io.disk.remove(&copy.path)
     }

@@ -147,8 +147,7 @@ impl PartitionLog {
             offset += head.entry_bytes() as u64;
             cut = offset;
         }
-        let freed = self.segment_mut(slot).truncate(&mut io.disk, cut, last)?;
-        io.memory.freed(freed);
+        self.segment_mut(slot).truncate(io, cut, last)?;
         self.set_end(last);
         Ok(())
     }

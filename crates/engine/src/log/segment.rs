@@ -16,10 +16,11 @@ mod taken;
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
-use crate::log::entry::{Base, Meta};
+use crate::log::entry::{Base, EntryKind, Meta};
 use crate::log::garbage_stats::DeadEntries;
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
 use crate::log::tail_cache::TailOffsets;
+use crate::planted::{Bug, is_planted};
 use places::Places;
 
 /// A segment of one partition's log.
@@ -154,8 +155,16 @@ impl Segment {
         self.entries += 1;
         self.last_index = meta.index;
         self.last_epoch = meta.epoch;
-        if matches!(meta.kind, crate::log::entry::EntryKind::Remove | crate::log::entry::EntryKind::Trim) {
+        if is_removal(meta) {
             self.removal_bytes += entry_bytes as u64;
+        }
+    }
+
+    /// The last entries are about to be truncated, and this is one of them.
+    pub(crate) fn forget_entry(&mut self, meta: &Meta, entry_bytes: usize) {
+        if is_removal(meta) && !is_planted(Bug::CutRemovalCounted) {
+            debug_assert!(self.removal_bytes >= entry_bytes as u64, "the removal was counted");
+            self.removal_bytes = self.removal_bytes.saturating_sub(entry_bytes as u64);
         }
     }
 
@@ -183,6 +192,11 @@ impl Segment {
     pub(crate) fn count_dead_at(&mut self, offset: u32, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;
         self.dead.mark_dead(offset);
+    }
+
+    /// Whether the dead entries and the removals, which are other entries, fit into the segment.
+    pub(crate) fn has_sound_counts(&self) -> bool {
+        self.dead_bytes + self.removal_bytes <= self.bytes
     }
 
     /// Whether every entry is known to have been replaced. (There are never more than `entries`.)
@@ -518,13 +532,13 @@ impl Segment {
     }
 
     /// Truncates the segment to `bytes`, in memory and in the file, and makes the truncation survive a crash before anything
-    /// is written behind it: otherwise old entries could appear behind new ones. Returns bytes of memory freed.
-    pub(crate) fn truncate(
+    /// is written behind it: otherwise old entries could appear behind new ones.
+    pub(crate) fn truncate<D: Disk>(
         &mut self,
-        disk: &mut impl Disk,
+        io: &mut Io<D>,
         bytes: u64,
         last: (u32, u64),
-    ) -> DiskResult<usize> {
+    ) -> DiskResult<()> {
         assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
         let before = self.resident_bytes();
         // The block that is filled next must be in memory.
@@ -533,16 +547,16 @@ impl Segment {
         let mut tail = None;
         if within > 0 && !self.has_block(number) {
             let mut block = vec![0; within];
-            let file = self.ensure_file(disk)?;
-            disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+            let file = self.ensure_file(&mut io.disk)?;
+            io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
             tail = Some(block);
         }
         let mut cut = Ok(());
         if self.written > bytes {
-            let file = self.ensure_file(disk)?;
-            disk.truncate(file, bytes)?;
+            let file = self.ensure_file(&mut io.disk)?;
+            io.disk.truncate(file, bytes)?;
             // From here on the file is shorter, whatever happens: so is its part in memory.
-            cut = disk.sync(file).map_err(DiskError::beyond_repair);
+            cut = io.disk.sync(file).map_err(DiskError::beyond_repair);
             self.written = bytes;
             // A file whose name is not durable may still be lost completely.
             self.synced = if self.name_is_durable && cut.is_ok() { bytes } else { 0 };
@@ -573,8 +587,14 @@ impl Segment {
         (self.last_epoch, self.last_index) = last;
         let is_synced = self.synced == self.bytes;
         self.synced_index = if is_synced { last.1 } else { self.synced_index.min(last.1) };
-        cut.map(|()| before.saturating_sub(self.resident_bytes()))
+        io.memory.freed(before);
+        io.memory.add_used(self.resident_bytes());
+        cut
     }
+}
+
+fn is_removal(meta: &Meta) -> bool {
+    matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
 }
 
 const FIRST_BLOCK_BYTES: usize = 1 << 10;

@@ -11,7 +11,7 @@ use crate::index::IndexSlot;
 use crate::index::location::{EntryPlace, Location};
 use crate::io::Io;
 use crate::log::AppendedPlace;
-use crate::log::entry::{EntryKind, FLAG_CHUNK, Meta, crc, split_trailer};
+use crate::log::entry::{EntryKind, FLAG_CHUNK, HEAD_BYTES, Meta, crc, split_trailer};
 use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
 use crate::overflow::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
 use crate::overflow::versions::{FormerState, Newest, OlderVersion};
@@ -97,7 +97,7 @@ impl PartitionStore {
             }
         };
         if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
-            self.count_dead_unless_used(meta, placed, held);
+            self.count_dead_unless_used(meta, placed, fragment, held);
             return Ok(());
         }
         match meta.kind {
@@ -121,13 +121,21 @@ impl PartitionStore {
     }
 
     /// An entry older than the key's state in the index is dead space, unless it is part of that state.
-    fn count_dead_unless_used(&mut self, meta: &Meta, placed: AppendedPlace, held: &IndexedKey) {
+    fn count_dead_unless_used(
+        &mut self,
+        meta: &Meta,
+        placed: AppendedPlace,
+        fragment: u32,
+        held: &IndexedKey,
+    ) {
         let is_held = match held.location.decode() {
             EntryPlace::Entry(_) => held.location.is_same_entry(PartitionStore::location_of(placed)),
             EntryPlace::Chain(id) => self.chains.get(id).has_part(meta.index),
         };
         if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
-            self.log.segment_mut(placed.slot).count_dead(placed.entry_bytes as u64);
+            let AppendedPlace { slot, entry_bytes, .. } = placed;
+            self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
+            self.log.segment_mut(slot).count_dead(entry_bytes as u64);
         }
     }
 
@@ -232,7 +240,7 @@ impl PartitionStore {
                     let was = FormerState::Chain { form, parts, skipped, newest: through };
                     self.retain_version(meta, fragment, key, was, gone);
                 } else {
-                    gone.iter().for_each(|part| self.count_dead(part.index, part.entry_bytes));
+                    gone.iter().for_each(|part| self.end_part(fragment, part));
                     self.retain_version(meta, fragment, key, FormerState::Shorter { through }, Vec::new());
                 }
             }
@@ -272,7 +280,7 @@ impl PartitionStore {
         chain.record_entry(meta);
         match was {
             Some(was) => self.retain_version(meta, fragment, key, was, gone),
-            None => gone.iter().for_each(|p| self.count_dead(p.index, p.entry_bytes)),
+            None => gone.iter().for_each(|part| self.end_part(fragment, part)),
         }
     }
 
@@ -280,7 +288,12 @@ impl PartitionStore {
     fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
         match held.location.decode() {
             EntryPlace::Entry(position) if !self.retains_versions() => {
-                let entry_bytes = u64::from(held.seen.entry_bytes);
+                // Of an unreadable entry, the least that it can have.
+                let entry_bytes = match held.seen.is_unreadable() {
+                    true => HEAD_BYTES as u64,
+                    false => u64::from(held.seen.entry_bytes),
+                };
+                self.checkpoints.record_death(position.slot, fragment, held.seen.newest_index, entry_bytes);
                 let segment = self.log.segment_mut(position.slot);
                 if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
                     segment.count_dead_at(position.offset, entry_bytes);
@@ -290,7 +303,7 @@ impl PartitionStore {
                     segment.count_dead(entry_bytes);
                 }
                 self.released_bytes += segment.evict_dead_entry(position.offset, entry_bytes);
-                self.dead_since_check += u64::from(held.seen.entry_bytes);
+                self.dead_since_check += entry_bytes;
             }
             EntryPlace::Entry(_) => {
                 let gone = vec![held.seen.as_part()];
@@ -302,9 +315,22 @@ impl PartitionStore {
                 if self.retains_versions() {
                     self.retain_version(meta, fragment, key, was_chain(&chain), gone);
                 } else {
-                    gone.iter().for_each(|p| self.count_dead(p.index, p.entry_bytes));
+                    gone.iter().for_each(|part| self.end_part(fragment, part));
                 }
             }
+        }
+    }
+
+    /// A part of a record is dead space from now on.
+    fn end_part(&mut self, fragment: u32, part: &ChainPart) {
+        self.record_death_of(fragment, part);
+        self.count_dead(part.index, part.entry_bytes);
+    }
+
+    fn record_death_of(&mut self, fragment: u32, part: &ChainPart) {
+        if let Some(at) = self.log.order_of(part.index) {
+            let slot = self.log.order[at];
+            self.checkpoints.record_death(slot, fragment, part.index, u64::from(part.entry_bytes));
         }
     }
 
@@ -327,6 +353,8 @@ impl PartitionStore {
         gone: Vec<ChainPart>,
     ) {
         if self.retains_versions() {
+            // They count as dead for a checkpoint already, as no older version outlives the process.
+            gone.iter().for_each(|part| self.record_death_of(fragment, part));
             self.versions.push(OlderVersion {
                 fragment,
                 key: key.into(),

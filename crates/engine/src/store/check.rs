@@ -64,6 +64,10 @@ impl PartitionStore {
                 ),
                 (are_sorted, "the segments are in the order of their log indexes"),
                 (are_sealed, "only the last segment is open"),
+                (
+                    segments().all(Segment::has_sound_counts),
+                    "a segment has no more dead bytes and removals than bytes",
+                ),
             ],
         )
     }

@@ -20,6 +20,7 @@ use crate::index::location::EntryPlace;
 use crate::io::Io;
 use crate::limits::CHECKPOINTS_RETAINED;
 use crate::log::FIRST_ENTRY_AT;
+use crate::planted::{Bug, is_planted};
 
 /// The checkpoints of one partition: those on disk, and the one being written.
 #[derive(Default)]
@@ -48,9 +49,11 @@ struct CheckpointWrite {
     /// Commit index when the last page was written.
     applied: u64,
     tail_bytes: u64,
-    /// The segment that was open when the checkpoint started, and its length then: newer entries are behind
-    /// that.
-    resume: Option<(u32, u64)>,
+    /// The segment that was open when the checkpoint started, and its length and bytes of removals then: newer
+    /// entries are behind that.
+    resume: Option<(u32, u64, u64)>,
+    /// Dead bytes by segment slot that replaying the log over this file counts: the rows do not have them.
+    replayed_dead: BTreeMap<u32, u64>,
     stage: CheckpointStage,
 }
 
@@ -96,6 +99,18 @@ impl Checkpoints {
         self.retained.back().is_none_or(|&(kept, _)| kept < commit)
     }
 
+    /// An entry dies, or does so once an older version of its record is dropped. While a checkpoint is being
+    /// written, its row of the segment counts the entry only if replaying the log over the file does not: the
+    /// replay counts entries behind the commit index, and those that a page of the file still refers to.
+    pub(crate) fn record_death(&mut self, slot: u32, fragment: u32, index: u64, entry_bytes: u64) {
+        if let Some(writing) = &mut self.writing
+            && !is_planted(Bug::ReplayCountsTwice)
+            && (index > writing.header.commit || writing.has_page_of(fragment))
+        {
+            *writing.replayed_dead.entry(slot).or_default() += entry_bytes;
+        }
+    }
+
     /// Commit index that every kept checkpoint covers.
     pub(crate) fn covered(&self) -> u64 {
         self.retained
@@ -134,10 +149,14 @@ impl PartitionStore {
         }
         let is_all_committed = self.commit == self.log.last.1;
         let resume = self.log.order.last().filter(|_| is_all_committed);
-        let resume = resume.map(|&slot| (slot, self.log.segment(slot).bytes));
+        let resume = resume.map(|&slot| {
+            let segment = self.log.segment(slot);
+            (slot, segment.bytes, segment.removal_bytes)
+        });
         self.checkpoints.writing = Some(Box::new(CheckpointWrite {
             header,
             resume,
+            replayed_dead: BTreeMap::new(),
             path,
             file,
             file_bytes: 0,
@@ -287,19 +306,29 @@ impl PartitionStore {
         let mut rows = Vec::with_capacity(self.log.order.len());
         for &slot in &self.log.order {
             let segment = self.log.segment(slot);
-            let resume_at = match writing.resume {
-                _ if segment.last_index <= writing.header.commit => segment.synced,
-                // Not a mark at its end that may still be torn: reading resumes at that mark.
-                Some((open, bytes)) if open == slot => bytes.min(segment.synced),
-                _ => FIRST_ENTRY_AT,
+            let (resume_at, removal_bytes) = match writing.resume {
+                _ if segment.last_index <= writing.header.commit => (segment.synced, segment.removal_bytes),
+                // Not a mark at its end that may still be torn: reading resumes at that mark. The removals that
+                // are read from there on are counted then.
+                Some((open, bytes, removal_bytes)) if open == slot => {
+                    (bytes.min(segment.synced), removal_bytes)
+                }
+                _ => (FIRST_ENTRY_AT, segment.removal_bytes),
             };
+            let of_slot = |bytes: &BTreeMap<u32, u64>| bytes.get(&slot).copied().unwrap_or(0);
+            let all_dead = segment.dead_bytes + of_slot(&dead_later);
+            let replayed_dead = of_slot(&writing.replayed_dead);
+            debug_assert!(
+                replayed_dead <= all_dead,
+                "what is replayed is dead: {replayed_dead} of {all_dead}"
+            );
             rows.push(SegmentRow {
                 slot,
                 generation: segment.header.generation,
                 first_index: segment.first_index(),
                 last_index: segment.last_index,
-                dead_bytes: segment.dead_bytes + dead_later.get(&slot).copied().unwrap_or(0),
-                removal_bytes: segment.removal_bytes,
+                dead_bytes: all_dead.saturating_sub(replayed_dead),
+                removal_bytes,
                 file_bytes: segment.synced,
                 resume_at,
             });
@@ -324,7 +353,11 @@ impl PartitionStore {
         for path in std::mem::take(&mut self.checkpoints.bad).iter().filter(|path| **path != writing.path) {
             io.disk.remove(path)?;
         }
-        self.checkpoints.tail_bytes -= writing.tail_bytes.min(self.checkpoints.tail_bytes);
+        debug_assert!(
+            writing.tail_bytes <= self.checkpoints.tail_bytes,
+            "the tail grows while it is written"
+        );
+        self.checkpoints.tail_bytes = self.checkpoints.tail_bytes.saturating_sub(writing.tail_bytes);
         while self.checkpoints.retained.len() > CHECKPOINTS_RETAINED {
             if let Some((commit, _)) = self.checkpoints.retained.pop_front() {
                 io.disk.remove(&format!(
@@ -373,6 +406,14 @@ impl PartitionStore {
 }
 
 impl CheckpointWrite {
+    /// Whether the page of the index that this fragment belongs to is written.
+    fn has_page_of(&self, fragment: u32) -> bool {
+        match self.stage {
+            CheckpointStage::Walk(next) => fragment < next,
+            CheckpointStage::Log(_) | CheckpointStage::File(_) | CheckpointStage::Name(_) => true,
+        }
+    }
+
     fn issue<D: Disk>(&mut self, disk: &mut D) -> EngineResult<()> {
         disk.append(self.file, &self.buffer)?;
         self.file_bytes += self.buffer.len() as u64;

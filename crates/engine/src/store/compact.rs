@@ -38,6 +38,8 @@ pub(crate) struct Compactor {
     /// Replaced segments whose files still exist because they are pinned.
     retired: Vec<u32>,
     ran_out_of_space: bool,
+    /// The slot of the copy, and the first log index of those entries in it that no location points to yet.
+    unpatched: Option<(u32, u64)>,
     /// The log is being copied: no segment is replaced.
     pub(crate) is_paused: bool,
 }
@@ -58,6 +60,8 @@ struct CompactionJob {
 #[derive(Clone, Copy)]
 struct CopiedEntry {
     fragment: u32,
+    /// Log index less the first of the copy.
+    index: u32,
     source: u32,
     old_offset: u32,
     new_offset: u32,
@@ -98,12 +102,18 @@ impl Compactor {
         self.job.as_ref().is_some_and(|job| matches!(job.stage, CompactionStage::Swap))
     }
 
+    /// Whether the location of an entry in this segment, the copy, is still to be redirected.
+    pub(crate) fn redirects_later(&self, slot: u32, index: u64) -> bool {
+        self.unpatched.is_some_and(|(copy, from)| copy == slot && from <= index)
+    }
+
     pub(crate) fn is_busy(&self) -> bool {
         self.job.is_some()
     }
 
     /// Forgets the copy that is being written. Returns its file.
     pub(crate) fn abandon<D>(&mut self, io: &mut Io<D>) -> Option<FileId> {
+        self.unpatched = None;
         let output = self.job.take()?.output?;
         io.memory.freed(output.resident_bytes());
         output.file
@@ -132,7 +142,7 @@ impl PartitionStore {
         self.compaction.ran_out_of_space = false;
         self.seal_if_mostly_dead(io, policy)?;
         let job = match self.choose_run(policy, false) {
-            Some(run) => self.job_for(run),
+            Some(run) => self.job_for(io, run),
             None if self.choose_run(policy, true).is_some() => CompactionJob {
                 sources: Vec::new(),
                 output: None,
@@ -147,7 +157,7 @@ impl PartitionStore {
         Ok(true)
     }
 
-    fn job_for(&mut self, run: Vec<u32>) -> CompactionJob {
+    fn job_for<D>(&mut self, io: &mut Io<D>, run: Vec<u32>) -> CompactionJob {
         let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
@@ -167,6 +177,7 @@ impl PartitionStore {
         let removals_through = self.removals_through(run[0]);
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
+        io.memory.add_used(output.resident_bytes());
         run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
         CompactionJob {
             sources: run,
@@ -219,7 +230,7 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Waits);
                 }
                 match self.choose_run(&policy, false) {
-                    Some(run) => *job = self.job_for(run),
+                    Some(run) => *job = self.job_for(io, run),
                     // The segment may have been truncated meanwhile, or be held back for another reason.
                     None if self.choose_run(&policy, true).is_none() => return Ok(UpkeepStep::Done),
                     // A sync that was already running when the segment was sealed was too early.
@@ -268,15 +279,18 @@ impl PartitionStore {
                 if self.checkpoints.is_writing() || self.compaction.is_paused {
                     return Ok(UpkeepStep::Waits);
                 }
-                job.stage = CompactionStage::Patch(0, self.swap(io, job)?);
+                let slot = self.swap(io, job)?;
+                self.compaction.unpatched = Some((slot, self.log.segment(slot).first_index()));
+                job.stage = CompactionStage::Patch(0, slot);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
                 job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
-                for moved in &job.moves[from..until] {
-                    self.patch(io, moved, slot)?;
-                }
+                job.moves[from..until].iter().for_each(|moved| self.patch(moved, slot));
+                let first = self.log.segment(slot).first_index();
+                let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
+                self.compaction.unpatched = next.map(|next| (slot, next));
                 job.stage = CompactionStage::Patch(until, slot);
                 if until < job.moves.len() {
                     return Ok(UpkeepStep::Progressed);
@@ -425,6 +439,7 @@ impl PartitionStore {
         if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             job.moves.push(CopiedEntry {
                 fragment,
+                index: (meta.index - output.first_index()) as u32,
                 source: slot,
                 old_offset: offset as u32,
                 new_offset: new_offset as u32,
@@ -565,34 +580,20 @@ impl PartitionStore {
     }
 
     /// Redirects one location to the copy, or counts the copy as dead if its entry died meanwhile.
-    fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &CopiedEntry, slot: u32) -> EngineResult<()> {
+    fn patch(&mut self, moved: &CopiedEntry, slot: u32) {
         let bytes = moved.entry_bytes as usize;
         if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
             self.log.segment_mut(slot).count_dead_at(moved.new_offset, bytes as u64);
-            return Ok(());
+            return;
         }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
-        let new = Location::entry(slot, moved.new_offset, bytes);
         if let Some((found, _)) = self.index.find_slot(moved.fragment, old) {
-            self.index.replace(found, new);
-            return Ok(());
+            self.index.replace(found, Location::entry(slot, moved.new_offset, bytes));
+            return;
         }
-        let EntryPlace::Entry(position) = new.decode() else {
-            unreachable!("an entry's location is an entry")
-        };
-        let mut scratch = Vec::new();
-        let read = match self.log.read_key(&mut io.disk, position, &mut scratch) {
-            Ok((read, _)) => read,
-            // No location points to it any more, or it is a part, and reading the record will return the error.
-            Err(EngineError::Corrupt { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        let index = read.head.meta.index;
-        let is_part =
-            self.chain_of(moved.fragment, read.key).is_some_and(|id| self.chains.get(id).has_part(index));
-        if !is_part && !self.versions.needs(moved.fragment, index) {
+        let index = self.log.segment(slot).first_index() + u64::from(moved.index);
+        if !self.is_part(moved.fragment, index) && !self.versions.needs(moved.fragment, index) {
             self.log.segment_mut(slot).count_dead(bytes as u64);
         }
-        Ok(())
     }
 }

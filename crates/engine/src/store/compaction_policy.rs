@@ -112,7 +112,7 @@ impl PartitionStore {
             let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
-                && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
+                && bytes_max + segment.bytes.saturating_sub(segment.dead_bytes) <= SEGMENT_BYTES_MAX;
             self.may_be_rewritten(slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
@@ -180,6 +180,7 @@ fn waste(segment: &Segment) -> u64 {
 }
 
 fn live(segment: &Segment) -> u64 {
+    debug_assert!(segment.has_sound_counts(), "{} dead of {}", waste(segment), segment.bytes);
     segment.bytes.saturating_sub(waste(segment))
 }
 

@@ -13,7 +13,7 @@ use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
-use crate::index::location::Location;
+use crate::index::location::{EntryPlace, Location};
 use crate::io::Io;
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -34,6 +34,7 @@ pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
 pub(crate) mod read;
+pub(crate) mod recount;
 pub(crate) mod recover;
 mod repair;
 pub(crate) mod snapshot_install;
@@ -300,13 +301,23 @@ impl PartitionStore {
         if index < self.commit {
             return Err(EngineError::Committed { commit: self.commit });
         }
-        while self.pending.back().is_some_and(|p| p.meta.index > index) {
-            self.pending.pop_back();
-        }
+        self.forget_pending_after(index);
         let cut = self.log.truncate_after(io, index);
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
+    }
+
+    /// Forgets the pending entries after `index`, which are about to be truncated. Returns how many.
+    pub(crate) fn forget_pending_after(&mut self, index: u64) -> u64 {
+        let mut forgotten = 0;
+        while let Some(gone) = self.pending.back().copied().filter(|pending| pending.meta.index > index) {
+            self.pending.pop_back();
+            let AppendedPlace { slot, entry_bytes, .. } = gone.location;
+            self.log.segment_mut(slot).forget_entry(&gone.meta, entry_bytes);
+            forgotten += 1;
+        }
+        forgotten
     }
 
     /// Drops older versions that ended at or before `horizon`; keeps those that end later from now on.
@@ -332,9 +343,21 @@ impl PartitionStore {
     pub(crate) fn count_dead(&mut self, index: u64, entry_bytes: u32) {
         if let Some(at) = self.log.order_of(index) {
             let slot = self.log.order[at];
-            self.log.segment_mut(slot).count_dead(u64::from(entry_bytes));
+            // The redirection of its location to the copy finds an entry that has died, and counts it.
+            if !self.compaction.redirects_later(slot, index) {
+                self.log.segment_mut(slot).count_dead(u64::from(entry_bytes));
+            }
             self.dead_since_check += u64::from(entry_bytes);
         }
+    }
+
+    /// Whether the entry of this log index is a part of a record of parts with this fragment.
+    pub(crate) fn is_part(&self, fragment: u32, index: u64) -> bool {
+        let found = self.index.find(fragment, |location| match location.decode() {
+            EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(self.chains.get(id).has_part(index)),
+            EntryPlace::Entry(_) => Ok(false),
+        });
+        found.unwrap_or_else(|never| match never {}).is_some()
     }
 
     /// Log index of the last entry that survives a crash.

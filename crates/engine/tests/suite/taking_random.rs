@@ -69,6 +69,12 @@ struct InstallingPartition {
 }
 
 impl InstallingPartition {
+    /// The counters of dead bytes equal an exact count.
+    fn check_counters(&mut self, seed: u64) {
+        let counts = self.engine.recount(self.q).expect("reads");
+        assert!(counts.iter().all(|count| count.is_right()), "seed {seed}: {counts:?}");
+    }
+
     /// Does something that must not matter.
     fn disturb(&mut self) {
         let InstallingPartition { engine, q, .. } = self;
@@ -163,11 +169,13 @@ fn runs(seed: u64) {
         to.engine.maintain(to.ms).expect("goes on");
     }
     assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
+    to.check_counters(seed);
     if to.engine.set_durability(to.q, INTERVAL).expect("is changed") == INTERVAL {
         to.engine.sync().expect("syncs");
         to.disk.crash();
         (to.engine, to.q) = open(&to.disk, segment_bytes, INTERVAL);
         assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}, after a crash");
+        to.check_counters(seed);
     }
 }
 

@@ -53,10 +53,7 @@ impl Recovery<'_> {
     fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
         let (_, keep) = doubt.before;
         let keep = if is_planted(Bug::ValidEntryTruncated) { keep.saturating_sub(1) } else { keep };
-        while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
-            self.store.pending.pop_back();
-            self.report.from_log -= 1;
-        }
+        self.report.from_log -= self.store.forget_pending_after(keep);
         // The last segment first: a crash always leaves a prefix of the log.
         while let Some(&slot) = self.store.log.order.last() {
             let segment = self.store.log.segment(slot);
@@ -102,8 +99,7 @@ impl Recovery<'_> {
             }
             if end < segment.bytes {
                 let at_end = (segment.last_epoch, segment.last_index);
-                let freed = segment.truncate(&mut io.disk, end, at_end)?;
-                io.memory.freed(freed);
+                segment.truncate(io, end, at_end)?;
             }
             self.store.log.segment_mut(slot).load_open_block(io)?;
             if !is_last {

@@ -166,8 +166,10 @@ impl Recovery<'_> {
                     && r.resume_at <= segment.bytes.max(FIRST_ENTRY_AT)
             };
             let Some(row) = table.iter().find(is_same) else { continue };
-            segment.dead_bytes = row.dead_bytes;
-            segment.removal_bytes = row.removal_bytes;
+            // A checkpoint of an earlier program may count an entry twice.
+            let contents = segment.bytes.saturating_sub(FIRST_ENTRY_AT);
+            segment.removal_bytes = row.removal_bytes.min(contents);
+            segment.dead_bytes = row.dead_bytes.min(contents - segment.removal_bytes);
             if let Some(samples) = samples.remove(&row.slot) {
                 segment.adopt_samples(samples);
             }

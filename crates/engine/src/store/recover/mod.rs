@@ -243,7 +243,12 @@ impl Recovery<'_> {
                 ScanItem::Footer { offset, footer } => {
                     self.reach(footer.last_epoch, footer.last_index);
                     let segment = self.store.log.segment_mut(slot);
+                    let removal_bytes = segment.removal_bytes;
                     segment.adopt_footer(footer);
+                    if covers.1 == 0 {
+                        // The footer's number has removals that a bad spot hides, and that may be truncated.
+                        segment.removal_bytes = removal_bytes;
+                    }
                     has_footer = true;
                     if covers.1 == 0 && (is_last || !files::has_trailer(segment, &bytes, offset)) {
                         // Torn there, and then it is written again; or the log continues here, with a mark

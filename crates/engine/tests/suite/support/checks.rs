@@ -101,8 +101,23 @@ impl EngineWorld {
         let part = &self.parts[at];
         let engine = self.engine.as_mut().expect("open");
         match compare_all(engine, part, part.handle, &part.records) {
-            Ok(wrong) => wrong,
-            Err(error) => self.check_error("check", Durability::Sync, error).map(drop),
+            Ok(wrong) => wrong?,
+            Err(error) => self.check_error("check", Durability::Sync, error).map(drop)?,
+        }
+        self.check_counters(at)
+    }
+
+    /// Checks the counters of dead bytes against an exact count.
+    pub fn check_counters(&mut self, at: usize) -> Result<(), String> {
+        let handle = self.parts[at].handle;
+        match self.engine().recount(handle) {
+            Ok(counts) => match counts.iter().find(|count| !count.is_right()) {
+                Some(wrong) => {
+                    Err(format!("p{at}: the counters of dead bytes differ from a count: {wrong:?}"))
+                }
+                None => Ok(()),
+            },
+            Err(error) => self.check_error("recount", Durability::Sync, error).map(drop),
         }
     }
 

@@ -56,6 +56,10 @@ impl EngineWorld {
         }
         let at = self.random.below(self.parts.len() as u64) as usize;
         self.check_record(at)?;
+        // Not at every step: it reads the complete log.
+        if self.step.is_multiple_of(8) {
+            self.check_counters(at)?;
+        }
         if let Some(left) = self.power_cut_in {
             self.power_cut_in = Some(left.saturating_sub(1));
             if left == 0 {

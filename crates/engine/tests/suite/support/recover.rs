@@ -241,6 +241,7 @@ impl EngineWorld {
             .map_err(|wrong| format!("after opening: {wrong}"))?;
         self.check_ends(at)?;
         self.check_state(at)?;
+        self.check_counters(at)?;
         self.scan(at)
     }
 
@@ -275,6 +276,7 @@ impl EngineWorld {
         part.commit_to(upto);
         part.begin_epoch(false);
         self.engine().commit(handle, upto).map_err(|e| format!("committing again: {e}"))?;
+        self.check_counters(at)?;
         self.check_ends(at)
     }
 
