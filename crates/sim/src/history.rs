@@ -209,6 +209,15 @@ pub struct Loss {
     pub keeps_timestamp_bound: bool,
 }
 
+/// What the checker of Redis clients must know of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisRules {
+    /// Groups of Redis keys that a split may put into several partitions.
+    pub apart: std::collections::BTreeSet<usize>,
+    /// When Redis clients began to read everything once more: from then on each of their commands must succeed.
+    pub last: Option<Time>,
+}
+
 /// The record of one run for the checkers.
 #[derive(Clone, Debug, Default)]
 pub struct RunHistory {
@@ -223,8 +232,8 @@ pub struct RunHistory {
     pub scans: Vec<Scan>,
     /// In a cluster: commands of Redis clients, in the order in which they were sent.
     pub redis: Vec<RedisCall>,
-    /// Groups of Redis keys that a split may put into several partitions.
-    pub redis_apart: std::collections::BTreeSet<usize>,
+    /// What the checker of Redis clients must know.
+    pub redis_rules: RedisRules,
     /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
     /// Outages of the node, in order.

@@ -15,7 +15,7 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
 use crate::history::RunHistory;
-use crate::limits::{CLUSTER_HEALING_US, SEARCH_POSITIONS_MAX};
+use crate::limits::SEARCH_POSITIONS_MAX;
 use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, token_bytes};
 
 const CHECKER: &str = "redis";
@@ -107,7 +107,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
             check_progress(history, &calls, &mut report);
         }
         searched += 1;
-        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis_apart.contains(&group));
+        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis_rules.apart.contains(&group));
         match search(&items) {
             Ok(true) => {}
             Ok(false) => abandoned += 1,
@@ -118,9 +118,10 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
 }
 
 fn check_progress(history: &RunHistory, calls: &[&RedisCall], report: &mut impl FnMut(String)) {
-    let Some(healed) = history.healed else { return };
-    for call in calls.iter().filter(|call| call.invoked >= healed.after_us(CLUSTER_HEALING_US)) {
-        let is_apart = history.redis_apart.contains(&call.group);
+    // Before, balancing and splits after the faults can outlast a client's time-out.
+    let Some(last) = history.redis_rules.last else { return };
+    for call in calls.iter().filter(|call| call.invoked >= last) {
+        let is_apart = history.redis_rules.apart.contains(&call.group);
         let is_done = matches!(call.end, RedisEnd::Done(_));
         if !(is_done || is_apart && matches!(call.end, RedisEnd::NotDone(_))) {
             report(format!("all is well, but this is not done\n    {call}"));

@@ -125,6 +125,7 @@ impl RedisWorld {
 impl RedisRun<'_> {
     /// Every key is read once more, after all faults.
     pub(in crate::cluster) fn read_everything(&mut self) {
+        self.world.history.redis_rules.last = Some(self.world.now());
         let keyspaces = self.keyspaces();
         for (keyspace, client) in keyspaces.into_iter().zip(0..) {
             let all = [RedisStep::Get, RedisStep::GetCounter, RedisStep::Range];
