@@ -1,7 +1,7 @@
 //! Ctrl-C: the command says whether something may be written.
 
 use std::io::Write;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
@@ -14,7 +14,16 @@ struct RunningCommand(RunningProcess);
 
 impl RunningCommand {
     fn start(cluster: &ServingProgram, arguments: &[&str]) -> RunningCommand {
-        let mut command = zerohop(arguments);
+        let program = zerohop(arguments);
+        // A test that runs as a background job of a script ignores SIGINT, and its children would too.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         RunningCommand(RunningProcess::start(&mut command))

@@ -137,7 +137,7 @@ fn help_states_defaults_and_limits() {
     };
     for (command, words) in [
         (&["bench", "txn"][..], &["also after Ctrl-C"][..]),
-        (&["blob", "put"], &["appears once it is complete"]),
+        (&["blob", "put"], &["Readers find the blob once all of its bytes are stored"]),
         (
             &["keyspace", "create"],
             &["[default: 256]", "[default: xxh3]", "[default: 1MiB]", "from 1ms to 60s", "1 to 8"],

@@ -100,7 +100,9 @@ fn metrics_show_maintenance() {
 fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let server = in_memory(2);
     let (line, body) = get(&server, "/health");
-    assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", "{\"status\":\"serving\"}"));
+    let partitions = r#"{"no_primary":0,"served":256,"stuck":0,"total":256}"#;
+    let expected = format!("{{\"partitions\":{partitions},\"status\":\"serving\"}}");
+    assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", &*expected));
     let (line, body) = get(&server, "/status");
     assert_eq!(line, "HTTP/1.1 200 OK");
     let json: Value = serde_json::from_str(&body).unwrap();
