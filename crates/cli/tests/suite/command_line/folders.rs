@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use zerohop_server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;
 use crate::support::process::RunningProcess;
-use crate::support::serving::{ServingProgram, code, output, pid, stderr, wait_until_exited, zerohop};
+use crate::support::serving::{ServingProgram, code, output, pid, stderr, zerohop};
 use crate::support::wait_for;
 
 /// `zerohop up` of nodes with one instance each.
@@ -79,17 +79,6 @@ fn node_count_may_change_until_data_exists() {
     wait_until_complete(&ServingProgram::start(up(folder.path(), port, &[])));
 }
 
-/// The processes that this one has started.
-fn children(parent: Pid) -> Vec<Pid> {
-    let parent = format!("PPid:\t{}\n", parent.as_raw_nonzero());
-    let entries = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap());
-    let of_it = |path: &std::path::PathBuf| {
-        std::fs::read_to_string(path.join("status")).is_ok_and(|status| status.contains(&parent))
-    };
-    let number = |path: std::path::PathBuf| path.file_name()?.to_str()?.parse().ok();
-    entries.map(|entry| entry.path()).filter(of_it).filter_map(number).map(pid).collect()
-}
-
 /// The first start is killed as soon as it has made one of these files, on the same ports or on
 /// others.
 #[test]
@@ -112,12 +101,8 @@ fn killed_first_start_is_continued_by_the_next() {
         let mut first = RunningProcess::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
         let made = data.join(step);
         wait_for(&format!("{step} is made"), || made.exists(), |is_made| *is_made);
-        // Stopped, it starts no more nodes; those that it has started end soon after it.
-        kill_process(first.pid(), Signal::STOP).unwrap();
-        let nodes = children(first.pid());
         first.kill().unwrap();
         first.ended();
-        nodes.into_iter().for_each(wait_until_exited);
         let again = if place % 2 == 0 { port } else { three() };
         eprintln!("killed once {step} was made; started again at {again}, first at {port}");
         let cluster = ServingProgram::start(up(&data, again, &[]));
