@@ -5,6 +5,7 @@ use std::fmt;
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
+use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_placement::{ClusterMap, GroupState, Keyspace, KeyspaceConfig, MapChange, MapDelta, MapError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
@@ -189,7 +190,13 @@ impl<D: Disk> Instance<D> {
             self.open_shared(keyspace, id, found, group).map_err(MapChangeError::Partition)?;
         }
         self.notify_group((keyspace, id), (&map, found.config(), group), effects);
-        if is_member { Ok(()) } else { self.drop_replica(keyspace, id) }
+        if is_member {
+            return Ok(());
+        }
+        // A former primary that leaves the group does not learn the outcomes of the batches that wait for them here.
+        let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
+        self.notify_replica((keyspace, id), ReplicaEvent::Removed(failure), effects);
+        self.drop_replica(keyspace, id)
     }
 
     /// The map names other instances, so the copy here is no longer needed.
@@ -222,7 +229,9 @@ impl<D: Disk> Instance<D> {
         (map, config, group): (&ClusterMap, &KeyspaceConfig, zerohop_placement::Group<'_>),
         effects: &mut dyn InstanceEffects,
     ) {
-        let view = match is_shared(map, self.identity, group) {
+        // A copy that has left a group is not the only copy, even if one other member remains: it may commit nothing.
+        let has_left = !group.members().any(|member| member == self.identity.instance);
+        let view = match has_left || is_shared(map, self.identity, group) {
             true => view_of(map, config, group),
             false => GroupView { min_in_sync: config.min_in_sync, ..self.lone_view(group) },
         };

@@ -148,6 +148,42 @@ fn atomic_batch_in_flight_at_a_split_gets_its_outcome_from_the_children() {
     }
 }
 
+/// The primary has logged an atomic batch that the other member does not have, hands over, and leaves the group. The other member is
+/// the only one then, and the batch is lost.
+#[test]
+fn batch_of_former_primary_that_leaves_its_group_is_answered_as_in_doubt() {
+    let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one =
+        |instance| InstanceBench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let partition = benches[0].envelope(9, "k").partition;
+    let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let other = InstanceId(3 - first.0);
+    let group = |epoch, primary, in_sync: &[InstanceId], followers: &[InstanceId]| {
+        let alone = ReplicaGroup::of_one(PartitionEpoch(epoch), primary);
+        let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
+        vec![MapChange::SetGroup { keyspace: KeyspaceId(9), partition, group }]
+    };
+    let place = first.0 as usize - 1;
+    apply(&mut benches, group(2, first, &[other], &[]));
+    run_batches(&mut benches, 1_500);
+    let request = 1 << 40;
+    let to = Token { connection: 7, request: RequestId(request) };
+    let bench = &mut benches[place];
+    let program = (&mut Append("k"), &mut Vec::new());
+    let ran = bench.instance.run(bench.now, to, (KeyspaceId(9), partition), program, &mut bench.sent);
+    assert_eq!(ran, Ok(zerohop_partition::ProgramResult::Later));
+    bench.end();
+    bench.sent.to_peers.clear();
+    apply(&mut benches, group(3, other, &[], &[first]));
+    assert_eq!(benches[place].answer(request), None, "the new primary decides");
+    apply(&mut benches, group(4, other, &[], &[]));
+    let answer = benches[place].answer(request);
+    assert!(matches!(answer, Some(Err(Failure::TimedOut { .. }))), "{answer:?}");
+}
+
 #[test]
 fn only_the_move_target_is_proposed_for_admission() {
     use zerohop_replication::GroupChange as RequestedChange;
