@@ -16,6 +16,11 @@ const PORTS: u16 = 4;
 
 /// Nodes in memory with two instances each.
 pub(super) fn nodes() -> Vec<Server> {
+    nodes_of(2)
+}
+
+/// Nodes in memory with so many instances each, at most three.
+pub(super) fn nodes_of(instances: usize) -> Vec<Server> {
     let first = ports(NODES as u16 * PORTS);
     let hosts: Vec<SocketAddr> =
         (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
@@ -23,7 +28,7 @@ pub(super) fn nodes() -> Vec<Server> {
         let way = JoinMethod::Together { hosts: hosts.clone(), own_index: me, name: "redis".to_owned() };
         let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1 });
         let options = ServerOptions {
-            instances: Some(2),
+            instances: Some(instances),
             cluster,
             gateway: Some(zerohop_redis::GATEWAY),
             ..ServerOptions::new(hosts[me])
