@@ -44,8 +44,8 @@ impl ControlState {
 
     /// Records that partitions which these nodes had continue with less data. A keyspace in memory is empty
     /// after each start: that is no loss if the node was shut down cleanly, because an operator intended it.
-    pub(super) fn record_losses(&mut self, held: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
-        for (place, mut nodes) in held {
+    pub(super) fn record_losses(&mut self, by_partition: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
+        for (place, mut nodes) in by_partition {
             let map = Arc::clone(self.map());
             let Some(found) = map.keyspace(place.0) else { continue };
             if found.config().durability == Durability::Memory {

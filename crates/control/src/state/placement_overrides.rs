@@ -92,10 +92,10 @@ impl ControlState {
                 "the partition is there already: instance {holder} of node {id} {what}"
             )));
         }
-        let held = |one: &InstanceId| self.map().partitions_of(*one).count();
+        let copies = |one: &InstanceId| self.map().partitions_of(*one).count();
         // A node has instances.
         instance
-            .or_else(|| own.into_iter().min_by_key(|one| (held(one), *one)))
+            .or_else(|| own.into_iter().min_by_key(|one| (copies(one), *one)))
             .ok_or(CommandRefusal::UnknownInstance)
     }
 

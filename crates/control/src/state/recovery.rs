@@ -35,7 +35,7 @@ impl ControlState {
             return Err(CommandRefusal::StaleIncarnation);
         }
         let own: BTreeSet<InstanceId> = node.instances().map(|instance| instance.id).collect();
-        let mut taken = BTreeSet::new();
+        let mut used = BTreeSet::new();
         for log in held.logs.iter().filter(|log| own.contains(&log.instance)) {
             let place = (log.keyspace, log.partition);
             let group = self.map().keyspace(log.keyspace).and_then(|keyspace| keyspace.group(log.partition));
@@ -48,12 +48,12 @@ impl ControlState {
                 continue;
             }
             self.recoveries.entry(place).or_default().reports.insert(log.instance, (log.end, log.intact));
-            taken.insert(place);
+            used.insert(place);
         }
-        for (keyspace, partition) in &taken {
+        for (keyspace, partition) in &used {
             self.end_if_possible(*keyspace, *partition, draft);
         }
-        Ok(taken.len() as u64)
+        Ok(used.len() as u64)
     }
 
     /// The operator gives up the members that are not up, or the damaged part of the only copy.

@@ -263,8 +263,8 @@ fn clean_shutdown_of_all_loses_nothing() {
         let before = bench.group();
         let members: Vec<InstanceId> = before.as_group().members().collect();
         for at in 0..3 {
-            let told = bench.restart_after(members[(first + at) % 3], true, true);
-            assert!(told.possible_losses.is_empty());
+            let decision = bench.restart_after(members[(first + at) % 3], true, true);
+            assert!(decision.possible_losses.is_empty());
         }
         let after = bench.group();
         assert_eq!(ReplicaGroup { epoch: before.epoch, ..after }, before);
@@ -279,8 +279,8 @@ fn cleanly_stopped_in_sync_replica_replaces_crashed_one() {
         let before = bench.group();
         let (died, stopped) = (before.primary, before.in_sync[0]);
         let back = |bench: &mut StateBench, one| {
-            let told = bench.restart_after(one, true, one == stopped);
-            assert!(told.possible_losses.is_empty());
+            let decision = bench.restart_after(one, true, one == stopped);
+            assert!(decision.possible_losses.is_empty());
         };
         let order = if stopped_returns_first { [stopped, died] } else { [died, stopped] };
         order.into_iter().for_each(|one| back(&mut bench, one));
@@ -305,8 +305,8 @@ fn cleanly_stopped_removed_member_does_not_become_primary() {
     bench.report_log(stopped, 9, true);
     bench.report_log(third, 3, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    let told = bench.report_log(died, 12, true);
-    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
+    let decision = bench.report_log(died, 12, true);
+    assert_eq!(decision.possible_losses, [(KEYSPACE, PARTITION)]);
     assert_eq!(bench.group().primary, died);
 }
 
@@ -336,12 +336,12 @@ fn clean_stop_does_not_undo_loss_by_an_earlier_crash() {
     bench.set(second, NodeState::Down);
     bench.restart_after(first, true, false);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    let told = bench.restart_after(first, true, true);
-    assert!(told.possible_losses.is_empty());
+    let decision = bench.restart_after(first, true, true);
+    assert!(decision.possible_losses.is_empty());
     assert_eq!(bench.group().state, GroupState::Recovering, "the group knows of the death still");
     bench.report_log(first, 4, true);
-    let told = bench.report_log(before.followers[0], 2, true);
-    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
+    let decision = bench.report_log(before.followers[0], 2, true);
+    assert_eq!(decision.possible_losses, [(KEYSPACE, PARTITION)]);
 }
 
 #[test]
@@ -355,8 +355,8 @@ fn highest_log_is_chosen_once_all_members_have_reported() {
     assert_eq!(bench.group().state, GroupState::Recovering);
     assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), CommandRefusal::Recovering);
     bench.report_log(third, 3, true);
-    let told = bench.report_log(first, 7, true);
-    assert_eq!(told.possible_losses, [(KEYSPACE, PARTITION)]);
+    let decision = bench.report_log(first, 7, true);
+    assert_eq!(decision.possible_losses, [(KEYSPACE, PARTITION)]);
     assert_eq!((bench.group().primary, bench.group().state), (first, GroupState::Stable));
 }
 
@@ -396,8 +396,8 @@ fn operator_may_give_up_copies_of_lost_nodes() {
     bench.set(alone, NodeState::Down);
     bench.done(recover);
     assert_eq!(bench.group().state, GroupState::Recovering);
-    let told = bench.report_log(before.followers[0], 3, true);
-    assert_eq!(told.possible_losses.len(), 1);
+    let decision = bench.report_log(before.followers[0], 3, true);
+    assert_eq!(decision.possible_losses.len(), 1);
     assert_eq!((bench.group().primary, bench.group().state), (before.followers[0], GroupState::Stable));
 }
 
@@ -425,9 +425,9 @@ fn operator_may_choose_damaged_or_other_copy() {
             bench.report_log(*follower, 3, true);
             assert_eq!(bench.group().state, GroupState::Recovering, "the damaged instance has not reported");
         }
-        let told = bench.report_log(before.primary, 0, false);
+        let decision = bench.report_log(before.primary, 0, false);
         let after = bench.group();
-        assert_eq!((after.state, told.possible_losses.len()), (GroupState::Stable, 1));
+        assert_eq!((after.state, decision.possible_losses.len()), (GroupState::Stable, 1));
         assert_eq!(after.primary == before.primary, keep == KeptCopy::Damaged, "{after:?}");
         assert!(bench.state.recoveries().is_empty());
     }
@@ -442,9 +442,9 @@ fn group_without_members_restarts_empty_on_operator_command() {
         bench.set(*member, NodeState::Down);
     }
     let lost = bench.group();
-    let told =
+    let decision =
         bench.done(ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None });
-    assert_eq!(told.possible_losses.len(), 1);
+    assert_eq!(decision.possible_losses.len(), 1);
     let after = bench.group();
     assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
     assert_eq!((after.state, after.as_group().members().count()), (GroupState::Stable, 1));
