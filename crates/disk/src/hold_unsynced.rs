@@ -135,15 +135,15 @@ impl HoldUnsyncedDisk {
     /// Creates the real file of a file without one, with its synced bytes.
     fn create_real(&mut self, path: &str, file: u64) -> DiskResult<()> {
         let id = self.real.open(path, OpenMode::Create)?;
-        let Some(held) = self.files.get_mut(&file) else { return Ok(()) };
-        let SyncedPart::NameNotDurable(image) = &held.synced else { return Ok(()) };
+        let Some(open_file) = self.files.get_mut(&file) else { return Ok(()) };
+        let SyncedPart::NameNotDurable(image) = &open_file.synced else { return Ok(()) };
         let bytes = image.len() as u64;
         if let Err(error) = self.real.append(id, image).and_then(|()| self.real.sync(id)) {
             // So that the call can be repeated.
             self.real.remove(path)?;
             return Err(error);
         }
-        held.synced = SyncedPart::Real { id, bytes };
+        open_file.synced = SyncedPart::Real { id, bytes };
         self.unsynced_bytes -= bytes;
         Ok(())
     }
@@ -177,27 +177,27 @@ impl Disk for HoldUnsyncedDisk {
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
         let has_room = self.free_bytes()? >= data.len() as u64;
-        let held = self.unsynced_file(file, "append")?;
+        let open_file = self.unsynced_file(file, "append")?;
         if !has_room {
             return Err(DiskError::Full);
         }
-        held.tail.extend_from_slice(data);
+        open_file.tail.extend_from_slice(data);
         self.unsynced_bytes += data.len() as u64;
         Ok(())
     }
 
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
-        let held = self.unsynced_file(file, "read_at")?;
-        if offset.checked_add(into.len() as u64).is_none_or(|end| end > held.bytes()) {
+        let open_file = self.unsynced_file(file, "read_at")?;
+        if offset.checked_add(into.len() as u64).is_none_or(|end| end > open_file.bytes()) {
             return Err(self.beyond_end(file, offset, into.len()));
         }
-        let from_base = held.base.saturating_sub(offset).min(into.len() as u64) as usize;
+        let from_base = open_file.base.saturating_sub(offset).min(into.len() as u64) as usize;
         let (base, tail) = into.split_at_mut(from_base);
         if !tail.is_empty() {
-            let start = (offset + from_base as u64 - held.base) as usize;
-            tail.copy_from_slice(&held.tail[start..start + tail.len()]);
+            let start = (offset + from_base as u64 - open_file.base) as usize;
+            tail.copy_from_slice(&open_file.tail[start..start + tail.len()]);
         }
-        match &held.synced {
+        match &open_file.synced {
             _ if base.is_empty() => {}
             SyncedPart::NameNotDurable(image) => {
                 base.copy_from_slice(&image[offset as usize..][..base.len()])
@@ -212,11 +212,11 @@ impl Disk for HoldUnsyncedDisk {
 
     fn sync(&mut self, file: FileId) -> DiskResult<()> {
         let number = self.open.get(&file).copied();
-        let held = number.and_then(|number| self.files.get_mut(&number));
-        let held = held.ok_or_else(|| DiskError::not_open(file, "sync"))?;
-        let before = held.bytes_in_memory();
-        let result = held.sync(&mut self.real);
-        self.unsynced_bytes = self.unsynced_bytes - before + held.bytes_in_memory();
+        let open_file = number.and_then(|number| self.files.get_mut(&number));
+        let open_file = open_file.ok_or_else(|| DiskError::not_open(file, "sync"))?;
+        let before = open_file.bytes_in_memory();
+        let result = open_file.sync(&mut self.real);
+        self.unsynced_bytes = self.unsynced_bytes - before + open_file.bytes_in_memory();
         result
     }
 
@@ -238,14 +238,14 @@ impl Disk for HoldUnsyncedDisk {
     }
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
-        let held = self.unsynced_file(file, "truncate")?;
-        if bytes > held.bytes() {
+        let open_file = self.unsynced_file(file, "truncate")?;
+        if bytes > open_file.bytes() {
             return Err(self.beyond_end(file, bytes, 0));
         }
-        let before = held.bytes_in_memory();
-        held.tail.truncate(bytes.saturating_sub(held.base) as usize);
-        held.base = held.base.min(bytes);
-        let after = held.bytes_in_memory();
+        let before = open_file.bytes_in_memory();
+        open_file.tail.truncate(bytes.saturating_sub(open_file.base) as usize);
+        open_file.base = open_file.base.min(bytes);
+        let after = open_file.bytes_in_memory();
         self.unsynced_bytes = self.unsynced_bytes - before + after;
         Ok(())
     }
@@ -280,9 +280,9 @@ impl Disk for HoldUnsyncedDisk {
             let Some(change) = self.names.pending(number).cloned() else { continue };
             touched.extend(self.apply_name_change(&change)?);
             if let Some(gone) = self.names.make_durable(number)
-                && let Some(held) = self.files.remove(&gone)
+                && let Some(open_file) = self.files.remove(&gone)
             {
-                self.unsynced_bytes -= held.bytes_in_memory();
+                self.unsynced_bytes -= open_file.bytes_in_memory();
             }
         }
         for folder in touched {

@@ -121,11 +121,11 @@ impl Disk for MemoryDisk {
     }
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
-        let held = self.file(file, "truncate")?;
-        let Some(cut) = (held.len() as u64).checked_sub(bytes) else {
+        let contents = self.file(file, "truncate")?;
+        let Some(cut) = (contents.len() as u64).checked_sub(bytes) else {
             return Err(self.beyond_end(file, bytes, 0));
         };
-        held.truncate(bytes as usize);
+        contents.truncate(bytes as usize);
         self.used_bytes -= cut;
         Ok(())
     }

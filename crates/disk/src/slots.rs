@@ -42,8 +42,8 @@ impl<T> Slots<T> {
         self.get(key)?;
         let slot = &mut self.slots[key as u32 as usize];
         // A slot whose counter is exhausted stays empty forever.
-        if let Some(taken) = slot.taken_before.checked_add(1) {
-            slot.taken_before = taken;
+        if let Some(generation) = slot.taken_before.checked_add(1) {
+            slot.taken_before = generation;
             self.free.push(key as u32);
         }
         slot.value.take()

@@ -114,9 +114,9 @@ mod tests {
                 return Err(Errno::INTR);
             }
             let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-            let taken = all.len().min(step);
-            file.extend_from_slice(&all[..taken]);
-            Ok(taken)
+            let length = all.len().min(step);
+            file.extend_from_slice(&all[..length]);
+            Ok(length)
         });
         assert_eq!(written, Ok(()));
         (file.split_off(2), calls)
