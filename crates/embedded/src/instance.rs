@@ -241,11 +241,11 @@ impl<D: Disk> Instance<D> {
     ) -> Result<(), StoreError> {
         self.check_key(&record.key)?;
         let key = &record.key.key;
-        let held = match self.sizes.get(key) {
+        let known = match self.sizes.get(key) {
             Some(bytes) => bytes,
             None => self.record_bytes(&record.key)?,
         };
-        let bytes = held + entry_bytes(key, head_bytes + record.value.len());
+        let bytes = known + entry_bytes(key, head_bytes + record.value.len());
         if bytes > RECORD_BYTES_MAX {
             return Err(StoreError::RecordTooLong { bytes });
         }

@@ -123,10 +123,10 @@ mod tests {
     fn worker_receives_all_queued_items_in_order() {
         let mailbox = WorkerMailbox::new();
         (0..3).for_each(|n| mailbox.put(n, 1, SHORT).unwrap());
-        let mut taken = Vec::new();
-        mailbox.take_all(&mut taken, LONG);
-        mailbox.take_all(&mut taken, Duration::ZERO);
-        assert_eq!(taken, [0, 1, 2]);
+        let mut received = Vec::new();
+        mailbox.take_all(&mut received, LONG);
+        mailbox.take_all(&mut received, Duration::ZERO);
+        assert_eq!(received, [0, 1, 2]);
     }
 
     #[test]
@@ -147,9 +147,9 @@ mod tests {
         mailbox.put(0, WAITING_BYTES_MAX, SHORT).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| mailbox.put(1, 1, LONG));
-            let mut taken = Vec::new();
-            while taken.len() < 2 {
-                mailbox.take_all(&mut taken, SHORT);
+            let mut received = Vec::new();
+            while received.len() < 2 {
+                mailbox.take_all(&mut received, SHORT);
             }
             assert_eq!(waiting.join().unwrap(), Ok(()));
         });
