@@ -165,7 +165,7 @@ fn expiry(reader: &mut MapReader<'_>) -> Result<TokenExpiry, DecodeError> {
 
 fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeError> {
     let epoch = PartitionEpoch(reader.u64()?);
-    let [in_sync, followers, told] = reader.array()?;
+    let [in_sync, followers, layout] = reader.array()?;
     let members = 1 + usize::from(in_sync) + usize::from(followers);
     if members > GROUP_MEMBERS_MAX {
         return Err(DecodeError::Group { partition: PartitionId(0), fault: GroupFault::TooMany { members } });
@@ -173,7 +173,7 @@ fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeE
     if partitions < PLACED_PARTITIONS_MIN {
         return Err(DecodeError::Placed { what: "of so few partitions each group is told" });
     }
-    let told = match told {
+    let layout = match layout {
         ROWS => {
             let count = partitions as usize * members;
             reader.check_count(count, size_of::<InstanceId>())?;
@@ -208,7 +208,7 @@ fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeE
         changed.push(partition);
         exceptions.push(exception);
     }
-    let placed = GroupShape { partitions, epoch, in_sync, followers, members: told, changed };
+    let placed = GroupShape { partitions, epoch, in_sync, followers, members: layout, changed };
     Ok(Groups::of_table(Table::placed(placed, &exceptions)))
 }
 

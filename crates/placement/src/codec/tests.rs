@@ -122,8 +122,8 @@ fn states_of_groups_and_splits_are_version_2() {
 
 #[test]
 fn split_count_needs_map_version_3() {
-    let told = MapChange::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
-    let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes: vec![told] };
+    let split = MapChange::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
+    let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes: vec![split] };
     let mut bytes = delta.encode();
     assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (3, &[8, 2, 1, 0, 0, 3][..]));
     assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
@@ -175,8 +175,8 @@ fn tokens_need_format_version_5() {
     // Each name belongs to only one token.
     let put = |id| MapChange::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
     let delta = |changes| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
-    let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
-    assert_eq!(taken, Err(MapError::TokenNameInUse { name: name.clone() }));
+    let joined = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
+    assert_eq!(joined, Err(MapError::TokenNameInUse { name: name.clone() }));
     let map = ClusterMap::default().apply(&delta(vec![put(1), put(1)])).unwrap();
     assert_eq!((map.tokens().len(), map.token(1).is_ok()), (1, true));
     let gone = ClusterMap::default().apply(&delta(vec![MapChange::RemoveToken(1)]));

@@ -211,13 +211,13 @@ mod tests {
         assert_eq!(altered(|c| c.durability = Durability::Sync), Ok(()));
         assert_eq!(altered(|c| c.batch_delay_us = 1000), Ok(()));
         assert_eq!(altered(|c| c.replicas = 1), Err(ConfigError::MinInSync { requested: 2, replicas: 1 }));
-        let told = |requested, replicas| ConfigError::MinInSync { requested, replicas }.to_string();
-        assert_eq!(told(2, 1), "min-in-sync 2 with 1 replica: ask for min-in-sync 1, or for more replicas");
+        let words = |requested, replicas| ConfigError::MinInSync { requested, replicas }.to_string();
+        assert_eq!(words(2, 1), "min-in-sync 2 with 1 replica: ask for min-in-sync 1, or for more replicas");
         assert_eq!(
-            told(4, 3),
+            words(4, 3),
             "min-in-sync 4 with 3 replicas: ask for min-in-sync 1 to 3, or for more replicas"
         );
-        assert_eq!(told(0, 3), "min-in-sync 0 with 3 replicas: ask for min-in-sync 1 to 3");
+        assert_eq!(words(0, 3), "min-in-sync 0 with 3 replicas: ask for min-in-sync 1 to 3");
         assert_eq!(altered(|c| c.seed += 1), Err(ConfigError::Fixed { setting: "seed" }));
         assert_eq!(altered(|c| c.hash = HashKind::Sdbm), Err(ConfigError::Fixed { setting: "hash" }));
         assert_eq!(altered(|c| c.chunk_bytes *= 2), Err(ConfigError::Fixed { setting: "chunk size" }));

@@ -16,11 +16,11 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
         let (listed, members) = keyspace.table().list_counts();
         let groups = listed * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
         let placed = keyspace.table().parts().0.map_or(0, |placed| {
-            let told = match &placed.members {
+            let layout = match &placed.members {
                 Members::Rows(rows) => size_of_val(&rows[..]),
                 Members::Ring(..) => RING_BYTES,
             };
-            PLACED_BYTES + told + placed.changed.len() * EXCEPTION_BYTES
+            PLACED_BYTES + layout + placed.changed.len() * EXCEPTION_BYTES
         });
         let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };

@@ -58,8 +58,11 @@ fn partitions_are_dealt_evenly_and_the_seed_turns_the_order() {
             let groups = ReplicaGroup::spread(&KeyspaceConfig::new("k".parse().unwrap(), seed), &node);
             assert_eq!(groups.len(), 256);
             for instance in 0..u32::from(instances) {
-                let held = groups.iter().filter(|group| group.primary == InstanceId(10 + instance)).count();
-                assert!((256 / usize::from(instances)..=256 / usize::from(instances) + 1).contains(&held));
+                let primaries =
+                    groups.iter().filter(|group| group.primary == InstanceId(10 + instance)).count();
+                assert!(
+                    (256 / usize::from(instances)..=256 / usize::from(instances) + 1).contains(&primaries)
+                );
             }
             first.insert(groups[0].primary);
         }
@@ -244,12 +247,12 @@ fn complete_map_has_split_count_of_each_keyspace() {
     let again = ClusterMap::decode(&twice.encode()).unwrap();
     assert_eq!(again, twice);
     assert_eq!(again.keyspace(DEFAULT_KEYSPACE).unwrap().splits(), 2);
-    let told = |splits| vec![MapChange::HasSplit { keyspace: DEFAULT_KEYSPACE, splits }];
+    let has_split = |splits| vec![MapChange::HasSplit { keyspace: DEFAULT_KEYSPACE, splits }];
     let refused = Err(MapError::Splits { keyspace: DEFAULT_KEYSPACE, splits: 1 });
-    assert_eq!(next(&one_node(2), told(1)), refused, "it is not new");
+    assert_eq!(next(&one_node(2), has_split(1)), refused, "it is not new");
     for splits in [0, 9] {
         let mut whole = one_node(2).to_delta();
-        whole.changes.extend(told(splits));
+        whole.changes.extend(has_split(splits));
         let refused = Err(MapError::Splits { keyspace: DEFAULT_KEYSPACE, splits });
         assert_eq!(ClusterMap::default().apply(&whole), refused, "256 partitions have 8 bits");
     }
