@@ -125,10 +125,10 @@ impl Leases {
                     return None;
                 }
                 let until_us = since_us + LEASE_US;
-                let held = self.held_leases.get(&from.instance).filter(|held| held.from == from);
-                if held.is_none_or(|held| held.until_us < until_us) {
+                let lease = self.held_leases.get(&from.instance).filter(|lease| lease.from == from);
+                if lease.is_none_or(|lease| lease.until_us < until_us) {
                     let timestamp_bound =
-                        timestamp_bound.max(held.map_or(Timestamp::ZERO, |held| held.timestamp_bound));
+                        timestamp_bound.max(lease.map_or(Timestamp::ZERO, |lease| lease.timestamp_bound));
                     self.held_leases
                         .insert(from.instance, HeldLease { from, until_us, map_epoch, timestamp_bound });
                 }
@@ -147,10 +147,10 @@ impl Leases {
     /// Whether a member's grant may be used now.
     #[must_use]
     pub fn is_valid(&self, now_us: u64, of: Member) -> bool {
-        let Some(held) = self.held_leases.get(&of.instance) else { return false };
-        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerMapLeaseUsed);
+        let Some(lease) = self.held_leases.get(&of.instance) else { return false };
+        let is_known_map = lease.map_epoch <= self.map_epoch || is_planted(Bug::NewerMapLeaseUsed);
         let is_there = !self.absent.contains(&of.instance);
-        held.from == of && now_us < held.until_us && is_known_map && is_there
+        lease.from == of && now_us < lease.until_us && is_known_map && is_there
     }
 
     /// Since when this instance has checked its leases without a pause of more than [`ON_TIME_US`]; now, if it is late. The
@@ -162,15 +162,15 @@ impl Leases {
 
     /// When the request was sent that a member has granted last; 0: it has granted nothing yet.
     pub(crate) fn granted_us(&self, of: Member) -> u64 {
-        let held = self.held_leases.get(&of.instance).filter(|held| held.from == of);
-        held.map_or(0, |held| held.until_us.saturating_sub(LEASE_US))
+        let lease = self.held_leases.get(&of.instance).filter(|lease| lease.from == of);
+        lease.map_or(0, |lease| lease.until_us.saturating_sub(LEASE_US))
     }
 
     /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
     pub fn timestamp_bound(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
         of.into_iter().fold(self.synced, |timestamp_bound, member| {
             match self.held_leases.get(&member.instance) {
-                Some(held) if held.from == member => timestamp_bound.min(held.timestamp_bound),
+                Some(lease) if lease.from == member => timestamp_bound.min(lease.timestamp_bound),
                 _ => Timestamp::ZERO,
             }
         })

@@ -158,36 +158,36 @@ impl Replica {
     pub fn step<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        told: ReplicaEvent<'_>,
+        event: ReplicaEvent<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         if self.health.broken.is_some() {
-            self.step_broken(context, told, effects);
+            self.step_broken(context, event, effects);
             return Ok(());
         }
         if self.is_lone {
-            let result = self.step_lone(context, told, effects);
+            let result = self.step_lone(context, event, effects);
             self.end_step(context, effects);
             return result;
         }
         self.partition.advance_clock(context.now);
-        let result = self.handle_event(context, told, effects);
+        let result = self.handle_event(context, event, effects);
         if let Err(EngineError::Corrupt { .. }) = result {
             // The corrupt entry was to be committed, or was read by the replica itself. Its index is not known.
             self.suspect_corruption(true);
         }
-        let held = self.pause_compaction(context.engine);
+        let paused = self.pause_compaction(context.engine);
         self.end_step(context, effects);
-        result.and(held)
+        result.and(paused)
     }
 
     fn handle_event<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        told: ReplicaEvent<'_>,
+        event: ReplicaEvent<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        match told {
+        match event {
             ReplicaEvent::Request(request) => self.request(context, &request, effects),
             ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
             ReplicaEvent::Peer { from, epoch, body } => self.peer(context, (from, epoch), body, effects),

@@ -96,11 +96,11 @@ impl Replica {
         if is_planted(Bug::AnswersBeforeReplication) {
             return Ok(own);
         }
-        let held = self.needed().map(|member| {
+        let stored = self.needed().map(|member| {
             let stream = self.lead.streams.iter().find(|stream| stream.member == member);
             stream.map_or(0, |stream| stream.acknowledged_index(self.is_sync()))
         });
-        Ok(held.fold(own, u64::min))
+        Ok(stored.fold(own, u64::min))
     }
 
     pub(super) fn handle_report<D: Disk>(
@@ -418,8 +418,8 @@ impl Replica {
     /// Whether a follower has all committed entries and nearly all others. Under interval durability its disk must also have
     /// them, except for those that any in-sync replica may lose, because the follower may soon be the only copy.
     fn is_caught_up(&self, stream: &Stream) -> bool {
-        let held = stream.acknowledged_index(self.is_sync());
-        let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
+        let stored = stream.acknowledged_index(self.is_sync());
+        let has_all = stored >= self.partition.applied() && stored + ADMIT_LAG_ENTRIES >= self.last();
         let is_flushed = !self.is_interval() || stream.has_flushed();
         stream.is_found && stream.sending.is_none() && has_all && is_flushed
     }

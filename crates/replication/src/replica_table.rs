@@ -247,8 +247,8 @@ impl Replicas {
             let before = std::mem::take(&mut self.leases.members);
             for slot in self.slots.iter().flatten() {
                 for member in slot.replica.lease_granters() {
-                    let held = before.get(&member).copied().unwrap_or(false);
-                    self.leases.members.entry(member).or_insert(held);
+                    let had = before.get(&member).copied().unwrap_or(false);
+                    self.leases.members.entry(member).or_insert(had);
                 }
             }
         }
@@ -589,9 +589,9 @@ const SLOT_IS_USED: &str = "a listed slot has a replica";
 
 /// Whether a member of a healthy group has nothing left to do after this event: it has appended and acknowledged entries, or
 /// counted an acknowledgement.
-fn is_routine(told: &ReplicaEvent<'_>) -> bool {
+fn is_routine(event: &ReplicaEvent<'_>) -> bool {
     matches!(
-        told,
+        event,
         ReplicaEvent::Peer {
             body: PeerBody::Replicate { .. } | PeerBody::ReplicateAck(FollowerReport::Acknowledged { .. }),
             ..

@@ -143,10 +143,11 @@ impl Replica {
                     if !is_last {
                         return Ok(());
                     }
-                    let taken = self.partition.finish_install(context.engine, (as_of.epoch, as_of.index.0));
-                    if taken.is_err() {
+                    let installed =
+                        self.partition.finish_install(context.engine, (as_of.epoch, as_of.index.0));
+                    if installed.is_err() {
                         taking.state.truncate(held);
-                        return taken;
+                        return installed;
                     }
                     if self.partition.install(context.engine, &taking.state).is_err() {
                         let reason = "a state that cannot be read".into();

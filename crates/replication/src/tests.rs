@@ -177,8 +177,8 @@ impl TestNode {
         }
     }
 
-    fn handle_event(&mut self, told: ReplicaEvent<'_>) {
-        if let ReplicaEvent::Group(view) = &told {
+    fn handle_event(&mut self, event: ReplicaEvent<'_>) {
+        if let ReplicaEvent::Group(view) = &event {
             self.leases.set_map(view.map_epoch);
         }
         let mut context = Context {
@@ -188,7 +188,7 @@ impl TestNode {
             leases: &self.leases,
             map: MapView::NONE,
         };
-        self.replica.step(&mut context, told, &mut self.out).expect("goes on");
+        self.replica.step(&mut context, event, &mut self.out).expect("goes on");
     }
 
     /// When it needs a tick though no event arrives.

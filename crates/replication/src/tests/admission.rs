@@ -59,11 +59,11 @@ fn follower_reports_flushed_entries() {
     let mut b = TestNode::new(2);
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     b.entries(1, 1, (name(0, 0), 2), &[entry(1, 1), entry(1, 2)]);
-    let told = |durable| {
+    let report = |durable| {
         let (matched, durable, applied) = (LogIndex(2), LogIndex(durable), LogIndex(2));
         format!("{:?}", FollowerReport::Acknowledged { matched, durable, applied })
     };
-    assert_eq!(b.sent_messages(), [told(0)]);
+    assert_eq!(b.sent_messages(), [report(0)]);
     b.handle_event(ReplicaEvent::Tick);
     assert!(b.sent_messages().is_empty(), "nothing is flushed yet");
     for ms in (0..20).map(|at| at * 20) {
@@ -78,7 +78,7 @@ fn follower_reports_flushed_entries() {
     };
     assert!(b.replica.next_tick_us(&mut context) < u64::MAX, "it wakes for it by itself");
     b.handle_event(ReplicaEvent::Tick);
-    assert_eq!(b.sent_messages(), [told(2)]);
+    assert_eq!(b.sent_messages(), [report(2)]);
     b.handle_event(ReplicaEvent::Tick);
     assert!(b.sent_messages().is_empty(), "once");
 }

@@ -22,7 +22,7 @@ fn acknowledged_entries_need_no_immediate_tick() {
     let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
     let mut members = Replicas::default();
     members.insert(KEY, replica);
-    let mut at = |members: &mut Replicas, now_us, told: Option<&PeerBody<'_>>| {
+    let mut at = |members: &mut Replicas, now_us, event: Option<&PeerBody<'_>>| {
         let mut context = Context {
             engine: &mut engine,
             now: Now::at_ms(5_000),
@@ -30,9 +30,9 @@ fn acknowledged_entries_need_no_immediate_tick() {
             leases: &leases,
             map: MapView::NONE,
         };
-        if let Some(body) = told {
-            let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body };
-            members.step(KEY, &mut context, told, &mut out).expect("goes on");
+        if let Some(body) = event {
+            let event = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body };
+            members.step(KEY, &mut context, event, &mut out).expect("goes on");
         }
         let before = members.steps().ticks;
         let any = members.end_batch(&mut context, &mut out, |_, error| panic!("{error}"));
@@ -71,8 +71,8 @@ fn acknowledged_entries_need_no_immediate_tick() {
         map: MapView::NONE,
     };
     members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));
-    let told = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body: &body };
-    members.step(KEY, &mut context, told, &mut c.out).expect("goes on");
+    let event = ReplicaEvent::Peer { from: member(1), epoch: PartitionEpoch(1), body: &body };
+    members.step(KEY, &mut context, event, &mut c.out).expect("goes on");
     let before = members.steps().ticks;
     members.end_batch(&mut context, &mut c.out, |_, error| panic!("{error}"));
     assert_eq!(members.steps().ticks - before, 1);

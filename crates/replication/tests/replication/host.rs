@@ -248,8 +248,8 @@ impl SimulatedHost {
                 return;
             }
             let partition = envelope.partition.0 as usize;
-            let told = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, body };
-            self.step(now_us, partition, told, out);
+            let event = ReplicaEvent::Peer { from: *from, epoch: envelope.partition_epoch, body };
+            self.step(now_us, partition, event, out);
         });
         self.end_of_batch(now_us, out);
     }
@@ -300,7 +300,7 @@ impl SimulatedHost {
     fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<HostOutput>) {
         let Some(live) = &mut self.live else { return };
         let keys = live.replicas.take_unflushed();
-        let told = match live.engine.flush() {
+        let event = match live.engine.flush() {
             Ok(()) => ReplicaEvent::Flushed,
             Err(EngineError::DiskFull { .. }) => {
                 live.replicas.put_unflushed(keys);
@@ -312,7 +312,7 @@ impl SimulatedHost {
             }
         };
         for partition in keys {
-            self.step(now_us, partition.1.0 as usize, told.clone(), out);
+            self.step(now_us, partition.1.0 as usize, event.clone(), out);
         }
         self.end_batch(now_us, out);
     }
@@ -325,10 +325,10 @@ impl SimulatedHost {
         errors.iter().for_each(|error| self.handle_error(error));
     }
 
-    fn step(&mut self, now_us: u64, partition: usize, told: ReplicaEvent<'_>, out: &mut Vec<HostOutput>) {
+    fn step(&mut self, now_us: u64, partition: usize, event: ReplicaEvent<'_>, out: &mut Vec<HostOutput>) {
         let mut result = Ok(());
         self.with_replicas(now_us, out, |replicas, context, gather| {
-            result = replicas.step(key_of(partition), context, told, gather);
+            result = replicas.step(key_of(partition), context, event, gather);
         });
         if let Err(error) = result {
             self.handle_error(&error);
