@@ -295,8 +295,8 @@ impl<D: Disk> Instance<D> {
         let key = (envelope.keyspace, envelope.partition);
         // Another member has split its copy, and its entries wait for the copy here.
         self.splits.prefer(key.0, key.1);
-        let told = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, body: &peer.body };
-        self.notify_replica(key, told, effects);
+        let event = ReplicaEvent::Peer { from: peer.from, epoch: envelope.partition_epoch, body: &peer.body };
+        self.notify_replica(key, event, effects);
         true
     }
 
@@ -316,11 +316,11 @@ impl<D: Disk> Instance<D> {
     pub(super) fn notify_replica(
         &mut self,
         key: PartitionKey,
-        told: ReplicaEvent<'_>,
+        event: ReplicaEvent<'_>,
         effects: &mut dyn InstanceEffects,
     ) {
         self.with_partitions(effects, |by, context, relay| {
-            if let Err(error) = by.step(key, context, told, relay) {
+            if let Err(error) = by.step(key, context, event, relay) {
                 relay.counters.record_error(&error);
             }
         });
@@ -344,8 +344,8 @@ impl<D: Disk> Instance<D> {
 
     /// Answers all waiting requests with a failure.
     pub(super) fn release_all(&mut self, failure: &Failure<'static>, effects: &mut dyn InstanceEffects) {
-        let held: Vec<PartitionKey> = self.partitions.by.iter().map(|(key, _)| key).collect();
-        for key in held {
+        let all: Vec<PartitionKey> = self.partitions.by.iter().map(|(key, _)| key).collect();
+        for key in all {
             self.notify_replica(key, ReplicaEvent::Removed(failure.clone()), effects);
         }
     }
@@ -431,9 +431,9 @@ impl<D: Disk> Instance<D> {
     /// Waits for the flush in progress, and notifies its partitions.
     pub(super) fn wait_flush(&mut self, effects: &mut dyn InstanceEffects) {
         if !self.partitions.flushing.is_empty() {
-            let told =
+            let event =
                 if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
-            self.notify_flushed(&told, effects);
+            self.notify_flushed(&event, effects);
         }
     }
 
@@ -452,9 +452,9 @@ impl<D: Disk> Instance<D> {
         true
     }
 
-    fn notify_flushed(&mut self, told: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
+    fn notify_flushed(&mut self, event: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
         for key in std::mem::take(&mut self.partitions.flushing) {
-            self.notify_replica(key, told.clone(), effects);
+            self.notify_replica(key, event.clone(), effects);
         }
     }
 

@@ -184,15 +184,15 @@ impl<D: Disk> Instance<D> {
             stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
         }
         for (place, replica) in partitions.by.iter() {
-            let told = |damaged: CopyDamage| (place.0, place.1, damaged);
+            let row = |damaged: CopyDamage| (place.0, place.1, damaged);
             if let Some(damaged) = replica.sole_copy_damage() {
                 stats.damaged += 1;
                 if stats.damage_text.len() < DAMAGED_REPORTED_MAX {
-                    stats.damage_text.push(told(damaged));
+                    stats.damage_text.push(row(damaged));
                 }
             }
             let has_room = stats.loss_accepted.len() < DAMAGED_REPORTED_MAX;
-            stats.loss_accepted.extend(replica.loss_accepted().filter(|_| has_room).cloned().map(told));
+            stats.loss_accepted.extend(replica.loss_accepted().filter(|_| has_room).cloned().map(row));
         }
         for (own, handle) in partitions.replicas().map(|replica| (replica.stats(), replica.handle())) {
             stats.sessions += own.sessions as u64;

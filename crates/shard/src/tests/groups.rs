@@ -342,8 +342,8 @@ fn broken_primary_is_replaced_and_other_partitions_go_on() {
     assert!(matches!(answer, Some(Err(Failure::TimedOut { .. }))), "its outcome is not known");
     let stats = benches[first].instance.stats();
     assert_eq!(stats.broken_invariants, 1);
-    let told = stats.errors.iter().filter(|text| text.contains("the epoch marker is in the log"));
-    assert_eq!(told.count(), 1, "{:?}", stats.errors);
+    let errors = stats.errors.iter().filter(|text| text.contains("the epoch marker is in the log"));
+    assert_eq!(errors.count(), 1, "{:?}", stats.errors);
     // It acknowledges nothing, however long it takes until another member is primary, and asks for that.
     let last = |bench: &InstanceBench| bench.instance.log_ends().next().expect("is shared").2.last;
     let before = last(&benches[first]);

@@ -238,15 +238,15 @@ fn transaction_over_two_instances_applies_at_one_version() {
         assert!(parts.len() == 3 && world.holder(&keys[0]) != world.holder(&keys[3]));
         let asked = world.transact(1, &parts);
         world.run_batches(100);
-        let told = world.answer(asked).expect("is answered").expect("is done");
-        assert!(told.starts_with("transacted 3"), "{told}");
+        let answered = world.answer(asked).expect("is answered").expect("is done");
+        assert!(answered.starts_with("transacted 3"), "{answered}");
         world.value_is(&keys[0], "a");
         world.value_is(&keys[3], "b");
         world.value_is(&keys[1], "5");
         // The same request again gets the same answer, and nothing is done twice.
         let again = world.transact(1, &parts);
         world.run_batches(100);
-        assert_eq!(world.answer(again), Some(Ok(told)));
+        assert_eq!(world.answer(again), Some(Ok(answered)));
         world.value_is(&keys[1], "5");
         // All is finished and forgotten, so no partition needs a tick any more.
         world.run_batches(CLEANED_UP_MS);
@@ -280,8 +280,8 @@ fn conflicting_transactions_queue_and_all_commit() {
     }
     world.run_batches(6_000);
     for one in asked {
-        let told = world.answer(one).expect("is answered").expect("is done");
-        assert!(told.starts_with("transacted 3"), "{told}");
+        let answered = world.answer(one).expect("is answered").expect("is done");
+        assert!(answered.starts_with("transacted 3"), "{answered}");
     }
     keys.iter().for_each(|key| world.value_is(key, "115"));
 }
@@ -308,8 +308,8 @@ fn read_waits_for_pending_intents() {
     world.run_batches(50);
     assert_eq!(world.answer(read), None, "an intent stands");
     assert_eq!(world.answer((participant, put)), None, "an intent stands");
-    let told = world.answer((participant, confirmed)).expect("does not wait").expect("succeeds");
-    assert_eq!(told, "done 0");
+    let answered = world.answer((participant, confirmed)).expect("does not wait").expect("succeeds");
+    assert_eq!(answered, "done 0");
     world.loses = Box::new(|_, _| false);
     world.run_batches(600);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
@@ -383,11 +383,11 @@ fn prepared_participant_learns_decision_after_restart() {
         // The coordinator does not know the transaction any more; its client retries.
         let asked = world.transact(1, &parts);
         world.run_batches(2_000);
-        let told = world.answer(asked).expect("is answered");
-        if let Ok(told) = &told {
-            assert!(told.starts_with("transacted 2"), "{told}");
+        let answered = world.answer(asked).expect("is answered");
+        if let Ok(answered) = &answered {
+            assert!(answered.starts_with("transacted 2"), "{answered}");
         }
-        let wanted = if told.is_ok() { Ok("7".to_owned()) } else { Err(Failure::NotFound) };
+        let wanted = if answered.is_ok() { Ok("7".to_owned()) } else { Err(Failure::NotFound) };
         assert!(world.answer(read).is_some());
         assert_eq!(world.value(&other), Some(wanted.clone()));
         assert_eq!(world.value(&keys[3]), Some(wanted));
@@ -406,7 +406,7 @@ fn decision_survives_coordinator_restart() {
             world.run_batches(5);
         }
         world.loses = Box::new(|from, _| from == 1);
-        let told = world.answer(asked).expect("is there").expect("is done");
+        let answered = world.answer(asked).expect("is there").expect("is done");
         if checkpoints {
             world.checkpoint();
         }
@@ -417,7 +417,7 @@ fn decision_survives_coordinator_restart() {
         world.value_is(&keys[3], "7");
         let again = world.transact(1, &parts);
         world.run_batches(100);
-        assert_eq!(world.answer(again), Some(Ok(told)));
+        assert_eq!(world.answer(again), Some(Ok(answered)));
         world.value_is(&keys[0], "7");
     }
 }
@@ -474,8 +474,8 @@ fn concurrent_transforms_are_all_applied() {
     }
     world.run_batches(4_000);
     for one in asked {
-        let told = world.answer(one).expect("is answered").expect("is done");
-        assert!(told.starts_with("transacted 2"), "{told}");
+        let answered = world.answer(one).expect("is answered").expect("is done");
+        assert!(answered.starts_with("transacted 2"), "{answered}");
     }
     let text = String::from_utf8_lossy(&9u64.to_le_bytes()).into_owned();
     world.value_is(&keys[0], &text);
@@ -559,13 +559,13 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
         let first = world.answer(asked);
         let again = world.transact(1, &parts);
         world.run_batches(3_000);
-        let told = world.answer(again).expect("is answered");
+        let answered = world.answer(again).expect("is answered");
         if let Some(first @ (Ok(_) | Err(Failure::Aborted { .. }))) = first {
-            assert_eq!(first, told, "one outcome for all requests");
+            assert_eq!(first, answered, "one outcome for all requests");
         }
-        let wanted = match told {
-            Ok(told) => {
-                assert!(told.starts_with("transacted 2"), "{told}");
+        let wanted = match answered {
+            Ok(answered) => {
+                assert!(answered.starts_with("transacted 2"), "{answered}");
                 Ok("7".to_owned())
             }
             // The participant has queried the new coordinator, which did not know the transaction.

@@ -114,10 +114,10 @@ impl CounterPlay {
     }
 
     fn look(&mut self, mut client: CounterClient) {
-        let told = self.world.answer(client.requested);
-        let is_over = match &told {
-            Some(Ok(told)) => {
-                assert!(told.starts_with("transacted"), "{told}");
+        let answer = self.world.answer(client.requested);
+        let is_over = match &answer {
+            Some(Ok(answer)) => {
+                assert!(answer.starts_with("transacted"), "{answer}");
                 Some(true)
             }
             Some(Err(Failure::Aborted { .. })) => Some(false),

@@ -64,8 +64,8 @@ fn transaction_prepared_before_split_applies_in_both_children() {
         });
         let asked = world.transact(1, &parts);
         world.run_batches(100);
-        let told = world.answer(asked).expect("is answered").expect("is done");
-        assert!(told.starts_with("transacted 3"), "{told}");
+        let answer = world.answer(asked).expect("is answered").expect("is done");
+        assert!(answer.starts_with("transacted 3"), "{answer}");
         world.split();
         // Long enough for each child to have removed the other's records.
         world.run_batches(1_500);
@@ -103,10 +103,10 @@ fn transaction_undecided_before_split_is_aborted() {
     world.run_batches(3_000);
     let again = world.transact(1, &parts);
     world.run_batches(1_000);
-    let told = world.answer(again).expect("is answered").expect_err("its part has been split");
+    let answer = world.answer(again).expect("is answered").expect_err("its part has been split");
     // By the client, or by a participant that queries the coordinator's child, which does not know the transaction, whichever
     // comes first.
-    let Failure::Aborted { reason, .. } = told else { panic!("{told:?}") };
+    let Failure::Aborted { reason, .. } = answer else { panic!("{answer:?}") };
     assert!([AbortReason::Misplaced, AbortReason::Unknown].contains(&reason), "{reason:?}");
     for key in [&lower, &upper, &other] {
         assert_eq!(world.value(key), Some(Err(Failure::NotFound)), "of {key}");
@@ -130,7 +130,7 @@ fn decision_after_split_is_sent_by_the_owning_child() {
     });
     let asked = world.transact(1, &parts);
     world.run_batches(100);
-    let told = world.answer(asked).expect("is answered").expect("is done");
+    let answer = world.answer(asked).expect("is answered").expect("is done");
     world.split();
     world.run_batches(300);
     world.loses = Box::new(|_, _| false);
@@ -139,7 +139,7 @@ fn decision_after_split_is_sent_by_the_owning_child() {
     world.value_is(&keys[3], "7");
     let again = world.transact(1, &parts);
     world.run_batches(100);
-    assert_eq!(world.answer(again), Some(Ok(told)));
+    assert_eq!(world.answer(again), Some(Ok(answer)));
     world.run_batches(CLEANED_UP_MS + 10_000);
     for bench in &world.benches {
         assert!(bench.instance.transactions_are_idle(), "something is left");

@@ -123,8 +123,8 @@ fn staged_data_survives_crash_and_is_applied_once() {
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
     let asked = world.transact(3, &parts);
     world.run_batches(200);
-    let told = world.answer(asked).expect("is answered").expect("is done");
-    assert!(told.starts_with("transacted 2"), "{told}");
+    let answer = world.answer(asked).expect("is answered").expect("is done");
+    assert!(answer.starts_with("transacted 2"), "{answer}");
     for (key, byte) in [(&keys[0], b'a'), (&keys[3], b'b')] {
         let value = world.value(key).expect("is answered").expect("is there");
         assert!(value.len() == PIECE_BYTES && value.bytes().all(|one| one == byte));
@@ -223,9 +223,9 @@ fn staged_piece_belongs_to_one_transaction() {
     let (first, coordinator) = (world.holder(&keys[0]), world.holder(&keys[3]));
     assert_ne!(first, coordinator);
     world.loses = Box::new(move |from, _| from == first);
-    let held = world.transact(2, &both);
+    let outcome = world.transact(2, &both);
     world.run_batches(100);
-    assert_eq!(world.answer(held), None);
+    assert_eq!(world.answer(outcome), None);
     // No client may write there, not even with chunk operations.
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
@@ -236,13 +236,13 @@ fn staged_piece_belongs_to_one_transaction() {
         let asked =
             world.benches[first].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
         world.run_batches(50);
-        let told = world.answer((first, asked));
-        assert!(matches!(told, Some(Err(Failure::BadRequest { .. }))), "{told:?}");
+        let answer = world.answer((first, asked));
+        assert!(matches!(answer, Some(Err(Failure::BadRequest { .. }))), "{answer:?}");
     }
     assert_eq!(world.all_staged().0, 1);
     world.loses = Box::new(|_, _| false);
     world.run_batches(1_000);
-    assert!(world.answer(held).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(outcome).expect("is answered").expect("is done").starts_with("transacted 2"));
     let again = world.transact(3, &parts);
     world.run_batches(100);
     let refused = world.answer(again).expect("is answered");
