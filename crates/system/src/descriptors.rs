@@ -116,9 +116,9 @@ mod tests {
 
     #[test]
     fn both_limits_are_reported() {
-        let told = |limit| Descriptors::new(limit, 2).to_string();
-        assert_eq!(told(Some(1024)), "1024 descriptors, of which connections leave 304 to data");
-        assert_eq!(told(None), "any number of descriptors, of which data takes 8240 at most");
+        let words = |limit| Descriptors::new(limit, 2).to_string();
+        assert_eq!(words(Some(1024)), "1024 descriptors, of which connections leave 304 to data");
+        assert_eq!(words(None), "any number of descriptors, of which data takes 8240 at most");
     }
 
     #[test]
