@@ -383,8 +383,8 @@ impl Intents {
     /// # Errors
     /// The broken invariant.
     pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
-        let has_cells = |holder: &Holder, held: &HeldLocks| {
-            held.locks.iter().all(|(number, access)| {
+        let has_cells = |holder: &Holder, of_holder: &HeldLocks| {
+            of_holder.locks.iter().all(|(number, access)| {
                 self.by_lock_key.get(number).is_some_and(|cell| cell.holders.get(holder) == Some(access))
             })
         };
@@ -393,13 +393,13 @@ impl Intents {
                 self.by_lock_key.get(number).is_some_and(|cell| cell.queue.get(arrival) == Some(access))
             })
         };
-        let locks = self.holdings.values().map(|held| held.locks.len()).sum::<usize>();
+        let locks = self.holdings.values().map(|of_holder| of_holder.locks.len()).sum::<usize>();
         let of_cells = self.by_lock_key.values().map(|cell| cell.holders.len()).sum::<usize>();
         check_rules(
             INTENTS,
             [
                 (
-                    self.holdings.iter().all(|(holder, held)| has_cells(holder, held)),
+                    self.holdings.iter().all(|(holder, of_holder)| has_cells(holder, of_holder)),
                     "the cells of a holder name it",
                 ),
                 (locks == of_cells, "a cell names only holders that have not been released"),
@@ -435,8 +435,8 @@ fn pending_holders(
     cell: u64,
     limit: Timestamp,
 ) -> BTreeSet<Holder> {
-    let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.holders);
-    let changing = held.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
+    let of_holder = cells.get(&cell).into_iter().flat_map(|cell| &cell.holders);
+    let changing = of_holder.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
     changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
 }
 

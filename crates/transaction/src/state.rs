@@ -146,7 +146,7 @@ impl ParticipantState {
             }
             TransactionEntry::Apply { id, prepared, timestamp, decision } => {
                 self.applied.insert(*id, (*decision, *timestamp));
-                if self.prepared.get(id).is_some_and(|held| held.index == *prepared) {
+                if self.prepared.get(id).is_some_and(|found| found.index == *prepared) {
                     let prepared = self.take_prepared(id)?;
                     return Some(self.install(*id, *timestamp, prepared.effect, prepared.pinned));
                 }
@@ -301,15 +301,15 @@ impl ParticipantState {
     /// The changes of an `Apply` that names this `Prepare`; `None` if that `Prepare` is not in the state.
     #[must_use]
     pub fn effect_of(&self, id: &TransactionId, prepared: LogIndex) -> Option<Bytes> {
-        let held = self.prepared.get(id).filter(|held| held.index == prepared)?;
-        Some(held.effect.clone())
+        let found = self.prepared.get(id).filter(|found| found.index == prepared)?;
+        Some(found.effect.clone())
     }
 
     /// The staged pieces that an `Apply` which names this `Prepare` will release.
     #[must_use]
     pub fn pinned_of(&self, id: &TransactionId, prepared: LogIndex) -> &[StageId] {
-        let held = self.prepared.get(id).filter(|held| held.index == prepared);
-        held.map_or(&[], |held| &held.pinned)
+        let found = self.prepared.get(id).filter(|found| found.index == prepared);
+        found.map_or(&[], |found| &found.pinned)
     }
 
     /// Whether a staged piece exists.

@@ -35,12 +35,12 @@ impl Transactions {
     pub(crate) fn check(&self) -> Result<(), BrokenInvariant> {
         self.state.check()?;
         self.intents.check()?;
-        let held = self.prepared.len() + self.writes.len();
+        let found = self.prepared.len() + self.writes.len();
         check_rules(
             TRANSACTIONS,
             [
                 (
-                    held <= self.intents.holders(),
+                    found <= self.intents.holders(),
                     "each prepared transaction and each admitted write has a holder",
                 ),
                 (self.queued.len() <= self.intents.waiting().0, "each queued transaction is in the queue"),
@@ -66,7 +66,7 @@ impl Transactions {
             OwnPart::Prepared { holder, .. } => Some(*holder),
             _ => None,
         });
-        let holders = self.prepared.values().map(|held| held.holder).chain(self.writes.values().copied());
+        let holders = self.prepared.values().map(|found| found.holder).chain(self.writes.values().copied());
         let holders: Vec<_> = holders.chain(own_holders).collect();
         let distinct: BTreeSet<_> = holders.iter().collect();
         // A transaction that is being decided has left the queue, or leaves it with the decision.
@@ -94,7 +94,7 @@ impl Transactions {
                 (
                     self.deferred
                         .iter()
-                        .all(|id| self.prepared.get(id).is_some_and(|held| held.decided.is_some())),
+                        .all(|id| self.prepared.get(id).is_some_and(|found| found.decided.is_some())),
                     "a deferred transaction is prepared and decided",
                 ),
                 (self.next.keys().all(is_held), "a higher attempt waits for a prepared one"),
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn full_check_names_each_broken_invariant() {
-        let held = |one: &mut Transactions, number| one.prepared.remove(&id(number)).expect("is prepared");
+        let take = |one: &mut Transactions, number| one.prepared.remove(&id(number)).expect("is prepared");
         let found = broken_by(|one| {
             one.prepared.get_mut(&id(1)).expect("is prepared").holder = Holder::of_test(1_000);
         });
@@ -222,7 +222,7 @@ mod tests {
             one.prepared.get_mut(&id(2)).expect("is prepared").holder = holder;
         });
         assert_eq!(found, only_all("no two transactions share a holder"));
-        let found = broken_by(|one| drop(held(one, 2)));
+        let found = broken_by(|one| drop(take(one, 2)));
         assert_eq!(found, only_all("each holder belongs to a transaction, a write or a read lock"));
         let found = broken_by(|one| one.queued.get_mut(&id(3)).expect("is queued").arrival += 1_000);
         assert_eq!(found, only_all("each queued transaction waits"));
@@ -243,10 +243,10 @@ mod tests {
     #[test]
     fn decided_deferred_transaction_violates_no_invariant() {
         let found = broken_by(|one| {
-            let held = one.prepared.get_mut(&id(1)).expect("is prepared");
-            let HoldStage::Prepared(prepared) = held.stage else { panic!("{:?}", held.stage) };
+            let found = one.prepared.get_mut(&id(1)).expect("is prepared");
+            let HoldStage::Prepared(prepared) = found.stage else { panic!("{:?}", found.stage) };
             let (timestamp, decision) = (Timestamp(9), LogIndex(4));
-            held.decided = Some(DecidedTransaction { timestamp, decision, prepared });
+            found.decided = Some(DecidedTransaction { timestamp, decision, prepared });
             one.deferred.insert(id(1));
         });
         assert_eq!(found, (None, None));

@@ -78,7 +78,7 @@ impl Transactions {
                 TransactionEntry::DropBelow { floor: Floor { hash_range: span, index: LogIndex(u64::MAX) } };
             effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
-        let told: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceSlice)> = self
+        let notices: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceSlice)> = self
             .state
             .decisions
             .iter()
@@ -87,7 +87,7 @@ impl Transactions {
                 there.map(|one| (*id, decision.index, one.routing_key, one.hash_range))
             })
             .collect();
-        for (id, index, place, span) in told {
+        for (id, index, place, span) in notices {
             self.acknowledged((place, span), id, index, effects);
         }
         for releasing in self.releasing.values_mut() {

@@ -44,12 +44,12 @@ impl Transactions {
         if self.state.applied.contains_key(&id) && !is_planted(Bug::RepeatedPrepareApplied) {
             return;
         }
-        if let Some(held) = self.prepared.get(&id) {
-            if held.routing_key != part.routing_key {
+        if let Some(found) = self.prepared.get(&id) {
+            if found.routing_key != part.routing_key {
                 effects.push(refuse(Reason::Misplaced));
-            } else if attempt == held.attempt {
+            } else if attempt == found.attempt {
                 self.answer_again(id, &message, effects);
-            } else if attempt > held.attempt {
+            } else if attempt > found.attempt {
                 self.supersede(id, message, effects);
             }
             return;
@@ -96,12 +96,12 @@ impl Transactions {
     /// The same attempt again: a prepared participant repeats its answer, and passes the transaction on again.
     fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<TransactionEffect>) {
         let TransactionMessage::Prepare { chain, floor, parts, .. } = &message.what else { return };
-        let Some(held) = self.prepared.get_mut(&id) else { return };
+        let Some(found) = self.prepared.get_mut(&id) else { return };
         if *chain && parts.len() > 1 {
-            held.onward = Some((*floor, parts[1..].to_vec()));
+            found.onward = Some((*floor, parts[1..].to_vec()));
         }
-        if let HoldStage::Prepared(index) = held.stage
-            && held.decided.is_none()
+        if let HoldStage::Prepared(index) = found.stage
+            && found.decided.is_none()
         {
             self.send_prepared(id, index, effects);
         }
@@ -109,14 +109,14 @@ impl Transactions {
 
     /// A higher attempt: the lower one is released first, and then the higher one is handled.
     fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<TransactionEffect>) {
-        let Some(held) = self.prepared.get_mut(&id) else { return };
-        if held.decided.is_some() {
+        let Some(found) = self.prepared.get_mut(&id) else { return };
+        if found.decided.is_some() {
             return;
         }
-        if held.stage != HoldStage::Ending {
-            held.stage = HoldStage::Ending;
-            let entry = TransactionEntry::Release { id, attempt: held.attempt };
-            effects.push(TransactionEffect::Append { entry, durability: held.durability });
+        if found.stage != HoldStage::Ending {
+            found.stage = HoldStage::Ending;
+            let entry = TransactionEntry::Release { id, attempt: found.attempt };
+            effects.push(TransactionEffect::Append { entry, durability: found.durability });
         }
         let number = |message: &Message| match &message.what {
             TransactionMessage::Prepare { attempt, .. } => *attempt,
@@ -178,7 +178,7 @@ impl Transactions {
         };
         let proposal = host.propose();
         let holder = self.intents.acquire(needs.locks.clone(), proposal);
-        let held = HoldingTransaction {
+        let found = HoldingTransaction {
             holder,
             attempt,
             routing_key: part.routing_key,
@@ -194,7 +194,7 @@ impl Transactions {
             query_at: now.after_us(STATUS_QUERY_US),
             is_repeated: false,
         };
-        self.prepared.insert(id, Box::new(held));
+        self.prepared.insert(id, Box::new(found));
         let entry = TransactionEntry::Prepare {
             id,
             attempt,
@@ -211,9 +211,9 @@ impl Transactions {
 
     /// The routing key under which the coordinator gets the answer: the one that it has used, or, if that belongs to a
     /// sibling, one of this slice.
-    pub(super) fn name(&self, held: &HoldingTransaction) -> RoutingKey {
-        if self.hash_range.has(held.routing_key) {
-            held.routing_key
+    pub(super) fn name(&self, found: &HoldingTransaction) -> RoutingKey {
+        if self.hash_range.has(found.routing_key) {
+            found.routing_key
         } else {
             self.hash_range.default_routing_key()
         }
@@ -226,13 +226,13 @@ impl Transactions {
         (id, attempt): (TransactionId, Attempt),
         effects: &mut Vec<TransactionEffect>,
     ) {
-        let Some(held) = self.prepared.get_mut(&id) else { return };
-        if held.attempt != attempt || held.stage != HoldStage::Preparing {
+        let Some(found) = self.prepared.get_mut(&id) else { return };
+        if found.attempt != attempt || found.stage != HoldStage::Preparing {
             return;
         }
-        held.stage = HoldStage::Prepared(index);
-        held.query_at = now.after_us(STATUS_QUERY_US);
-        let holder = held.holder;
+        found.stage = HoldStage::Prepared(index);
+        found.query_at = now.after_us(STATUS_QUERY_US);
+        let holder = found.holder;
         self.send_prepared(id, index, effects);
         if is_planted(Bug::IntentsFreedBeforeDecision) {
             self.release_intents(holder, None, effects);
@@ -240,30 +240,31 @@ impl Transactions {
     }
 
     fn send_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<TransactionEffect>) {
-        let Some(held) = self.prepared.get(&id).filter(|held| self.hash_range.has(held.routing_key)) else {
+        let Some(found) = self.prepared.get(&id).filter(|found| self.hash_range.has(found.routing_key))
+        else {
             return;
         };
-        let (attempt, proposal, span) = (held.attempt, held.proposal, self.hash_range);
-        if !held.is_whole && !is_planted(Bug::ChildReportsAllPrepared) {
+        let (attempt, proposal, span) = (found.attempt, found.proposal, self.hash_range);
+        if !found.is_whole && !is_planted(Bug::ChildReportsAllPrepared) {
             // It cannot be determined any more whether all parts of the split partition have it.
             let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
-            return effects.push(send(id.coordinator, held.routing_key, id, what));
+            return effects.push(send(id.coordinator, found.routing_key, id, what));
         }
         let what = TransactionMessage::Prepared {
             attempt,
             proposal,
             prepared: index,
             hash_range: span,
-            result: held.result.clone(),
+            result: found.result.clone(),
         };
-        effects.push(send(id.coordinator, held.routing_key, id, what));
-        if let Some((floor, parts)) = &held.onward
+        effects.push(send(id.coordinator, found.routing_key, id, what));
+        if let Some((floor, parts)) = &found.onward
             && let Some(next) = parts.first()
         {
-            let (floor, durability, parts) = (*floor, held.durability, parts.clone());
+            let (floor, durability, parts) = (*floor, found.durability, parts.clone());
             let to = next.routing_key;
             let what = TransactionMessage::Prepare { attempt, chain: true, durability, floor, parts };
-            effects.push(send(to, held.routing_key, id, what));
+            effects.push(send(to, found.routing_key, id, what));
         }
     }
 
@@ -283,11 +284,11 @@ impl Transactions {
             self.intents.unqueue(queued.arrival);
             self.queued.remove(&id);
         }
-        if let Some(held) = self.prepared.get_mut(&id).filter(|held| held.attempt <= attempt) {
-            if held.stage != HoldStage::Ending && held.decided.is_none() {
-                held.stage = HoldStage::Ending;
+        if let Some(found) = self.prepared.get_mut(&id).filter(|found| found.attempt <= attempt) {
+            if found.stage != HoldStage::Ending && found.decided.is_none() {
+                found.stage = HoldStage::Ending;
                 let entry = TransactionEntry::Release { id, attempt };
-                effects.push(TransactionEffect::Append { entry, durability: held.durability });
+                effects.push(TransactionEffect::Append { entry, durability: found.durability });
             }
             return;
         }
@@ -303,12 +304,12 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         self.next.remove(&id);
-        let held = self.prepared.get(&id).map(|held| held.attempt);
+        let found = self.prepared.get(&id).map(|found| found.attempt);
         let queued = self.queued.get(&id).and_then(|queued| match &queued.message.what {
             TransactionMessage::Prepare { attempt, .. } => Some(*attempt),
             _ => None,
         });
-        if let Some(attempt) = held.max(queued) {
+        if let Some(attempt) = found.max(queued) {
             self.release(to, id, attempt, effects);
         }
     }
@@ -334,8 +335,8 @@ impl Transactions {
         (id, attempt): (TransactionId, Attempt),
         effects: &mut Vec<TransactionEffect>,
     ) {
-        if let Some(held) = self.prepared.get(&id).filter(|held| held.attempt <= attempt) {
-            let (place, holder) = (self.name(held), held.holder);
+        if let Some(found) = self.prepared.get(&id).filter(|found| found.attempt <= attempt) {
+            let (place, holder) = (self.name(found), found.holder);
             self.prepared.remove(&id);
             self.release_intents(holder, None, effects);
             self.remember_released(id, attempt);
@@ -356,28 +357,28 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let repeated_is_applied = is_planted(Bug::RepeatedPrepareApplied);
-        if let Some(held) = self.prepared.get_mut(&id) {
-            if held.decided.is_some() {
-                held.is_repeated = true;
+        if let Some(found) = self.prepared.get_mut(&id) {
+            if found.decided.is_some() {
+                found.is_repeated = true;
                 return;
             }
-            let is_it = held.stage == HoldStage::Prepared(decided.prepared) && held.attempt == attempt;
-            if let HoldStage::Prepared(index) = held.stage
+            let is_it = found.stage == HoldStage::Prepared(decided.prepared) && found.attempt == attempt;
+            if let HoldStage::Prepared(index) = found.stage
                 && (is_it || repeated_is_applied)
             {
-                held.decided = Some(DecidedTransaction { prepared: index, ..decided });
-                let holder = held.holder;
+                found.decided = Some(DecidedTransaction { prepared: index, ..decided });
+                let holder = found.holder;
                 self.intents.decided(holder, decided.timestamp);
                 self.deferred.insert(id);
                 return self.apply_deferred(effects);
             }
             // Another attempt is held here, or it was prepared once more after a loss: a power failure removed a release and
             // the `Prepare` that the decision names. A transaction has one decision, so this attempt will never be decided.
-            let is_over = held.attempt != attempt || matches!(held.stage, HoldStage::Prepared(_));
-            if is_over && held.stage != HoldStage::Ending {
-                held.stage = HoldStage::Ending;
-                let entry = TransactionEntry::Release { id, attempt: held.attempt };
-                effects.push(TransactionEffect::Append { entry, durability: held.durability });
+            let is_over = found.attempt != attempt || matches!(found.stage, HoldStage::Prepared(_));
+            if is_over && found.stage != HoldStage::Ending {
+                found.stage = HoldStage::Ending;
+                let entry = TransactionEntry::Release { id, attempt: found.attempt };
+                effects.push(TransactionEffect::Append { entry, durability: found.durability });
             }
         }
         let span = self.hash_range;
@@ -394,17 +395,17 @@ impl Transactions {
             self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();
         for id in ready {
             self.deferred.remove(&id);
-            let Some(held) = self.prepared.get_mut(&id) else { continue };
-            let Some(DecidedTransaction { timestamp, decision, prepared }) = held.decided else { continue };
-            held.stage = HoldStage::Ending;
+            let Some(found) = self.prepared.get_mut(&id) else { continue };
+            let Some(DecidedTransaction { timestamp, decision, prepared }) = found.decided else { continue };
+            found.stage = HoldStage::Ending;
             let entry = TransactionEntry::Apply { id, prepared, timestamp, decision };
-            effects.push(TransactionEffect::Append { entry, durability: held.durability });
+            effects.push(TransactionEffect::Append { entry, durability: found.durability });
         }
     }
 
     fn may_apply(&self, id: TransactionId) -> bool {
-        let Some(held) = self.prepared.get(&id) else { return true };
-        held.decided.is_none_or(|decided| self.intents.is_lowest(held.holder, decided.timestamp))
+        let Some(found) = self.prepared.get(&id) else { return true };
+        found.decided.is_none_or(|decided| self.intents.is_lowest(found.holder, decided.timestamp))
     }
 
     pub(super) fn is_applied(
@@ -416,14 +417,14 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), id));
-        let Some(held) = self.prepared.remove(&id) else { return };
-        if is_planted(Bug::TransformAppliedTwice) && held.has_transform && held.is_repeated {
+        let Some(found) = self.prepared.remove(&id) else { return };
+        if is_planted(Bug::TransformAppliedTwice) && found.has_transform && found.is_repeated {
             install.into_iter().for_each(|install| host.install(install));
         }
         self.next.remove(&id);
-        self.release_intents(held.holder, Some(timestamp), effects);
+        self.release_intents(found.holder, Some(timestamp), effects);
         let what = TransactionMessage::Applied { decision, hash_range: self.hash_range };
-        effects.push(send(id.coordinator, self.name(&held), id, what));
+        effects.push(send(id.coordinator, self.name(&found), id, what));
         self.apply_deferred(effects);
     }
 }

@@ -24,7 +24,7 @@ impl Transactions {
     /// Resumes the transactions in the log of former primaries.
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
-            let held = HoldingTransaction {
+            let found = HoldingTransaction {
                 holder: self.intents.acquire(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
                 routing_key: prepared.routing_key,
@@ -44,7 +44,7 @@ impl Transactions {
                 query_at: now.after_us(STATUS_QUERY_US),
                 is_repeated: false,
             };
-            self.prepared.insert(*id, Box::new(held));
+            self.prepared.insert(*id, Box::new(found));
         }
         for id in self.state.applied.keys() {
             self.cleanup_queries.push_back((now.after_us(CLEANUP_QUERY_US), *id));

@@ -77,10 +77,13 @@ impl Transactions {
 
     /// Pieces that pending transactions depend on, whether the log has the pin already or not.
     fn pinned_by_others(&self, but: Option<TransactionId>) -> impl Iterator<Item = StageId> {
-        let held = self.prepared.iter().map(|(id, held)| (*id, &held.pinned[..]));
+        let pinned = self.prepared.iter().map(|(id, pinned)| (*id, &pinned.pinned[..]));
         // A coordinator's own part needs no pin in the log before the decision.
         let own = self.running.iter().map(|(id, one)| (*id, super::coordinator::pinned_by(&one.own)));
-        held.chain(own).filter(move |(id, _)| Some(*id) != but).flat_map(|(_, pinned)| pinned.iter().copied())
+        pinned
+            .chain(own)
+            .filter(move |(id, _)| Some(*id) != but)
+            .flat_map(|(_, pinned)| pinned.iter().copied())
     }
 
     /// Staged data without a pin expires.

@@ -129,8 +129,8 @@ impl SinglePrimary {
         from: RoutingKey,
         what: TransactionMessage,
     ) {
-        self.query(|transactions, now, host, told| {
-            transactions.message(now, host, Message { to, from, id, what }, told);
+        self.query(|transactions, now, host, decisions| {
+            transactions.message(now, host, Message { to, from, id, what }, decisions);
         });
     }
 
@@ -139,9 +139,9 @@ impl SinglePrimary {
         let until = self.now.after_us(us);
         while self.now < until {
             self.now = self.now.after_us(RESEND_US);
-            self.query(|transactions, now, host, told| {
-                transactions.tick(now, host, told);
-                transactions.without(now, missing, told);
+            self.query(|transactions, now, host, decisions| {
+                transactions.tick(now, host, decisions);
+                transactions.without(now, missing, decisions);
             });
         }
     }
@@ -162,8 +162,8 @@ fn part(place: RoutingKey) -> TransactionPart {
 fn decided() -> (SinglePrimary, LogIndex) {
     let mut world = SinglePrimary::of(COORDINATOR);
     let request = TransactionRequest { id: ID, parts: vec![part(PARTICIPANT), part(COORDINATOR)] };
-    world.query(|transactions, now, host, told| {
-        transactions.request(now, host, (Ticket(1), request), told).expect("is taken");
+    world.query(|transactions, now, host, decisions| {
+        transactions.request(now, host, (Ticket(1), request), decisions).expect("is taken");
     });
     let Some(TransactionMessage::Prepare { attempt, .. }) = world.sent.pop() else {
         panic!("asks the participant")

@@ -55,11 +55,11 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
     history.push(last);
     if let Err(anomaly) = cycles::check(&history) {
         let about = |number: &usize| format!("{number}: {:?}", history[*number]);
-        let told: Vec<String> = match &anomaly {
+        let names: Vec<String> = match &anomaly {
             cycles::Anomaly::Cycle(edges) => edges.iter().map(|(from, _, _)| about(from)).collect(),
             _ => Vec::new(),
         };
-        wrong.push(format!("no order explains it: {anomaly:?} {told:#?}"));
+        wrong.push(format!("no order explains it: {anomaly:?} {names:#?}"));
     }
     // The timestamps must be in an order that explains the history too.
     for (from, to, why) in cycles::dependencies(&history).unwrap_or_default() {

@@ -312,10 +312,10 @@ impl SimulatedPartition {
                 primary.perform_effects(now, effects, self.log.len());
             }
             let committed = self.log.len();
-            let (ready, held) = std::mem::take(&mut primary.pending_outputs)
+            let (ready, waiting) = std::mem::take(&mut primary.pending_outputs)
                 .into_iter()
                 .partition(|(at, _)| *at <= committed);
-            primary.pending_outputs = held;
+            primary.pending_outputs = waiting;
             primary.out.extend(Vec::<(usize, PrimaryOutput)>::into_iter(ready).map(|(_, out)| out));
         }
     }

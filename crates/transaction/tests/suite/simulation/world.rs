@@ -502,8 +502,8 @@ impl TransactionWorld {
         }
         self.plan_split(group);
         self.seen.count("splits");
-        let held = self.groups[group].primary.as_ref().map(|one| one.transactions.state().is_quiet());
-        if held == Some(false) {
+        let quiet = self.groups[group].primary.as_ref().map(|one| one.transactions.state().is_quiet());
+        if quiet == Some(false) {
             self.seen.count("splits of what is prepared or untold");
         }
         let kept = (self.random.below(8) as usize, self.random.below(8) as usize);
