@@ -13,7 +13,7 @@ use zerohop_wire::{
 const DECODER: Decoder = Decoder::with_version(1, Features::COALESCED);
 
 /// What a receiver makes of these bytes: each answer with the id of its request. And how many frames there were.
-fn told(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
+fn decoded(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
     let (mut all, mut frames) = (Vec::new(), 0);
     while !bytes.is_empty() {
         let DecodeResult::Frame { frame, used } = DECODER.decode(bytes) else {
@@ -66,7 +66,7 @@ fn single_answer_is_not_coalesced() {
 
 #[test]
 fn many_short_answers_take_two_frames() {
-    assert_eq!(told(&sent(&[30; 100])).1, 2);
+    assert_eq!(decoded(&sent(&[30; 100])).1, 2);
 }
 
 #[test]
@@ -74,9 +74,9 @@ fn coalesced_answer_frame_ends_at_its_limits() {
     let many = sent(&[0; 2 * COALESCED_MAX as usize]);
     let a_frame = COALESCED_BYTES / 40;
     assert!(a_frame < COALESCED_MAX as usize, "bytes bound it before their number does");
-    assert_eq!((told(&many).0.len(), told(&many).1), (2 * COALESCED_MAX as usize, 6));
+    assert_eq!((decoded(&many).0.len(), decoded(&many).1), (2 * COALESCED_MAX as usize, 6));
     let long = sent(&[5_000; 100]);
-    let (all, frames) = told(&long);
+    let (all, frames) = decoded(&long);
     assert_eq!(all.len(), 100);
     assert!(frames < 60, "{frames}");
     let mut rest = &long[..];
@@ -98,7 +98,7 @@ fn long_answer_is_sent_without_copy_in_order() {
         tail.append(0, &mut out);
     }
     gathering.close(&encoder, &mut out);
-    let requests: Vec<u64> = told(&out).0.into_iter().map(|(request, _)| request).collect();
+    let requests: Vec<u64> = decoded(&out).0.into_iter().map(|(request, _)| request).collect();
     assert_eq!(requests, [1, 2, 3, 4, 5]);
 }
 
@@ -117,7 +117,7 @@ fn oversized_answer_leaves_frame_unchanged() {
         assert_eq!(out, told_so_far);
         gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
         gathering.close(&encoder, &mut out);
-        assert_eq!(told(&out).0.len(), before + 1);
+        assert_eq!(decoded(&out).0.len(), before + 1);
     }
 }
 
@@ -236,7 +236,7 @@ proptest! {
             }
         }
         gathering.close(&encoder, &mut out);
-        prop_assert_eq!(told(&out).0, expected);
+        prop_assert_eq!(decoded(&out).0, expected);
     }
 
     #[test]
@@ -279,16 +279,16 @@ fn read_lock_uses_a_flag_and_the_time_out_field() {
     let asked = Envelope { request: RequestId(7), read_lock: true, time_out_ms: 9, ..Envelope::default() };
     let (bytes, envelope) = frame(asked, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
     assert_eq!((&bytes[6..8], &bytes[32..36], envelope), (&[5, 0][..], &[9, 0, 0, 0][..], asked));
-    let told = Envelope { request: RequestId(7), time_out_ms: 2_000, ..Envelope::default() };
-    let (bytes, envelope) = frame(told, &Message::Answer(Err(Failure::NotFound)));
+    let decoded = Envelope { request: RequestId(7), time_out_ms: 2_000, ..Envelope::default() };
+    let (bytes, envelope) = frame(decoded, &Message::Answer(Err(Failure::NotFound)));
     assert_eq!((&bytes[6..8], &bytes[32..36]), (&[1, 0][..], &[0xd0, 7, 0, 0][..]));
     assert_eq!((envelope.read_lock_us(), envelope.read_lock), (2_000, false));
     // In a frame with others an answer has two bytes for it.
     let (mut out, mut gathering) = (Vec::new(), AnswerGathering::default());
-    let told = Envelope { time_out_ms: 70_000, ..told };
+    let decoded = Envelope { time_out_ms: 70_000, ..decoded };
     for _ in 0..2 {
         let answer = Message::Answer(Err(Failure::NotFound));
-        gathering.add(&Encoder::default(), &told, &answer, &mut out).unwrap();
+        gathering.add(&Encoder::default(), &decoded, &answer, &mut out).unwrap();
     }
     gathering.close(&Encoder::default(), &mut out);
     let DecodeResult::Frame { used, .. } = DECODER.decode(&out) else { panic!("{out:?}") };

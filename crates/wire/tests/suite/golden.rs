@@ -282,8 +282,8 @@ fn gathered(check: Check<'_>) {
     let requests = [request(17, 0), request(200, 1)];
     let gather = Message::Gather(Elements::from_slice(&requests));
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
-    let held = [GatheredRequest { read_lock: true, ..request(17, 0) }, request(200, 0)];
-    let gather = Message::Gather(Elements::from_slice(&held));
+    let locked = [GatheredRequest { read_lock: true, ..request(17, 0) }, request(200, 0)];
+    let gather = Message::Gather(Elements::from_slice(&locked));
     check("gather_hold", "lookup in partition 17, to be held, and in 200", &gather);
     let answers: [OperationAnswer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
@@ -303,8 +303,8 @@ fn gathered(check: Check<'_>) {
         "a value to request 9, not found to 8",
         &Message::Gathered(Elements::from_slice(&answers)),
     );
-    let held = [GatheredAnswer { read_lock_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
-    let gathered = Message::Gathered(Elements::from_slice(&held));
+    let locked = [GatheredAnswer { read_lock_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
+    let gathered = Message::Gathered(Elements::from_slice(&locked));
     check("gathered_held", "a value to request 9, held for 2 ms, not found to 8", &gathered);
 }
 
@@ -386,9 +386,9 @@ fn peers(check: Check<'_>) {
     peer("digest_differs", "of the same slice", PeerBody::DigestDiffers(slice));
     let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
     peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitAsk(ask));
-    let told = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
-    peer("unit_told", "the reply of unit 9", PeerBody::UnitTold(told));
-    let empty = UnitReport { total: 0, piece: b"", ..told };
+    let report = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
+    peer("unit_told", "the reply of unit 9", PeerBody::UnitTold(report));
+    let empty = UnitReport { total: 0, piece: b"", ..report };
     let verdict = UnitVerdict::NotRun;
     peer("unit_told_not_run", "unit 9 was not run", PeerBody::UnitTold(UnitReport { verdict, ..empty }));
     peer("transaction", "an opaque message", PeerBody::Transaction(b"message"));
@@ -425,7 +425,7 @@ fn outcomes(check: Check<'_>) {
 }
 
 fn errors(check: Check<'_>) {
-    let mut told = BTreeSet::new();
+    let mut report = BTreeSet::new();
     for failure in failures::failures(&NUMBERS, b"seen") {
         let failure = match failure {
             // The one that the vector was made with, however many there are now.
@@ -438,12 +438,12 @@ fn errors(check: Check<'_>) {
         };
         let known = ErrorCode::from_number(failure.code());
         let code = known.map_or("Other", ErrorCode::text);
-        let again = if told.insert(code) { "" } else { "_absent" };
+        let again = if report.insert(code) { "" } else { "_absent" };
         let comment = failure.to_string();
         check(&format!("error_{}{again}", snake(code)), &comment, &Message::Answer(Err(failure)));
     }
     for code in ErrorCode::ALL {
-        assert!(told.contains(code.text()), "no golden vector for the error {code}");
+        assert!(report.contains(code.text()), "no golden vector for the error {code}");
     }
 }
 

@@ -131,17 +131,17 @@ fn unproven_peers_may_send_only_short_frames() {
 
 #[test]
 fn unknown_kinds_flags_and_waits_are_answered() {
-    let told = |header: FrameHeader| match DECODER.decode(&bytes(header, &[0; 8])) {
+    let result = |header: FrameHeader| match DECODER.decode(&bytes(header, &[0; 8])) {
         DecodeResult::Refused { envelope: ENVELOPE, failure, used, .. } if used == HEADER_BYTES + 8 => {
             failure
         }
         other => panic!("{other:?}"),
     };
     let ping = header(FrameKind::Ping.number(), &[0; 8]);
-    assert_eq!(told(FrameHeader { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
-    assert_eq!(told(FrameHeader { flags: Flags(0x8001), ..ping }), BadRequestReason::Flags.into());
-    assert_eq!(told(FrameHeader { flags: Flags(0), ..ping }), BadRequestReason::Reserved.into());
-    assert_eq!(told(FrameHeader { flags: Flags(3), ..ping }), BadRequestReason::NotAgreed.into());
+    assert_eq!(result(FrameHeader { kind: 0x0777, ..ping }), Failure::UnknownKind { kind: 0x0777 });
+    assert_eq!(result(FrameHeader { flags: Flags(0x8001), ..ping }), BadRequestReason::Flags.into());
+    assert_eq!(result(FrameHeader { flags: Flags(0), ..ping }), BadRequestReason::Reserved.into());
+    assert_eq!(result(FrameHeader { flags: Flags(3), ..ping }), BadRequestReason::NotAgreed.into());
     let envelope = Envelope { time_out_ms: TIME_OUT_MS_MAX + 1, ..ENVELOPE };
     let late = bytes(FrameHeader { envelope, ..ping }, &[0; 8]);
     assert!(
@@ -188,8 +188,8 @@ fn too_long_pair_of_values_is_refused() {
     let value = vec![b'v'; VALUE_BYTES_MAX];
     let change = WriteChange::CompareSwap(CompareSwap { expected: Some(&value), new: Some(&value) });
     let write = RecordWrite { key: b"k", condition: Condition::Always, change };
-    let told = encode(&Message::Write { stamp: Stamp::default(), write });
-    assert!(matches!(told, Err(Failure::FrameTooLong { .. })), "{:?}", told.map(|frame| frame.len()));
+    let result = encode(&Message::Write { stamp: Stamp::default(), write });
+    assert!(matches!(result, Err(Failure::FrameTooLong { .. })), "{:?}", result.map(|frame| frame.len()));
 }
 
 #[test]
@@ -210,9 +210,9 @@ fn wrong_item_count_is_refused() {
     let operations = [lookup; 3];
     let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
     let mut body = encode(&Message::Batch(batch)).unwrap().split_off(HEADER_BYTES);
-    for (count, told) in [(2, BadRequestReason::Lengths), (4, BadRequestReason::FieldsCut)] {
+    for (count, result) in [(2, BadRequestReason::Lengths), (4, BadRequestReason::FieldsCut)] {
         body[40] = count;
-        assert_eq!(refusal(FrameKind::Batch, &body), told.into());
+        assert_eq!(refusal(FrameKind::Batch, &body), result.into());
     }
 }
 
