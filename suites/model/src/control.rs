@@ -120,13 +120,13 @@ impl Model {
             self.bounds.is_sync && !process.is_damaged || !self.follows(ReplicationRule::RestartedIsNoMember);
         group.starts[member] = process.start;
         if group.is_recovering {
-            let (mut restarted, mut told) = (world.control.restarted, world.control.log_reports);
-            told[member] = None;
+            let (mut restarted, mut reports) = (world.control.restarted, world.control.log_reports);
+            reports[member] = None;
             if !keeps_all {
                 restarted |= only(member);
             }
             self.set(world, group)?;
-            (world.control.restarted, world.control.log_reports) = (restarted, told);
+            (world.control.restarted, world.control.log_reports) = (restarted, reports);
             // What was told holds for the new epoch too: no log has changed.
             return self.has_epochs(world).then(|| self.try_to_end(world)).flatten().or(Some(()));
         }
@@ -170,20 +170,20 @@ impl Model {
     /// The group with which to go on, if it can be told yet (`recovery.rs`).
     fn try_to_end(&self, world: &mut ReplicaWorld) -> Option<()> {
         let group = *world.present();
-        let Control { restarted, log_reports: told, .. } = world.control;
+        let Control { restarted, log_reports: reports, .. } = world.control;
         let highest = |candidates: MemberSet| {
             each(candidates)
-                .filter_map(|one| told[one].map(|(epoch, index, _)| ((epoch, index), one)))
+                .filter_map(|one| reports[one].map(|(epoch, index, _)| ((epoch, index), one)))
                 .reduce(|best, next| if next.0 > best.0 { next } else { best })
                 .map(|(_, one)| one)
         };
         let copies = group.copies();
         let whole = each(copies & !restarted).next();
         let intact: MemberSet =
-            each(copies).filter(|one| told[*one].is_some_and(|told| told.2)).map(only).sum();
+            each(copies).filter(|one| reports[*one].is_some_and(|reports| reports.2)).map(only).sum();
         let synced = || self.bounds.is_sync.then(|| highest(intact)).flatten();
         let everybody = copies | group.followers;
-        let all_told = each(everybody).all(|one| told[one].is_some());
+        let all_told = each(everybody).all(|one| reports[one].is_some());
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
         } else if all_told || !self.follows(ReplicationRule::AllReportAfterRestart) {

@@ -103,7 +103,7 @@ impl Model {
         if member.pending & bit != 0 {
             world.members[me].pending &= !bit;
             world.acknowledged |= bit;
-            let others = sent.acknowledged.iter().filter(|held| **held >= index);
+            let others = sent.acknowledged.iter().filter(|stored| **stored >= index);
             world.broken.is_thin |= others.count() + 1 < usize::from(self.bounds.min_in_sync);
         }
         Some(())
@@ -213,9 +213,9 @@ impl Model {
     fn acknowledge(&self, world: &mut ReplicaWorld, me: usize, epoch: u8) {
         let member = &world.members[me];
         let waits_for_disk = self.bounds.is_sync && self.follows(ReplicationRule::DurableBeforeAcknowledged);
-        let held = if waits_for_disk { member.matched.min(member.durable) } else { member.matched };
+        let stored = if waits_for_disk { member.matched.min(member.durable) } else { member.matched };
         let said = &mut world.sent[usize::from(epoch)].acknowledged[me];
-        *said = held.max(*said);
+        *said = stored.max(*said);
     }
 
     /// A flush ends.
@@ -328,9 +328,9 @@ impl Model {
             LastRequest::Remove => member.last_proposal != LastRequest::Remove && has(group.in_sync, about),
             LastRequest::Keep => member.last_proposal == LastRequest::Admit,
             LastRequest::Admit => {
-                let held = world.sent[usize::from(member.known)].acknowledged[about];
+                let stored = world.sent[usize::from(member.known)].acknowledged[about];
                 let has_all =
-                    held >= member.applied || !self.follows(ReplicationRule::CaughtUpBeforeAdmission);
+                    stored >= member.applied || !self.follows(ReplicationRule::CaughtUpBeforeAdmission);
                 member.last_proposal == LastRequest::Nothing
                     && member.applied >= member.mark
                     && has(group.followers, about)

@@ -78,11 +78,13 @@ impl Commit {
                     calm.take(&mut world, CommitStep::Log(me));
                     calm.take(&mut world, CommitStep::Prepare(me, attempt));
                     calm.take(&mut world, CommitStep::Log(me));
-                    let entry = world.participants[me].committed_state.map(|held| held.entry);
+                    let entry = world.participants[me].committed_state.map(|committed| committed.entry);
                     entry.and_then(|entry| calm.take(&mut world, CommitStep::Prepared(me, attempt, entry)));
                 }
                 calm.take(&mut world, CommitStep::Decide);
-                if let Some(attempt) = world.participants[me].committed_state.map(|held| held.attempt) {
+                if let Some(attempt) =
+                    world.participants[me].committed_state.map(|committed| committed.attempt)
+                {
                     calm.take(&mut world, CommitStep::QueryStatus(me));
                     calm.take(&mut world, CommitStep::ReceiveQuery(me, attempt));
                     calm.take(&mut world, CommitStep::Decide);
@@ -123,7 +125,8 @@ impl stateright::Model for Commit {
             Property::always(ATOMIC, |_, world: &CommitWorld| match world.coordinator.decided {
                 Some(CommitDecision::Commit(entries)) => (0..PARTICIPANTS).all(|me| {
                     let one = &world.participants[me];
-                    one.applied > 0 || one.committed_state.is_some_and(|held| held.entry == entries[me])
+                    one.applied > 0
+                        || one.committed_state.is_some_and(|committed| committed.entry == entries[me])
                 }),
                 _ => world.participants.iter().all(|one| one.applied == 0),
             }),

@@ -82,10 +82,10 @@ impl Commit {
             }
             CommitStep::Log(me) => self.log(world, me),
             CommitStep::Release(me, attempt) => {
-                let held = world.participants[me]
+                let committed = world.participants[me]
                     .committed_state
                     .filter(|_| has(world.sent[me].release, attempt))?;
-                let may = held.attempt <= attempt || !self.follows(CommitRule::ReleaseNamesAttempt);
+                let may = committed.attempt <= attempt || !self.follows(CommitRule::ReleaseNamesAttempt);
                 may.then(|| self.append(world, me, AppendedEntry::Release)).flatten()
             }
             CommitStep::Commit(me) => self.commit(world, me),
@@ -98,8 +98,8 @@ impl Commit {
                 may.then(|| world.participants[me].remembers = false)
             }
             CommitStep::QueryStatus(me) => {
-                let held = world.participants[me].committed_state?;
-                world.sent[me].queries |= only(held.attempt);
+                let committed = world.participants[me].committed_state?;
+                world.sent[me].queries |= only(committed.attempt);
                 Some(())
             }
             CommitStep::ReleaseUnilaterally(me) => {
@@ -192,10 +192,10 @@ impl Commit {
         has(world.sent[me].prepare, attempt).then_some(())?;
         let participant = &mut world.participants[me];
         (!participant.remembers).then_some(())?;
-        if let Some(held) = participant.committed_state {
+        if let Some(committed) = participant.committed_state {
             // The lower one is released first.
-            let replaces = held.attempt < attempt || !self.follows(CommitRule::LowerAttemptsIgnored);
-            return (replaces && held.attempt != attempt)
+            let replaces = committed.attempt < attempt || !self.follows(CommitRule::LowerAttemptsIgnored);
+            return (replaces && committed.attempt != attempt)
                 .then(|| self.append(world, me, AppendedEntry::Release))
                 .flatten();
         }
@@ -238,7 +238,7 @@ impl Commit {
         let named = world.sent[me].commit?;
         let participant = world.participants[me];
         let names = self.follows(CommitRule::CommitNamesEntry);
-        if participant.committed_state.is_some_and(|held| held.entry == named || !names) {
+        if participant.committed_state.is_some_and(|committed| committed.entry == named || !names) {
             return self.append(world, me, AppendedEntry::Apply);
         }
         // Its answer is `Applied`, which was sent, or `NotHeld`.

@@ -174,7 +174,7 @@ impl CommitWorld {
         };
         match participant.appended {
             Some(AppendedEntry::Prepare(prepared)) => Some(prepared.entry),
-            _ => participant.committed_state.map(|held| held.entry),
+            _ => participant.committed_state.map(|committed| committed.entry),
         }
     }
 
