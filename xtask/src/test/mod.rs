@@ -95,8 +95,8 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
         cost: cost::of_this_process().saturating_sub(cost_begin),
         summary: String::new(),
     };
-    for told in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
-        println!("xtask: note: {told}");
+    for excess in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
+        println!("xtask: note: {excess}");
     }
     if wanted.is_recorded {
         record::write(shop, &done, &ended, &whole)?;

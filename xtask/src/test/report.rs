@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn jobs_are_summed_by_their_step_in_the_order_of_the_table() {
         let all = groups(&[ended("redis", "a", 3), ended("tests", "b", 4), ended("tests", "c", 5)]);
-        let told: Vec<(&str, u64, u64)> =
+        let rows: Vec<(&str, u64, u64)> =
             all.iter().map(|one| (one.step, one.took.as_secs(), one.cost.as_secs())).collect();
-        assert_eq!(told, [("tests", 9, 2), ("redis", 3, 1)]);
+        assert_eq!(rows, [("tests", 9, 2), ("redis", 3, 1)]);
     }
 
     #[test]

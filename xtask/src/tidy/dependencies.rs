@@ -33,7 +33,7 @@ fn document(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
         .filter(|one| !one.has_path && !ours.contains(one.package.as_str()))
         .map(|one| one.package.as_str())
         .collect();
-    let mut told = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     let mut violations = Vec::new();
     for (number, line) in tree.text(DOCUMENT).unwrap_or_default().lines().enumerate() {
         let Some((name, cells)) = row(line) else { continue };
@@ -48,9 +48,9 @@ fn document(tree: &Tree, manifests: &Manifests) -> Vec<Violation> {
             let what = format!("`{name}` is no longer a dependency: take its line away");
             violations.push(Violation::new(DOCUMENT, number + 1, what));
         }
-        told.insert(name);
+        listed.insert(name);
     }
-    violations.extend(chosen.difference(&told).map(|name| {
+    violations.extend(chosen.difference(&listed).map(|name| {
         Violation::new(
             DOCUMENT,
             0,

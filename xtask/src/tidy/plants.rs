@@ -19,7 +19,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         .flatten()
         .collect();
     let rows: Vec<(usize, [&str; 3])> = tree.text(TABLE).into_iter().flat_map(rows).collect();
-    let (mut tests, mut told, mut violations) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let (mut tests, mut listed, mut violations) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     for (line, [name, file, test]) in &rows {
         let Some((file, test)) = quoted(file).zip(quoted(test)).filter(|(file, _)| file.ends_with(".rs"))
         else {
@@ -39,14 +39,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             }
             continue;
         }
-        if !told.insert((*name, bug)) {
+        if !listed.insert((*name, bug)) {
             wrong(format!("`{bug}` of {name} has a row already"));
         }
         for test in found_by.split(", ").filter(|test| !tests.contains(test)) {
             wrong(format!("`{bug}` is found by {test:?}, of which the table of tests says nothing"));
         }
     }
-    for ((name, bug), (path, line)) in planted.iter().filter(|(key, _)| !told.contains(*key)) {
+    for ((name, bug), (path, line)) in planted.iter().filter(|(key, _)| !listed.contains(*key)) {
         let what = format!("no row of `{TABLE}` says which test finds `{bug}`: | {name} | `{bug}` | … |");
         violations.push(Violation::new(path, *line, what));
     }

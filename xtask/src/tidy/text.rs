@@ -28,15 +28,15 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 
 /// The lines of any text that break a rule.
 fn in_any(text: &str) -> Vec<(usize, String)> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (number, line) in text.split('\n').enumerate() {
         if line.ends_with([' ', '\t', '\r']) {
-            told.push((number + 1, "take away the trailing space".to_owned()));
+            reported.push((number + 1, "take away the trailing space".to_owned()));
         }
         for (begin, end) in MACHINE_FOLDERS {
             let folder = format!("{begin}{end}");
             if line.match_indices(&folder).any(|(at, _)| begins_a_path(&line[..at])) {
-                told.push((
+                reported.push((
                     number + 1,
                     format!("`{folder}` is a folder of one machine: say it relative to the tree"),
                 ));
@@ -44,9 +44,9 @@ fn in_any(text: &str) -> Vec<(usize, String)> {
         }
     }
     if !text.is_empty() && !text.ends_with('\n') {
-        told.push((text.lines().count(), "end the file with a line feed".to_owned()));
+        reported.push((text.lines().count(), "end the file with a line feed".to_owned()));
     }
-    told
+    reported
 }
 
 /// Whether a slash after `before` is the first of a path.
@@ -56,11 +56,11 @@ fn begins_a_path(before: &str) -> bool {
 
 /// The lines of a Rust text that break a rule.
 fn in_rust(split: &Split) -> Vec<(usize, String)> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (number, line) in split.code.lines().enumerate() {
         for name in MACROS {
             if line.match_indices(&format!("{name}!")).any(|(at, _)| !line[..at].ends_with(is_word)) {
-                told.push((
+                reported.push((
                     number + 1,
                     format!("`{name}!` is not finished code: finish it, or leave it out"),
                 ));
@@ -70,18 +70,19 @@ fn in_rust(split: &Split) -> Vec<(usize, String)> {
         let skips = ["#[ignore]", "#[ignore=", "#![ignore]"].iter().any(|mark| plain.contains(mark))
             || (plain.contains("cfg_attr(") && (plain.contains(",ignore)") || plain.contains(",ignore=")));
         if skips {
-            told.push((number + 1, "a skipped test proves nothing: repair it, or take it out".to_owned()));
+            reported
+                .push((number + 1, "a skipped test proves nothing: repair it, or take it out".to_owned()));
         }
     }
     for (number, line) in split.comments.lines().enumerate() {
         if line.contains("```ignore") {
-            told.push((
+            reported.push((
                 number + 1,
                 "a skipped example proves nothing: let it compile, or say `text`".to_owned(),
             ));
         }
     }
-    told
+    reported
 }
 
 fn is_word(c: char) -> bool {

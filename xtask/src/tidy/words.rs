@@ -84,9 +84,9 @@ mod tests {
     fn history_documents_may_use_old_words() {
         let files =
             [(TABLE, "anew = \"again\"\n"), ("docs/history/a.md", "anew"), ("docs/a.md", "good\nanew")];
-        let told: Vec<String> = check(&Tree::of(&files)).iter().map(Violation::to_string).collect();
+        let reported: Vec<String> = check(&Tree::of(&files)).iter().map(Violation::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             ["docs/a.md:2: \"anew\" is not a word of the field: write \"again\" (docs/glossary.md)"]
         );
     }
