@@ -125,7 +125,8 @@ impl LeaderState {
         };
         let planned = plan::plan(state, &seen, settings.plan);
         let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
-        let until = now.after_ms(settings.idle_plan_ms);
+        let group_count = state.map().keyspaces().map(|(_, found)| found.groups().len() as u64).sum();
+        let until = now.after_ms(settings.idle_plan_after_ms(group_count));
         self.idle_plan = (planned.is_empty() && no_time_runs).then_some(SettledPlan {
             applied_count: mark,
             is_stable: is_calm,

@@ -2,6 +2,9 @@
 
 use crate::plan::PlanSettings;
 
+/// The number of groups for which the time between idle plans is twice as long.
+const GROUPS_PER_IDLE_PLAN: u64 = 4_096;
+
 /// The delays after which the leader acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeadSettings {
@@ -16,6 +19,7 @@ pub struct LeadSettings {
     /// Time between two plans.
     pub plan_ms: u64,
     /// Time between two plans if the last plan was empty, no node is down, and nothing but loads has changed.
+    /// Each 4,096 groups add as much, because a plan examines all of them.
     pub idle_plan_ms: u64,
     /// Time for which a report that a node does not answer is valid.
     pub report_ms: u64,
@@ -48,5 +52,25 @@ impl Default for LeadSettings {
             back_max_ms: 4_000,
             plan: PlanSettings::default(),
         }
+    }
+}
+
+impl LeadSettings {
+    /// Time between two plans of an idle leader of so many groups.
+    #[must_use]
+    pub fn idle_plan_after_ms(&self, groups: u64) -> u64 {
+        self.idle_plan_ms.saturating_mul(1 + groups / GROUPS_PER_IDLE_PLAN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_leader_of_many_groups_plans_less_often() {
+        let settings = LeadSettings::default();
+        assert_eq!(settings.idle_plan_after_ms(256), 1_000);
+        assert_eq!(settings.idle_plan_after_ms(25_600), 7_000);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::{Group, GroupState, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::tally::PlacementTally;
+use super::tally::{InstanceLoad, PlacementTally};
 use super::{PlanInputs, PlanSettings, Ring};
 use crate::command::{GroupStep, Regroup, RegroupOrigin};
 use crate::state::{ControlState, Pin};
@@ -49,9 +49,8 @@ impl<'a> Planner<'a> {
                 tally.serve(None, group.primary, load(seen, id, partition));
             }
         }
-        let is_away = |seat: &super::tally::InstanceLoad| {
-            seat.state == NodeState::Down && !(seen.long_down_nodes)(seat.node)
-        };
+        let is_away =
+            |seat: &InstanceLoad| seat.state == NodeState::Down && !(seen.long_down_nodes)(seat.node);
         let counted = up + tally.seats().filter(|(_, seat)| is_away(seat)).count();
         Planner {
             state,
@@ -249,11 +248,9 @@ impl<'a> Planner<'a> {
     ) -> (usize, usize) {
         let Some(seat) = self.tally.load_of(one) else { return (0, 0) };
         let others = group.members().filter(|other| *other != one && Some(*other) != leaving);
-        let others: Vec<_> = others.filter_map(|other| self.tally.load_of(other)).collect();
-        (
-            others.iter().filter(|other| other.domain == seat.domain).count(),
-            others.iter().filter(|other| other.node == seat.node).count(),
-        )
+        others.filter_map(|other| self.tally.load_of(other)).fold((0, 0), |(domain, node), other| {
+            (domain + usize::from(other.domain == seat.domain), node + usize::from(other.node == seat.node))
+        })
     }
 
     /// The instance that joins a group, in place of a member if one is to leave. Preferred is an instance in another domain
@@ -265,39 +262,53 @@ impl<'a> Planner<'a> {
         group: Group<'_>,
         leaving: Option<InstanceId>,
     ) -> Option<InstanceId> {
+        let is_free = |instance: InstanceId, seat: &InstanceLoad| {
+            seat.state == NodeState::Up && group.members().all(|member| member != instance)
+        };
+        if !self.tally.seats().any(|(instance, seat)| is_free(instance, seat)) {
+            return None;
+        }
         let state = self.state;
-        let places = self.ring_positions.entry(keyspace).or_insert_with(|| {
+        self.ring_positions.entry(keyspace).or_insert_with(|| {
             let seed = state.map().keyspace(keyspace).map_or(0, |found| found.config().seed);
             let ring = Ring::new(state, seed);
             ring.spots().iter().enumerate().map(|(at, spot)| (spot.instance, at)).collect()
         });
+        let places = &self.ring_positions[&keyspace];
         let count = places.len().max(1);
         let start = places.get(&group.primary).copied().unwrap_or(0);
-        let distance: BTreeMap<InstanceId, usize> =
-            places.iter().map(|(instance, at)| (*instance, (at + count - start) % count)).collect();
-        let free = self.tally.seats().filter(|(instance, seat)| {
-            seat.state == NodeState::Up && group.members().all(|member| member != *instance)
-        });
+        let distance = |instance: &InstanceId| places.get(instance).map(|at| (at + count - start) % count);
+        let free = self.tally.seats().filter(|(instance, seat)| is_free(*instance, seat));
         free.map(|(instance, _)| instance).min_by_key(|instance| {
             let shares = self.shares_domain(group, *instance, leaving);
-            (shares, self.tally.excess(*instance), distance.get(instance).copied(), *instance)
+            (shares, self.tally.excess(*instance), distance(instance), *instance)
         })
     }
 
     /// Starts moves as far as there is budget: away from draining nodes, out of shared domains, from the
     /// fullest instances.
     fn begin_moves(&mut self, quiet: &[StableGroup<'_>]) {
-        let mut order: Vec<(usize, InstanceId)> = Vec::new();
-        for (at, one) in quiet.iter().enumerate() {
-            order.extend(one.group.members().map(|member| (at, member)));
-        }
         let urgency = |planner: &Self, at: usize, member: InstanceId| {
             let drains = planner.tally.is(member, NodeState::Draining);
             (drains, planner.shares_domain(quiet[at].group, member, None), planner.tally.excess(member))
         };
-        order.sort_by_key(|(at, member)| std::cmp::Reverse((urgency(self, *at, *member), *at, *member)));
+        // Nearly all members of a balanced cluster have no reason to move. They are left out before the sort.
+        let least = self.tally.least_excess();
+        let has_domains = self.tally.has_several_domains();
+        let mut order = Vec::new();
+        for (at, one) in quiet.iter().enumerate() {
+            for member in one.group.members() {
+                let (drains, shares, excess) = urgency(self, at, member);
+                let may_separate = shares.1 > 0 || (has_domains && shares.0 > 0);
+                let may_even = !one.is_pinned && least.is_some_and(|least| excess - least > self.tally.one());
+                if drains || may_separate || may_even {
+                    order.push(((drains, shares, excess), at, member));
+                }
+            }
+        }
+        order.sort_unstable_by(|one, other| other.cmp(one));
         let mut moved = vec![false; quiet.len()];
-        for (at, member) in order {
+        for (_, at, member) in order {
             if self.is_full() || self.moves >= self.settings.moves_max {
                 return;
             }

@@ -104,6 +104,22 @@ impl PlacementTally {
         i128::from(seat.planned_copies) * self.weights - share
     }
 
+    /// The least [`PlacementTally::excess`] of the instances that may get partitions; `None` without any.
+    pub(super) fn least_excess(&self) -> Option<i128> {
+        self.up_seats().map(|(instance, _)| self.excess(instance)).min()
+    }
+
+    /// Whether the instances that may get partitions are in more than one domain.
+    pub(super) fn has_several_domains(&self) -> bool {
+        let mut domains = self.up_seats().map(|(_, seat)| seat.domain);
+        let first = domains.next();
+        domains.any(|domain| Some(domain) != first)
+    }
+
+    fn up_seats(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
+        self.seats().filter(|(_, seat)| seat.state == NodeState::Up)
+    }
+
     /// One copy, in the unit of [`PlacementTally::excess`].
     pub(super) fn one(&self) -> i128 {
         self.weights
