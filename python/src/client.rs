@@ -1,13 +1,16 @@
 //! The class `NativeClient`: connection, keyspaces, close.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Client, ClientOptions, ClientTls, DropOptions, Secret, Token, read_secret, read_token};
+use zerohop_client::{
+    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Secret, Token, read_key, read_secret,
+    read_token,
+};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply as AdminSays, AdminRequest, KeyspaceSettings,
 };
@@ -46,13 +49,15 @@ impl NativeClient {
         py: Python<'_>,
         endpoints: Vec<String>,
         secret: Option<Vec<u8>>,
-        secret_file: Option<std::path::PathBuf>,
+        secret_file: Option<PathBuf>,
         token: Option<Vec<u8>>,
-        token_file: Option<std::path::PathBuf>,
+        token_file: Option<PathBuf>,
         timeout: Option<f64>,
         connect_timeout: Option<f64>,
         name: Option<String>,
-        tls_ca: Option<std::path::PathBuf>,
+        tls_ca: Option<PathBuf>,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
     ) -> PyResult<Py<PyAny>> {
         let credentials = Credentials { secret, secret_file, token, token_file };
         let mut options = ClientOptions {
@@ -62,7 +67,7 @@ impl NativeClient {
         options.deadline = limit(timeout)?.unwrap_or(options.deadline);
         options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.connect_deadline);
         (options.secret, options.token) = proof(credentials, py)?;
-        options.tls = tls_ca.map(|path| authority(&path)).transpose()?;
+        options.tls = tls_of((tls_ca, tls_cert, tls_key), py)?;
         let core = Arc::clone(&self.0);
         self.0.run(py, async move {
             let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
@@ -169,8 +174,33 @@ async fn admin(client: &Client, request: Bytes) -> Result<PythonAnswer, Problem>
     }
 }
 
-/// The trusted CA, from the file of its certificate.
-fn authority(path: &Path) -> PyResult<ClientTls> {
+/// The TLS settings of a client, from the files of the trusted CA, of its own certificate, and of that one's key.
+fn tls_of(
+    files: (Option<PathBuf>, Option<PathBuf>, Option<PathBuf>),
+    py: Python<'_>,
+) -> PyResult<Option<ClientTls>> {
+    let unusable =
+        |path: &Path, error: ConfigError| PyValueError::new_err(format!("{}: {error}", path.display()));
+    match files {
+        (None, None, None) => Ok(None),
+        (Some(ca), None, None) => {
+            ClientTls::new(&public(&ca)?).map(Some).map_err(|error| unusable(&ca, error))
+        }
+        (Some(ca), Some(certificate), Some(key)) => {
+            let cas = public(&ca)?;
+            ClientTls::new(&cas).map_err(|error| unusable(&ca, error))?;
+            let key = read_key(&key).map_err(|problem| Problem::Secret(problem).exception(py))?;
+            let presenting = ClientTls::with_identity(&cas, &public(&certificate)?, &key);
+            presenting.map(Some).map_err(|error| unusable(&certificate, error))
+        }
+        _ => Err(PyValueError::new_err(
+            "a client with a certificate needs all of tls_cert, tls_key and tls_ca (or their variables)",
+        )),
+    }
+}
+
+/// The contents of a file that need not be private.
+fn public(path: &Path) -> PyResult<Vec<u8>> {
     let unusable = |error: std::io::Error| {
         PyErr::from(std::io::Error::new(error.kind(), format!("{}: {error}", path.display())))
     };
@@ -178,7 +208,7 @@ fn authority(path: &Path) -> PyResult<ClientTls> {
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     let file = std::fs::File::open(path).map_err(unusable)?;
     file.take(PEM_BYTES_MAX).read_to_end(&mut bytes).map_err(unusable)?;
-    ClientTls::new(&bytes).map_err(|error| PyValueError::new_err(format!("{}: {error}", path.display())))
+    Ok(bytes)
 }
 
 /// The credentials of a client.

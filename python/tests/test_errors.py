@@ -256,3 +256,39 @@ def test_clients_speak_tls_and_believe_only_the_ca_that_is_named(
         zerohop.connect(endpoint, tls_ca=tmp_path / "nowhere")
     with pytest.raises(ValueError, match="node-key"):
         zerohop.connect(endpoint, tls_ca=folder / "node-key.pem")
+
+
+def test_nodes_with_a_client_ca_serve_only_clients_that_present_a_certificate(
+    encrypted: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = encrypted[1]
+    command = [zerohop.program(), "up", "--memory", "--nodes", "1", "--port", "0", "--json", "--ends-with-input"]
+    for option, name in (("cert", "node.pem"), ("key", "node-key.pem"), ("ca", "ca.pem"), ("client-ca", "ca.pem")):
+        command += [f"--tls-{option}", str(folder / name)]
+    made = [zerohop.program(), "tls", "add", str(folder), "alice"]
+    subprocess.run(made, check=True, stderr=subprocess.DEVNULL)
+    ca, cert, key = (folder / name for name in ("ca.pem", "alice.pem", "alice-key.pem"))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None and up.stdin is not None
+        endpoint = json.loads(up.stdout.readline())["endpoint"]
+        with zerohop.connect(endpoint, tls_ca=ca, tls_cert=cert, tls_key=key) as client:
+            client.keyspace()["colour"] = "blue"
+        with pytest.raises(zerohop.AccessError, match="serves only clients with a certificate"):
+            zerohop.connect(endpoint, tls_ca=ca)
+        with pytest.raises(ValueError, match="needs all of tls_cert, tls_key and tls_ca"):
+            zerohop.connect(endpoint, tls_ca=ca, tls_cert=cert)
+        for name, path in (("CA", ca), ("CERT", cert), ("KEY", key)):
+            monkeypatch.setenv(f"ZEROHOP_TLS_{name}", str(path))
+
+        async def aside() -> Any:
+            async with await zerohop.aio.connect(endpoint) as client:
+                return await (await client.keyspace()).get("colour")
+
+        assert asyncio.run(aside()) == b"blue"
+        fs = ZerohopFileSystem(endpoint, tls_ca=ca, tls_cert=cert, tls_key=key)
+        assert fs.ls("default", detail=False) == []
+        # Without TLS the variables have no effect.
+        with zerohop.local() as local:
+            assert local.keyspace().get("nothing") is None
+        up.stdin.close()
+        assert up.wait(20) == 0

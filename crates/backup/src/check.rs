@@ -30,7 +30,7 @@ pub(crate) enum BackupItem {
 }
 
 /// Checks a backup: reads every part of it and of its bases, and finds every item that a base has
-/// for it. `bases` names the folders of bases that have been moved.
+/// for it. A base is looked for beside the backup, and in and beside the folders of `bases`.
 ///
 /// # Errors
 /// It is not complete, or the disk fails.
@@ -48,11 +48,9 @@ pub fn check(
         }
     }
     if chain.links.len() > 1 {
-        for (keyspace, settings) in (0..).zip(&chain.newest().keyspaces) {
-            for partition in 0..settings.partitions {
-                let mut walk = chain.walk(keyspace, partition)?;
-                while walk.next()?.is_some() {}
-            }
+        for part in &chain.newest().parts {
+            let mut walk = chain.walk(part.keyspace, part.partition)?;
+            while walk.next()?.is_some() {}
         }
     }
     Ok(chain)
@@ -60,6 +58,9 @@ pub fn check(
 
 impl Chain {
     fn open(folder: &Path, bases: &[PathBuf]) -> Result<Chain, BackupError> {
+        // The folders of the folders that the caller has named.
+        let roots: BTreeSet<PathBuf> =
+            bases.iter().map(PathBuf::as_path).chain([folder]).filter_map(parent_of).collect();
         let mut links = vec![(folder.to_owned(), manifest_of(folder)?)];
         while let Some((folder, manifest)) = links.last()
             && manifest.is_incremental()
@@ -67,7 +68,7 @@ impl Chain {
             if links.len() > CHAIN_MAX {
                 return Err(BackupError::damaged(folder, "too many backups go on from one another"));
             }
-            let found = base_of(folder, manifest, bases)?;
+            let found = base_of(folder, manifest, &roots, bases)?;
             links.push(found);
         }
         Ok(Chain { links })
@@ -104,14 +105,21 @@ impl Chain {
     }
 }
 
+/// The folder in which a folder is, however it is named.
+fn parent_of(folder: &Path) -> Option<PathBuf> {
+    Some(std::fs::canonicalize(folder).ok()?.parent()?.to_owned())
+}
+
 fn base_of(
     folder: &Path,
     manifest: &Manifest,
+    roots: &BTreeSet<PathBuf>,
     bases: &[PathBuf],
 ) -> Result<(PathBuf, Manifest), BackupError> {
     let recorded = PathBuf::from(&manifest.base_folder);
-    let beside = folder.parent().zip(recorded.file_name()).map(|(parent, name)| parent.join(name));
-    let all: BTreeSet<PathBuf> = bases.iter().cloned().chain([recorded.clone()]).chain(beside).collect();
+    // A hostile manifest names any folder: only the last name counts.
+    let beside = roots.iter().filter_map(|root| Some(root.join(recorded.file_name()?)));
+    let all: BTreeSet<PathBuf> = bases.iter().cloned().chain(beside).collect();
     for candidate in all {
         if let Ok(found) = manifest_of(&candidate)
             && found.id == manifest.base
@@ -120,7 +128,7 @@ fn base_of(
         }
     }
     let what = format!(
-        "it goes on from a backup that was in {} and is not there: name its folder with --base",
+        "it goes on from a backup that was in {}, and is not beside this one: name its folder with --base",
         shown_path(&recorded)
     );
     Err(BackupError::damaged(folder, what))

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -11,14 +11,15 @@ use zerohop_wire::shown::shown_path;
 
 use crate::error::BackupError;
 use crate::format::Malformed;
-use crate::format::manifest::{Manifest, Part};
-use crate::format::part::{FRAME_BYTES, HEADER_BYTES, PartEntry, PartHeader};
+use crate::format::manifest::{MANIFEST_BYTES_MAX, Manifest, Part};
+use crate::format::part::{CHUNK_BITS_MAX, FRAME_BYTES, HEADER_BYTES, PartEntry, PartHeader};
 
 const MANIFEST: &str = "manifest.zhb";
 const MANIFEST_NEW: &str = "manifest.new";
 /// Present in a folder until its manifest is written.
 const UNFINISHED: &str = "unfinished";
 const BUFFER_BYTES: usize = 1 << 20;
+const OTHER_LENGTH: &str = "it has another length than the manifest says";
 
 /// Options for files of a backup: they have all data, so that only this account may read them,
 /// whatever its umask.
@@ -53,7 +54,8 @@ impl Folder {
         let mark = path.join(UNFINISHED);
         let text = "a backup is being written here, or was and did not get to its end\n";
         folder.is_finished = false;
-        let marked = private().create(true).truncate(true).open(&mark);
+        // The folder is empty, and a file or link that another process makes meanwhile is not followed.
+        let marked = private().create_new(true).open(&mark);
         marked
             .and_then(|mut file| file.write_all(text.as_bytes()))
             .map_err(|error| BackupError::file("writing", &mark, &error))?;
@@ -94,7 +96,7 @@ impl Folder {
     pub(crate) fn finish(mut self, manifest: &Manifest) -> Result<(), BackupError> {
         let (new, path) = (self.path.join(MANIFEST_NEW), self.path.join(MANIFEST));
         let failed = |error: std::io::Error| BackupError::file("writing", &path, &error);
-        let mut file = private().create(true).truncate(true).open(&new).map_err(failed)?;
+        let mut file = private().create_new(true).open(&new).map_err(failed)?;
         file.write_all(&manifest.encode()).and_then(|()| file.sync_all()).map_err(failed)?;
         sync_folder(&self.path)?;
         fs::rename(&new, &path).map_err(failed)?;
@@ -144,17 +146,46 @@ fn sync_folder(path: &Path) -> Result<(), BackupError> {
 /// Reads the manifest of a folder.
 pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
     let path = folder.join(MANIFEST);
-    match fs::read(&path) {
-        Ok(bytes) => Manifest::decode(&bytes).map_err(|Malformed(what)| BackupError::damaged(&path, what)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let what = match folder.join(UNFINISHED).exists() {
-                true => "the backup in it was never finished",
-                false => "there is no backup in it",
-            };
-            Err(BackupError::damaged(folder, what))
-        }
-        Err(error) => Err(BackupError::file("reading", &path, &error)),
+    let Some((file, length)) = open_file(&path)? else {
+        let what = match folder.join(UNFINISHED).exists() {
+            true => "the backup in it was never finished",
+            false => "there is no backup in it",
+        };
+        return Err(BackupError::damaged(folder, what));
+    };
+    if length > MANIFEST_BYTES_MAX {
+        return Err(BackupError::damaged(&path, "it is longer than any manifest may be"));
     }
+    let mut bytes = Vec::new();
+    let read = file.take(length).read_to_end(&mut bytes);
+    read.map_err(|error| BackupError::file("reading", &path, &error))?;
+    Manifest::decode(&bytes).map_err(|Malformed(what)| BackupError::damaged(&path, what))
+}
+
+/// Opens a file of a backup, which must be a regular file in its folder: a link could have any file read. Returns its length,
+/// or `None` if there is no such file.
+fn open_file(path: &Path) -> Result<Option<(File, u64)>, BackupError> {
+    let failed = |error: std::io::Error| BackupError::file("opening", path, &error);
+    let named = match fs::symlink_metadata(path) {
+        Ok(named) => named,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if named.is_symlink() {
+        return Err(BackupError::damaged(
+            path,
+            "it is a symbolic link, which is not followed: the files of a backup are in its folder",
+        ));
+    }
+    if !named.is_file() {
+        return Err(BackupError::damaged(path, "it is no file"));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let opened = file.metadata().map_err(failed)?;
+    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+        return Err(BackupError::damaged(path, "another file took its place meanwhile"));
+    }
+    Ok(Some((file, opened.len())))
 }
 
 /// A writer of a part. It creates the file with the first entry.
@@ -245,23 +276,32 @@ pub(crate) struct PartReader {
     digest: Digest,
     length: u64,
     entries: u64,
+    /// log2 of the chunk size of the present blob, in bytes.
+    chunk_bits: u8,
     body: Vec<u8>,
 }
 
 impl PartReader {
     pub(crate) fn open(folder: &Path, manifest: &Manifest, part: &Part) -> Result<PartReader, BackupError> {
         let path = folder.join(part.file_name());
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Err(BackupError::damaged(&path, "a part is missing"));
-            }
-            Err(error) => return Err(BackupError::file("opening", &path, &error)),
+        let Some((file, length)) = open_file(&path)? else {
+            return Err(BackupError::damaged(&path, "a part is missing"));
         };
+        if length > part.length {
+            return Err(BackupError::damaged(&path, OTHER_LENGTH));
+        }
         let file = BufReader::with_capacity(BUFFER_BYTES, file);
         let digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        let mut reader =
-            PartReader { path, file, part: *part, digest, length: 0, entries: 0, body: Vec::new() };
+        let mut reader = PartReader {
+            path,
+            file,
+            part: *part,
+            digest,
+            length: 0,
+            entries: 0,
+            chunk_bits: CHUNK_BITS_MAX,
+            body: Vec::new(),
+        };
         let mut header = [0; HEADER_BYTES];
         reader.read(&mut header)?;
         let header = PartHeader::decode(&header).map_err(|Malformed(what)| reader.damaged(what))?;
@@ -302,6 +342,16 @@ impl PartReader {
         let is_end = match PartEntry::decode(&self.body, sum) {
             Ok(PartEntry::End { entries }) if entries == self.entries => true,
             Ok(PartEntry::End { .. }) => return Err(self.damaged("entries are missing")),
+            Ok(PartEntry::Blob { chunk_bits, .. }) => {
+                self.chunk_bits = chunk_bits;
+                false
+            }
+            // No offset in a blob has more than 64 bits.
+            Ok(PartEntry::Chunk { number, bytes, .. })
+                if number > u64::MAX >> self.chunk_bits || bytes.len() > 1 << self.chunk_bits =>
+            {
+                return Err(self.damaged("a chunk is outside of its blob"));
+            }
             Ok(_) => false,
             Err(Malformed(what)) => return Err(self.damaged(what)),
         };
@@ -309,7 +359,7 @@ impl PartReader {
             let mut more = [0];
             let goes_on = self.file.read(&mut more).unwrap_or(1) > 0;
             if goes_on || self.length != self.part.length {
-                return Err(self.damaged("it has another length than the manifest says"));
+                return Err(self.damaged(OTHER_LENGTH));
             }
             if self.digest.finalize() as u32 != self.part.checksum {
                 return Err(self.damaged("it does not match the checksum in the manifest"));

@@ -67,11 +67,10 @@ pub async fn restore(
     keyspace: &Keyspace,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<RestoreTotals, BackupError> {
-    let partitions = chain.newest().keyspaces.get(place as usize).map_or(0, |one| one.partitions);
     let mut writer =
         Writer { keyspace, progress, restored: RestoreTotals::default(), records: vec![], bytes: 0 };
     let (mut list, mut blob) = (None, None);
-    for partition in 0..partitions {
+    for partition in chain.newest().partitions_of(place) {
         let mut walk = chain.walk(place, partition)?;
         while let Some(item) = walk.next()? {
             if !matches!(item, BackupItem::Values(_)) {

@@ -6,10 +6,12 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Command;
 
 /// The long names of these options, and whether the option takes a value.
-const OPTIONS: [(&str, bool); 7] = [
+const OPTIONS: [(&str, bool); 9] = [
     ("endpoint", true),
     ("secret-file", true),
     ("tls-ca", true),
+    ("tls-cert", true),
+    ("tls-key", true),
     ("token-file", true),
     ("timeout", true),
     ("keyspace", true),

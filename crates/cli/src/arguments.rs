@@ -35,7 +35,7 @@ use crate::up::UpArguments;
 /// One storage system for supercomputing and data-analytics jobs.
 ///
 /// These options may also stand before the command, if the command has them: --endpoint, --secret-file, --token-file,
-/// --tls-ca, --timeout, --keyspace and --json. An example is `zerohop --json status`.
+/// --tls-ca, --tls-cert, --tls-key, --timeout, --keyspace and --json. An example is `zerohop --json status`.
 #[derive(Debug, Parser)]
 #[command(name = "zerohop", version, propagate_version = true)]
 pub(crate) struct CliArguments {

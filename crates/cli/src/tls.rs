@@ -1,6 +1,7 @@
 //! `zerohop tls`: a private CA and its certificates, for users without a CA.
 
 use std::net::ToSocketAddrs;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -23,6 +24,13 @@ const CA_NAME: &str = "zerohop CA";
 /// The names of the CA's files.
 const CA: &str = "ca.pem";
 const CA_KEY: &str = "ca-key.pem";
+
+/// The permissions of a new folder, which the umask may restrict: others may read the certificates, which every client needs,
+/// and replace nothing. The keys in it are private.
+const FOLDER_MODE: u32 = 0o755;
+
+/// The same for a certificate.
+const CERTIFICATE_MODE: u32 = 0o644;
 
 /// The default name of a certificate.
 const NODE: &str = "node";
@@ -84,7 +92,10 @@ pub(crate) fn run(command: &TlsCommand) -> Result<CommandEnding, CommandError> {
     match command {
         TlsCommand::New(TlsNewArguments { folder, hosts, json }) => {
             let names = hosts.names()?;
-            std::fs::create_dir_all(folder)
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(FOLDER_MODE)
+                .create(folder)
                 .map_err(|error| CommandError::system("making the folder", folder, &error))?;
             let key = KeyPair::generate().map_err(failed)?;
             write_key(&folder.join(CA_KEY), key.serialize_pem().as_bytes()).map_err(CommandError::Secret)?;
@@ -179,18 +190,20 @@ fn certify(
     params.distinguished_name.push(DnType::CommonName, name);
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    // A node is a server, and a client of other nodes; clients get certificates by `zerohop tls add`.
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let certificate = params.signed_by(&key, issuer).map_err(failed)?.pem();
     let key_path = folder.join(format!("{name}-key.pem"));
     write_key(&key_path, key.serialize_pem().as_bytes()).map_err(CommandError::Secret)?;
     write_public(&folder.join(format!("{name}.pem")), &certificate)
 }
 
-/// Creates a file that all users may read.
+/// Creates a file that all users may read, and only its owner may change.
 fn write_public(path: &Path, text: &str) -> Result<(), CommandError> {
     let failed = |error: std::io::Error| CommandError::system("making the file", path, &error);
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(CERTIFICATE_MODE).open(path);
     let mut file = file.map_err(failed)?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
     file.sync_all().map_err(failed)

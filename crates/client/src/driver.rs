@@ -17,7 +17,7 @@ use zerohop_busy_poll::BusyPoll;
 use zerohop_session::{
     ConnectionId, ConnectionLoss, Session, SessionEffect, SessionError, SessionRequest, SessionSettings,
 };
-use zerohop_tls::{ClientTls, fault_of};
+use zerohop_tls::{ClientTls, expired_of, fault_of};
 use zerohop_wire::Failure;
 
 use zerohop_session::procedures::{BatchSender, ReplySender};
@@ -163,7 +163,8 @@ impl Driver {
 
     fn lose(&mut self, place: usize, error: &io::Error) {
         if let Some(socket) = self.sockets.get_mut(place).and_then(Option::take) {
-            let lost = ConnectionLoss { fault: fault_of(error), ..ConnectionLoss::from(error) };
+            let lost =
+                ConnectionLoss { kind: error.kind(), fault: fault_of(error), expired_s: expired_of(error) };
             self.session.disconnected(self.now(), socket.id, lost);
         }
     }

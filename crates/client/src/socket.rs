@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use zerohop_session::ConnectionId;
-use zerohop_tls::{ClientTls, Tls, host_of};
+use zerohop_tls::{ClientTls, Tls, fault_of, host_of};
 
 /// Buffer space reserved for each read, in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -25,6 +25,8 @@ pub(crate) struct Socket {
     /// Total number of bytes that the next frame needs.
     pub(crate) need: usize,
     output: VecDeque<Bytes>,
+    /// The error of a write with TLS. The server may have sent the reason before, so that the socket is read to its end first.
+    write_error: Option<io::Error>,
     state: SocketState,
     waker: Waker,
 }
@@ -62,7 +64,7 @@ impl Socket {
             Ok(OpenSocket { stream, tls })
         };
         let state = SocketState::Opening(Box::pin(opening));
-        Self { id, input: BytesMut::new(), need: 0, output: VecDeque::new(), state, waker }
+        Self { id, input: BytesMut::new(), need: 0, output: VecDeque::new(), write_error: None, state, waker }
     }
 
     /// Continues to connect. Returns `Ready(Ok)` once, when the connection is open.
@@ -105,6 +107,10 @@ impl Socket {
             };
             match read {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if fault_of(&error).is_some() => return Poll::Ready(Err(error)),
+                Ok(0) | Err(_) if self.write_error.is_some() => {
+                    return Poll::Ready(self.write_error.take().map_or(read, Err));
+                }
                 read => return Poll::Ready(read),
             }
         }
@@ -116,8 +122,25 @@ impl Socket {
         }
     }
 
-    /// Writes as much as the socket accepts; the waker fires when it accepts more.
+    /// Writes as much as the socket accepts; the waker fires when it accepts more. With TLS, [`Socket::poll_read`] reports the
+    /// error.
     pub(crate) fn write(&mut self) -> io::Result<()> {
+        if self.write_error.is_some() {
+            self.output.clear();
+            return Ok(());
+        }
+        match self.write_queued() {
+            Err(error) if matches!(&self.state, SocketState::Open(OpenSocket { tls: Some(_), .. })) => {
+                self.output.clear();
+                self.write_error = Some(error);
+                self.waker.wake_by_ref();
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn write_queued(&mut self) -> io::Result<()> {
         let SocketState::Open(open) = &mut self.state else { return Ok(()) };
         while !self.output.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];

@@ -90,7 +90,7 @@ pub const TRANSACTED_BYTES_MAX: u64 = 24 << 20;
 pub const SNAPSHOTS_MAX: usize = 64;
 
 /// Snapshots that a partition keeps beside these, each for one long answer that its client is taking: what comes when there are as many
-/// waits for one of them to end.
+/// waits for one of them to end. A token gets another one only while it has fewer than are free: eight if it is alone.
 pub const ANSWER_SNAPSHOTS_MAX: usize = 16;
 
 /// Times that are being closed at once for readers of snapshots; more are told to come again.

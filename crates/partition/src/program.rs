@@ -62,6 +62,8 @@ pub struct SnapshotOpening {
     pub lease_ms: u32,
     /// How long it is kept in any case, in milliseconds.
     pub age_ms: u64,
+    /// The token that it is counted to. `None`: its client has none, and may use what tokens leave.
+    pub holder: Option<u64>,
 }
 
 /// What became of a program.

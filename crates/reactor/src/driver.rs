@@ -90,7 +90,7 @@ pub trait Driver {
         None
     }
 
-    /// Whether a connection comes from another machine without TLS, although the server requires TLS.
+    /// Whether a connection has no TLS, although the server requires TLS of it.
     fn lacks_required_tls(&self, _id: ConnectionId) -> bool {
         false
     }

@@ -55,7 +55,7 @@ pub use self::proofs::Proofs;
 pub use self::replies::Replies;
 pub use self::request_token::RequestToken;
 pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Service, Upkeep};
-pub use self::tls::TlsOptions;
+pub use self::tls::{CertificateRefusals, TlsOptions};
 pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
 use self::connection::Connection;

@@ -22,7 +22,7 @@ use zerohop_tls::Tls;
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::secured::Socket;
-use crate::TlsOptions;
+use crate::{CertificateRefusals, TlsOptions};
 
 /// Maximum number of connections that are closed in one turn because descriptors are used up.
 const REFUSED_PER_TURN_MAX: usize = 64;
@@ -48,6 +48,7 @@ pub struct MioDriver {
     descriptors: Descriptors,
     /// Connections that were closed for lack of descriptors.
     refusals: RepeatedEvent,
+    certificates_refused: CertificateRefusals,
 }
 
 #[derive(Debug)]
@@ -76,6 +77,7 @@ impl MioDriver {
             tls: None,
             descriptors: Descriptors::here(),
             refusals: RepeatedEvent::new(REFUSED_LOG_INTERVAL_MS),
+            certificates_refused: CertificateRefusals::default(),
         })
     }
 
@@ -224,7 +226,14 @@ impl Driver for MioDriver {
     }
 
     fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize> {
-        self.socket(id)?.read(into)
+        let result = self.socket(id)?.read(into);
+        if let Err(error) = &result
+            && self.certificates_refused.must_log(error, REFUSED_LOG_INTERVAL_MS)
+        {
+            let peer = self.peer(id).map(|peer| peer.to_string()).unwrap_or_default();
+            warn!(peer, reason = %error, "a client is refused");
+        }
+        result
     }
 
     fn write(&mut self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -242,12 +251,11 @@ impl Driver for MioDriver {
     }
 
     fn lacks_required_tls(&self, id: ConnectionId) -> bool {
-        let is_only = self.tls.as_ref().is_some_and(|tls| tls.only);
         let socket = self.sockets.get(id.slot as usize).and_then(Option::as_ref);
-        is_only
-            && socket.is_some_and(Socket::is_bare)
-            // A peer with an unknown address counts as another machine.
-            && self.peer(id).is_none_or(|peer| !peer.ip().to_canonical().is_loopback())
+        // A peer with an unknown address counts as another machine.
+        let is_near = || self.peer(id).is_some_and(|peer| peer.ip().to_canonical().is_loopback());
+        socket.is_some_and(Socket::is_bare)
+            && self.tls.as_ref().is_some_and(|tls| tls.refuses_bare(is_near()))
     }
 
     fn close(&mut self, id: ConnectionId) {

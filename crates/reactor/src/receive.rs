@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use zerohop_tls::fault_of;
+use zerohop_tls::{fault_of, refused_client};
 use zerohop_wire::auth::Access;
 use zerohop_wire::{BadRequestReason, BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message};
 
@@ -188,9 +188,15 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
                     self.service.linked(id, Err(Failure::AuthFailed { fault }), self.now, &mut replies);
                 }
-                // The bytes are invalid TLS, or not TLS at all.
-                let is_wrong = error.kind() == ErrorKind::InvalidData;
-                self.close(id, if is_wrong { CloseReason::Misbehaved } else { CloseReason::Broken });
+                self.close(
+                    id,
+                    match error.kind() {
+                        _ if refused_client(&error).is_some() => CloseReason::NotProved,
+                        // The bytes are invalid TLS, or not TLS at all.
+                        ErrorKind::InvalidData => CloseReason::Misbehaved,
+                        _ => CloseReason::Broken,
+                    },
+                );
                 0
             }
         }

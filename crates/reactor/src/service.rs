@@ -60,7 +60,7 @@ pub(super) const FOREIGN_MEMORY_FULL: &[u8] = b"-OOM too many large commands are
 pub(super) const FOREIGN_UNKNOWN: &[u8] = b"-NOAUTH Authentication required.\r\n";
 
 /// The reply to such a client without TLS if the server requires TLS.
-pub(super) const FOREIGN_TLS: &[u8] = b"-ERR only TLS is served to other machines here: connect with it\r\n";
+pub(super) const FOREIGN_TLS: &[u8] = b"-ERR only TLS is served here: connect with it\r\n";
 
 /// A service of a reactor. The reactor calls all methods on its thread, one at a time.
 ///

@@ -40,8 +40,12 @@ impl Program for Execution<'_> {
     }
 
     fn opens(&self) -> Option<SnapshotOpening> {
-        let opening = SnapshotOpening { id: self.snapshot, lease_ms: ANSWER_LEASE_MS, age_ms: ANSWER_AGE_MS };
-        self.paged.map(|_| opening)
+        self.paged.map(|_| SnapshotOpening {
+            id: self.snapshot,
+            lease_ms: ANSWER_LEASE_MS,
+            age_ms: ANSWER_AGE_MS,
+            holder: self.unit.paging_token(),
+        })
     }
 
     fn opened(&mut self, at: Timestamp, reply: &mut Vec<u8>) {

@@ -63,12 +63,18 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
             return UnitResult::Done;
         };
-        if at.access(*connection) != Access::All
-            && let Err(failure) = may_run(at, *connection, to.keyspace, unit)
-        {
-            failure_reply(&failure, reply);
-            return UnitResult::Done;
-        }
+        let of_token;
+        let unit = match at.access(*connection) {
+            Access::All => unit,
+            Access::Token(token) => {
+                if let Err(failure) = may_run(at, *connection, to.keyspace, unit) {
+                    failure_reply(&failure, reply);
+                    return UnitResult::Done;
+                }
+                of_token = unit.for_token(token);
+                &of_token
+            }
+        };
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
         let lane = scheduler.client_queues.queue_of(lane);

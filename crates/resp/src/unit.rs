@@ -76,11 +76,20 @@ pub(crate) enum UnitKind {
     Past = 4,
 }
 
-/// In place of the end of a wait: the reply of `LRANGE` or `MGET` may be read in pages.
+/// In place of the end of a wait: the reply of `LRANGE` or `MGET` may be read in pages. The bits above [`FLAG_BITS`] then say for
+/// which token.
 pub(crate) const MAY_PAGE: u64 = 1;
+
+/// The bits of the flags, of which one is in place of the end of a wait.
+const FLAG_BITS: u32 = 8;
 
 /// The reply of `MGET` may cover only the first keys.
 pub(crate) const MAY_STOP: u64 = 2;
+
+/// The flag in place of the end of a wait, without the token.
+pub(crate) fn flag_of(wait_until_ms: Option<u64>) -> Option<u64> {
+    wait_until_ms.map(|flags| flags & ((1 << FLAG_BITS) - 1))
+}
 
 /// What one partition executes in one step.
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +188,22 @@ impl<'a> Unit<'a> {
     pub fn reads_past(&self) -> Option<(SnapshotId, Timestamp)> {
         let id = self.watched.first_chunk::<16>().filter(|_| self.kind == UnitKind::Past)?;
         Some((SnapshotId(u128::from_le_bytes(*id)), Timestamp(self.wait_until_ms.unwrap_or(0))))
+    }
+
+    /// Names the token of its client, which a snapshot for a long reply is counted to.
+    #[must_use]
+    pub fn for_token(self, token: u64) -> Unit<'a> {
+        let may_page = self.kind == UnitKind::One && self.wait_until_ms == Some(MAY_PAGE);
+        let flags = if may_page { Some(MAY_PAGE | token << FLAG_BITS) } else { self.wait_until_ms };
+        Unit { wait_until_ms: flags, ..self }
+    }
+
+    /// The low 56 bits of the token of its client, if its reply may be a long one, and the client has a token.
+    #[must_use]
+    pub fn paging_token(&self) -> Option<u64> {
+        let flags = self.wait_until_ms.filter(|_| self.kind == UnitKind::One)?;
+        let token = flags >> FLAG_BITS;
+        (flag_of(Some(flags)) == Some(MAY_PAGE) && token != 0).then_some(token)
     }
 
     /// The number of keys of its one command, all of which follow its name.
@@ -310,6 +335,33 @@ mod tests {
         let head = b"\x01\x01\x03\x00\x0b\x0a\0\0\0\0\0\0\x0f\0\0\0";
         let seen = b"\x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0key";
         assert_eq!(bytes, [&head[..], seen, GET].concat());
+    }
+
+    #[test]
+    fn token_of_long_reply_travels_with_its_unit() {
+        let of = |kind, wait_until_ms| Unit {
+            kind,
+            protocol: Protocol::Resp2,
+            wait_until_ms,
+            watched: &[],
+            commands: GET,
+            parsed: None,
+        };
+        let unit = of(UnitKind::One, Some(MAY_PAGE)).for_token(0xab12_3456_789a_bcde);
+        let mut bytes = Vec::new();
+        unit.encode(&mut bytes);
+        assert_eq!(bytes[4..12], [1, 0xde, 0xbc, 0x9a, 0x78, 0x56, 0x34, 0x12]);
+        let decoded = Unit::decode(&bytes).unwrap();
+        assert_eq!(decoded.paging_token(), Some(0x12_3456_789a_bcde));
+        assert_eq!(flag_of(decoded.wait_until_ms), Some(MAY_PAGE));
+        // Other units have none, and keep what they have in its place.
+        assert_eq!(of(UnitKind::One, Some(MAY_PAGE)).paging_token(), None);
+        for (kind, until) in
+            [(UnitKind::One, None), (UnitKind::One, Some(MAY_STOP)), (UnitKind::Past, Some(MAY_PAGE))]
+        {
+            let unit = of(kind, until).for_token(7);
+            assert_eq!((unit.wait_until_ms, unit.paging_token()), (until, None));
+        }
     }
 
     #[test]

@@ -51,10 +51,12 @@ pub struct ConnectionLoss {
     pub kind: io::ErrorKind,
     /// If the server failed authentication, the reason: the session need not try it again.
     pub fault: Option<AuthFault>,
+    /// If that is about a certificate that has expired, when it did, in seconds since 1970.
+    pub expired_s: Option<u64>,
 }
 
 impl From<&io::Error> for ConnectionLoss {
     fn from(error: &io::Error) -> Self {
-        Self { kind: error.kind(), fault: None }
+        Self { kind: error.kind(), fault: None, expired_s: None }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::{MapEpoch, NodeId, PartitionId};
 use zerohop_wire::shown::quoted;
+use zerohop_wire::words::UtcTime;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
 use crate::transaction::InvalidTransaction;
@@ -86,6 +87,8 @@ pub enum SessionError {
         address: Arc<str>,
         /// The reason.
         failure: Failure<'static>,
+        /// If it is about a certificate that has expired, when it did, in seconds since 1970.
+        expired_s: Option<u64>,
     },
     /// The session has the maximum number of pending operations.
     TooManyOperations {
@@ -245,8 +248,12 @@ impl fmt::Display for SessionError {
                 write!(f, "what was read is not known ({why}); nothing was changed: read again")
             }
             Self::Unfit(unfit) => unfit.fmt(f),
-            Self::Refused { address, failure } => {
-                write!(f, "the server at {address} cannot be used: {failure}")
+            Self::Refused { address, failure, expired_s } => {
+                write!(f, "the server at {address} cannot be used: {failure}")?;
+                match expired_s {
+                    Some(expired_s) => write!(f, " (it has expired on {})", UtcTime(*expired_s)),
+                    None => Ok(()),
+                }
             }
             Self::TooManyOperations { limit } => {
                 write!(f, "{limit} operations are under way already: await some of them first")

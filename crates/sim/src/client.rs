@@ -111,6 +111,6 @@ impl ClientLife {
 
     fn connection_lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
         self.closes(connection);
-        self.session.disconnected(now, connection, ConnectionLoss { kind, fault: None });
+        self.session.disconnected(now, connection, ConnectionLoss { kind, fault: None, expired_s: None });
     }
 }

@@ -7,17 +7,18 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
 
 use crate::config::{ClientTls, ServerTls};
-use crate::error::ended;
-use crate::limits::{CHUNK_BYTES, SILENT_READS_MAX};
+use crate::error::{Side, ended};
+use crate::limits::{CHUNK_BYTES, DRAINED_BYTES_MAX, SILENT_READS_MAX};
 
 /// TLS over one non-blocking socket, which is passed to each call. Where it would block, the call
 /// returns [`WouldBlock`](ErrorKind::WouldBlock).
 ///
 /// Readiness is edge-triggered: a read that returns less than there was room for has emptied the
 /// socket, and a write that accepts less than it was given has found it full.
-/// all that the socket had, and a write that takes less than it was given has found the socket full.
 pub struct Tls {
     connection: Connection,
+    /// When the certificate of a client expires, in seconds since 1970, if it presents one.
+    own_ends_s: Option<u64>,
 }
 
 /// The result of reading more plain bytes.
@@ -33,7 +34,8 @@ impl Tls {
     ///
     /// # Errors No random numbers are available.
     pub fn server(config: &ServerTls) -> io::Result<Tls> {
-        let connection = ServerConnection::new(config.0.clone()).map_err(ended)?;
+        let connection =
+            ServerConnection::new(config.config.clone()).map_err(|error| ended(Side::Server, None, error))?;
         Ok(Tls::new(connection.into()))
     }
 
@@ -44,15 +46,16 @@ impl Tls {
     pub fn client(config: &ClientTls, host: &str) -> io::Result<Tls> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no certificate can name this host"))?;
-        let connection = ClientConnection::new(config.0.clone(), name).map_err(ended)?;
-        Ok(Tls::new(connection.into()))
+        let connection = ClientConnection::new(config.config.clone(), name)
+            .map_err(|error| ended(Side::Client, None, error))?;
+        Ok(Tls { own_ends_s: config.own_ends_s, ..Tls::new(connection.into()) })
     }
 
     fn new(mut connection: Connection) -> Tls {
         // The caller's chunks bound the buffer; before the handshake is done, the caller must bound
         // it.
         connection.set_buffer_limit(None);
-        Tls { connection }
+        Tls { connection, own_ends_s: None }
     }
 
     /// Reads up to `room` plain bytes, in pieces. Zero: the peer has closed its side. Also sends
@@ -145,6 +148,13 @@ impl Tls {
         self.connection.send_close_notify();
     }
 
+    fn side(&self) -> Side {
+        match self.connection {
+            Connection::Client(_) => Side::Client,
+            Connection::Server(_) => Side::Server,
+        }
+    }
+
     /// Reads until plain bytes are available, or the peer has closed its side.
     fn fill(&mut self, socket: &mut (impl Read + Write)) -> io::Result<FillResult> {
         for _ in 0..SILENT_READS_MAX {
@@ -162,13 +172,32 @@ impl Tls {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            let processed = self.connection.process_new_packets().map_err(ended);
+            let (side, own_ends_s) = (self.side(), self.own_ends_s);
+            let processed =
+                self.connection.process_new_packets().map_err(|error| ended(side, own_ends_s, error));
             // The handshake's answer, or the alert about the fault.
             let flushed = self.flush(socket);
+            if processed.is_err() {
+                discard(socket);
+            }
             processed?;
             flushed?;
         }
         Err(io::Error::new(ErrorKind::InvalidData, "TLS that goes on and on and says nothing"))
+    }
+}
+
+/// Discards what has arrived. The owner closes the socket next: with unread bytes the system would reset the connection,
+/// and the peer might lose the alert.
+fn discard(socket: &mut impl Read) {
+    let (mut left, mut bytes) = (DRAINED_BYTES_MAX, [0; 4096]);
+    while left > 0 {
+        match socket.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(read) => left = left.saturating_sub(read),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
     }
 }
 

@@ -7,8 +7,8 @@
 //!
 //! [`Tls`] is a filter: the owner of a non-blocking socket passes it to each read and write, and
 //! remains responsible for readiness and time. The filter opens nothing and reads no file. TLS 1.3
-//! only, by rustls with the provider `ring`. Only the server shows a certificate; clients
-//! authenticate with the cluster's secret or a token over the TLS connection.
+//! only, by rustls with the provider `ring`. The server presents a certificate, and may require one of
+//! clients. Clients also authenticate with the cluster's secret or a token over the TLS connection.
 
 mod config;
 mod error;
@@ -18,7 +18,7 @@ pub mod limits;
 mod tests;
 
 pub use config::{ClientTls, ServerTls, host_of};
-pub use error::{ConfigError, fault_of};
+pub use error::{ConfigError, expired_of, fault_of, refused_client};
 pub use filter::Tls;
 
 /// The first byte of a TLS handshake: no other protocol of a port starts with it.

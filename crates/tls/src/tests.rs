@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::rc::Rc;
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
 use zerohop_wire::AuthFault;
 
 use super::*;
@@ -11,6 +15,7 @@ use super::*;
 /// A CA, and a certificate by it with its key; all as PEM.
 struct TestCertificates {
     ca: String,
+    issuer: Rc<Issuer<'static, KeyPair>>,
     certificate: String,
     key: String,
 }
@@ -21,11 +26,26 @@ fn made(names: &[&str]) -> TestCertificates {
     params.distinguished_name.push(DnType::CommonName, "a CA of tests");
     let ca_key = KeyPair::generate().unwrap();
     let ca = params.self_signed(&ca_key).unwrap().pem();
-    let issuer = Issuer::new(params, ca_key);
+    certified(ca, Rc::new(Issuer::new(params, ca_key)), names, |_| ())
+}
+
+fn certified(
+    ca: String,
+    issuer: Rc<Issuer<'static, KeyPair>>,
+    names: &[&str],
+    change: impl FnOnce(&mut CertificateParams),
+) -> TestCertificates {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let key = KeyPair::generate().unwrap();
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap().pem();
-    TestCertificates { ca, certificate, key: key.serialize_pem() }
+    let mut params = CertificateParams::new(names).unwrap();
+    change(&mut params);
+    let certificate = params.signed_by(&key, &issuer).unwrap().pem();
+    TestCertificates { ca, issuer, certificate, key: key.serialize_pem() }
+}
+
+/// Another certificate by the same CA.
+fn with_change(ours: &TestCertificates, change: impl FnOnce(&mut CertificateParams)) -> TestCertificates {
+    certified(ours.ca.clone(), Rc::clone(&ours.issuer), &["localhost"], change)
 }
 
 fn pair(server: &TestCertificates, ca: &TestCertificates, host: &str) -> (Tls, Tls) {
@@ -148,6 +168,89 @@ fn a_certificate_by_another_ca_or_for_another_name_is_refused_in_words() {
     assert_eq!(refused(&one, &other, "localhost"), Some(AuthFault::Certificate));
     assert_eq!(refused(&one, &one, "127.0.0.1"), Some(AuthFault::CertificateName));
     assert_eq!(refused(&one, &one, "elsewhere.example"), Some(AuthFault::CertificateName));
+}
+
+/// When certificates with [`has_expired`] have expired, in seconds since 1970.
+const EXPIRED_S: u64 = 1_609_459_200;
+
+fn has_expired(params: &mut CertificateParams) {
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+}
+
+#[test]
+fn certificate_of_server_outside_its_time_is_refused_in_words() {
+    let ours = made(&["localhost"]);
+    let expired = with_change(&ours, has_expired);
+    // The client learns the time.
+    let (mut server, mut client) = pair(&expired, &expired, "localhost");
+    let mut wires = WirePair::default();
+    client.flush(&mut wires.client(usize::MAX)).unwrap();
+    all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
+    let ended = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).unwrap_err();
+    assert_eq!(expired_of(&ended), Some(EXPIRED_S));
+    assert!(ended.to_string().ends_with("(it has expired on 2021-01-01 00:00:00 UTC)"), "{ended}");
+    assert_eq!(refused(&expired, &expired, "localhost"), Some(AuthFault::CertificateExpired));
+    let future = with_change(&ours, |params| params.not_before = date_time_ymd(2090, 1, 1));
+    assert_eq!(refused(&future, &future, "localhost"), Some(AuthFault::CertificateTime));
+}
+
+/// What a server that requires certificates by its CA, and a client that sends a greeting at once, report about the client.
+fn client_refused(
+    server: &TestCertificates,
+    client: Option<&TestCertificates>,
+) -> (Option<io::Error>, Option<io::Error>) {
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    let (certificate, key, ca) = (bytes(&server.certificate), bytes(&server.key), bytes(&server.ca));
+    let config = ServerTls::with_client_cas(&certificate, &key, &ca).unwrap();
+    assert!(config.requires_certificates());
+    let trusting = match client {
+        None => ClientTls::new(&ca).unwrap(),
+        Some(own) => ClientTls::with_identity(&ca, own.certificate.as_bytes(), own.key.as_bytes()).unwrap(),
+    };
+    let (mut server, mut client) =
+        (Tls::server(&config).unwrap(), Tls::client(&trusting, "localhost").unwrap());
+    let mut wires = WirePair::default();
+    client.write(&mut wires.client(usize::MAX), &[IoSlice::new(b"hello")]).unwrap();
+    all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
+    all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).unwrap();
+    let mut heard = Vec::new();
+    let at_server = all(&mut server, &mut wires.server(usize::MAX), &mut heard).err();
+    // Unread bytes would make the system reset the connection.
+    assert!(wires.to_server.is_empty());
+    assert_eq!(heard, if at_server.is_none() { &b"hello"[..] } else { b"" });
+    (at_server, all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err())
+}
+
+#[test]
+fn client_without_accepted_certificate_is_refused_in_words_on_both_sides() {
+    let ours = made(&["localhost"]);
+    assert!(matches!(client_refused(&ours, Some(&ours)), (None, None)));
+    let (another, expired) = (made(&["localhost"]), with_change(&ours, has_expired));
+    let for_servers = with_change(&ours, |params| {
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    for (client, fault, words) in [
+        (None, AuthFault::ClientCertificateWanted, "presents no certificate"),
+        (Some(&another), AuthFault::ClientCertificate, "not one by the CA of --tls-client-ca"),
+        (Some(&for_servers), AuthFault::ClientCertificate, "or is not for clients"),
+        (Some(&expired), AuthFault::ClientCertificateTime, "2021-01-01 00:00:00 UTC"),
+    ] {
+        let (at_server, at_client) = client_refused(&ours, client);
+        let (at_server, at_client) = (at_server.unwrap(), at_client.unwrap());
+        assert_eq!((refused_client(&at_server), fault_of(&at_client)), (Some(fault), Some(fault)));
+        assert!(at_server.to_string().contains(words), "{at_server}");
+        assert!(at_client.to_string().contains(fault.text()), "{at_client}");
+        assert_eq!(refused_client(&at_client), None);
+        let expired_s = (fault == AuthFault::ClientCertificateTime).then_some(EXPIRED_S);
+        assert_eq!((expired_of(&at_server), expired_of(&at_client)), (expired_s, expired_s));
+    }
+    // A node whose own certificate the other nodes would refuse does not start.
+    let own = |node: &TestCertificates, ca: &TestCertificates| {
+        ServerTls::with_client_cas(node.certificate.as_bytes(), node.key.as_bytes(), ca.ca.as_bytes())
+    };
+    for error in [own(&ours, &another).unwrap_err(), own(&for_servers, &ours).unwrap_err()] {
+        assert!(error.to_string().contains("other nodes would refuse"), "{error}");
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ def connect(
     connect_timeout: Optional[float] = None,
     name: Optional[str] = None,
     tls_ca: Optional[Path] = None,
+    tls_cert: Optional[Path] = None,
+    tls_key: Optional[Path] = None,
 ) -> Client:
     """Connects to a cluster and returns a client.
 
@@ -42,13 +44,15 @@ def connect(
     seconds, 10 by default; `connect_timeout` is that of the first answer of the cluster. `tls_ca` is the path of the CA
     certificate, as PEM, by which the nodes of the cluster are authenticated; the client then uses TLS. By default the
     variable `ZEROHOP_TLS_CA` names that file; an empty path means no TLS, whatever the variable says. A node's
-    certificate must name the host of the endpoint.
+    certificate must name the host of the endpoint. `tls_cert` and `tls_key` are the paths of the client's own
+    certificate and its key, for nodes that require one; by default the variables `ZEROHOP_TLS_CERT` and
+    `ZEROHOP_TLS_KEY` name them.
 
     Any number of threads may share a client. A forked process must connect again.
 
     Raises `DeadlineError` if no node answers, and `AccessError` if the secret or token is wrong or revoked, or a
-    certificate is not trusted. Raises `OSError` if the CA's file cannot be read, and `ValueError` if it is not a
-    certificate.
+    certificate is not trusted. Raises `OSError` if a file of TLS cannot be read, and `ValueError` if it is not a
+    certificate or key.
     """
     native, endpoints = NativeClient(), _values.endpoints(endpoint)
     native.connect(
@@ -61,6 +65,7 @@ def connect(
         connect_timeout,
         name,
         _values.authority(tls_ca),
+        *_values.identity(tls_ca, tls_cert, tls_key),
     )
     return Client(native, ",".join(endpoints))
 

@@ -59,8 +59,8 @@ class _Cluster:
         command += ["--ends-with-input", "--json"]
         # Without secret and certificates, also those of the default paths: this cluster belongs to
         # this process alone.
-        none = ("ZEROHOP_SECRET_FILE", "ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA")
-        environment = {**os.environ, **dict.fromkeys(none, "")}
+        none = ("SECRET_FILE", "TLS_CERT", "TLS_KEY", "TLS_CA", "TLS_CLIENT_CA")
+        environment = {**os.environ, **{f"ZEROHOP_{name}": "" for name in none}}
         with tempfile.TemporaryFile() as errors:
             self.process = subprocess.Popen(
                 command,

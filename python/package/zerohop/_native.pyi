@@ -22,6 +22,8 @@ class NativeClient:
         connect_timeout: Optional[float],
         name: Optional[str],
         tls_ca: Optional[Path],
+        tls_cert: Optional[Path],
+        tls_key: Optional[Path],
     ) -> Any: ...
     def keyspace(self, name: str) -> Any: ...
     def create_keyspace(

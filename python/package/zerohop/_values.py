@@ -39,7 +39,21 @@ class Info(NamedTuple):
 
 def authority(given: Optional[Path]) -> Optional[Path]:
     """The file of the CA for TLS: the argument, or that of `ZEROHOP_TLS_CA`; empty for no TLS."""
-    path = os.environ.get("ZEROHOP_TLS_CA") if given is None else given
+    return _file(given, "ZEROHOP_TLS_CA")
+
+
+def identity(
+    ca: Optional[Path], cert: Optional[Path], key: Optional[Path]
+) -> tuple[Optional[Path], Optional[Path]]:
+    """The files of the client's certificate and its key: the arguments, or those of `ZEROHOP_TLS_CERT` and
+    `ZEROHOP_TLS_KEY`, which have no effect without TLS; empty for none."""
+    if cert is None and key is None and authority(ca) is None:
+        return None, None
+    return _file(cert, "ZEROHOP_TLS_CERT"), _file(key, "ZEROHOP_TLS_KEY")
+
+
+def _file(given: Optional[Path], variable: str) -> Optional[Path]:
+    path = os.environ.get(variable) if given is None else given
     return path if path and os.fspath(path) else None
 
 

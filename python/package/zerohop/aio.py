@@ -47,6 +47,8 @@ async def connect(
     connect_timeout: Optional[float] = None,
     name: Optional[str] = None,
     tls_ca: Optional[Path] = None,
+    tls_cert: Optional[Path] = None,
+    tls_key: Optional[Path] = None,
 ) -> Client:
     """A client of a cluster, for the running event loop: as `zerohop.connect`."""
     loop = asyncio.get_running_loop()
@@ -65,6 +67,7 @@ async def connect(
             connect_timeout,
             name,
             _values.authority(tls_ca),
+            *_values.identity(tls_ca, tls_cert, tls_key),
         )
     except BaseException:
         await client.close()

@@ -5,6 +5,8 @@ use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 const MAGIC: [u8; 4] = *b"ZHBM";
 /// Bytes before the body: magic, version, length and checksum of the body.
 const HEAD_BYTES: usize = 16;
+/// The longest file: that of some five million parts.
+pub const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,7 +15,8 @@ pub struct Manifest {
     pub id: [u8; 16],
     /// Id of its base; zeros for a full backup.
     pub base: [u8; 16],
-    /// The folder of the base when this backup was created; empty for a full backup.
+    /// The folder of the base when this backup was created; empty for a full backup. Only its last name is used, since a
+    /// manifest must not choose which folders are read.
     pub base_folder: String,
     /// The timestamp of its snapshot.
     pub at: u64,
@@ -76,6 +79,11 @@ impl Manifest {
     #[must_use]
     pub fn is_incremental(&self) -> bool {
         self.base != [0; 16]
+    }
+
+    /// The partitions of a keyspace that have a part. A keyspace may claim any number of partitions.
+    pub(crate) fn partitions_of(&self, keyspace: u32) -> impl Iterator<Item = u32> {
+        self.parts.iter().filter(move |part| part.keyspace == keyspace).map(|part| part.partition)
     }
 
     /// Encodes the bytes of its file.

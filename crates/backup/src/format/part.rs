@@ -10,6 +10,11 @@ pub const FRAME_BYTES: usize = 8;
 /// The longest body of an entry: the longest value with its key, and fields.
 pub const BODY_BYTES_MAX: usize = (16 << 20) + (1 << 20);
 
+/// log2 of the smallest size of a blob's chunks, in bytes.
+const CHUNK_BITS_MIN: u8 = 12;
+/// log2 of their largest size.
+pub(crate) const CHUNK_BITS_MAX: u8 = 24;
+
 const BYTES: u8 = 1;
 const LIST: u8 = 2;
 const VALUES: u8 = 3;
@@ -235,7 +240,7 @@ impl<'a> PartEntry<'a> {
             BLOB => {
                 let (version, id, size) = (from.u64()?, from.u64()?, from.u64()?);
                 let chunk_bits = from.u8()?;
-                if !(12..=24).contains(&chunk_bits) {
+                if !(CHUNK_BITS_MIN..=CHUNK_BITS_MAX).contains(&chunk_bits) {
                     return Err(Malformed("a blob has chunks of a size that there is not"));
                 }
                 let name = from.counted()?;

@@ -32,8 +32,8 @@ pub(crate) struct RestoreArguments {
     /// Number of copies of each created keyspace [default: as in the backup, at most one per node].
     #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
-    /// The folder of the earlier backup that this backup continues, if the folder was moved. May be given several
-    /// times.
+    /// The folder of the earlier backup that this backup continues, if it is not beside this one. May be given
+    /// several times.
     #[arg(long, value_name = "DIR")]
     base: Vec<PathBuf>,
     /// Restores into keyspaces that are not empty. Records and blobs of the backup replace those with the same key. All

@@ -22,8 +22,8 @@ pub(crate) struct VerifyArguments {
     /// The folder of a backup [default: none, the command checks the data of the cluster].
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
-    /// The folder of the earlier backup that this backup continues. May be given several times [default: where that
-    /// folder was, or beside DIR].
+    /// The folder of the earlier backup that this backup continues. May be given several times [default: its
+    /// folder beside DIR].
     #[arg(long, value_name = "DIR", requires = "folder")]
     base: Vec<PathBuf>,
     /// A keyspace of the cluster. May be given several times [default: all keyspaces].

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -22,7 +23,7 @@ const AGAIN_MAX: u32 = 3;
 pub(crate) struct GetArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
-    /// The file to write; - stands for standard output.
+    /// The file to write, which only you may read if it is new; - stands for standard output.
     #[arg(value_name = "FILE", default_value = "-")]
     file: PathBuf,
     #[command(flatten)]
@@ -69,6 +70,9 @@ struct StoredBlobFile<'a> {
     length: u64,
     file: String,
 }
+
+/// The permissions of a new file.
+const FILE_MODE: u32 = 0o600;
 
 /// The most bytes that are read together with their versions, or printed as JSON.
 const SEEN_BYTES_MAX: u64 = 64 << 20;
@@ -220,9 +224,11 @@ fn is_binary(bytes: &[u8]) -> bool {
     bytes.utf8_chunks().any(|chunk| !chunk.valid().chars().all(of_text))
 }
 
+/// Creates a file that only its owner may read, whatever the umask: its bytes may be secret. An existing one keeps its mode.
 fn create(path: &Path) -> Result<File, CommandError> {
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
-    File::create(path).map_err(|error| CommandError::system("creating", path, &error))
+    let file = File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
+    file.map_err(|error| CommandError::system("creating", path, &error))
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! One HTTP request to a node's manager; the answer is text of bounded length.
 
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use zerohop_client::ClientTls;
+use zerohop_tls::{Tls, host_of};
 
 /// The error for a manager that answers only with the cluster's secret.
 pub(crate) const SECRET_REQUIRED: &str = "it wants the cluster's secret: say --secret-file PATH";
@@ -18,8 +21,13 @@ const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// The body of `path`. `bearer`: the proof that the cluster's secret is known.
 ///
 /// # Errors No manager answers, or it refuses; as text.
-pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
-    let answer = timeout(ANSWER_MAX, http_get(address, path, bearer)).await;
+pub(crate) async fn get(
+    address: &str,
+    path: &str,
+    bearer: Option<&str>,
+    tls: Option<&ClientTls>,
+) -> Result<String, String> {
+    let answer = timeout(ANSWER_MAX, exchange(address, path, bearer, tls)).await;
     let text = answer.unwrap_or_else(|_| Err(format!("no answer in {ANSWER_MAX:?}")))?;
     let (head, body) = text.split_once("\r\n\r\n").ok_or("what answers there is no manager of zerohop")?;
     match head.split(' ').nth(1) {
@@ -31,22 +39,80 @@ pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Resu
 
 /// Why the node at this address does not serve, from its `/health`; `None`: it serves, or does not
 /// answer.
-pub(crate) async fn why_not(address: &str) -> Option<String> {
-    let text = timeout(ANSWER_MAX, http_get(address, "/health", None)).await.ok()?.ok()?;
+pub(crate) async fn why_not(address: &str, tls: Option<&ClientTls>) -> Option<String> {
+    let text = timeout(ANSWER_MAX, exchange(address, "/health", None, tls)).await.ok()?.ok()?;
     let (_, body) = text.split_once("\r\n\r\n")?;
     let health: serde_json::Value = serde_json::from_str(body).ok()?;
     Some(health.get("reason")?.as_str()?.to_owned())
 }
 
-async fn http_get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
+/// The answer to one request, with its head.
+///
+/// # Errors The node cannot be reached, or the connection breaks; as text.
+pub(crate) async fn exchange(
+    address: &str,
+    path: &str,
+    bearer: Option<&str>,
+    tls: Option<&ClientTls>,
+) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
     let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));
     // A node without a secret refuses host names that are not its own.
     let host = stream.peer_addr().map_err(failed)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{shown}\r\n");
+    if let Some(tls) = tls {
+        let tls = Tls::client(tls, host_of(address)).map_err(failed)?;
+        return exchange_over_tls(stream, tls, request.as_bytes()).await.map_err(failed);
+    }
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     let mut text = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).await.map_err(failed)?;
     Ok(text)
+}
+
+/// Sends a request and receives the answer, over TLS.
+async fn exchange_over_tls(stream: TcpStream, mut tls: Tls, request: &[u8]) -> io::Result<String> {
+    let (mut sent, mut answer) = (0, Vec::new());
+    loop {
+        let rest = [IoSlice::new(&request[sent..])];
+        match tls.write(&mut NonBlocking(&stream), &rest) {
+            Ok(written) => sent += written,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // The reason may have arrived before.
+            Err(_) => stream.readable().await?,
+        }
+        let room = (ANSWER_BYTES_MAX as usize).saturating_sub(answer.len());
+        match tls.read(&mut NonBlocking(&stream), room, |piece| answer.extend_from_slice(piece)) {
+            Ok(0) => return String::from_utf8(answer).map_err(|_| ErrorKind::InvalidData.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if tls.flush(&mut NonBlocking(&stream))? {
+                    stream.readable().await?;
+                } else {
+                    stream.writable().await?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A stream as a non-blocking reader and writer.
+struct NonBlocking<'a>(&'a TcpStream);
+
+impl Read for NonBlocking<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl Write for NonBlocking<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

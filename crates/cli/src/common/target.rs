@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
-use zerohop_client::{Client, ClientOptions, Keyspace, Reason, Secret, read_token};
+use zerohop_client::{Client, ClientOptions, ClientTls, Keyspace, Reason, Secret, read_token};
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
 use super::endpoint::{self, Endpoints, no_address, until_none_listens};
 use super::secret::SecretPlace;
-use super::tls::TlsCa;
+use super::tls::ClusterTls;
 use super::{http, quantity};
 
 /// How long a cluster may take to answer at all. Shorter than the limit of an operation, so that an
@@ -29,7 +29,7 @@ pub(crate) struct ClusterTarget {
     #[command(flatten)]
     secret: SecretPlace,
     #[command(flatten)]
-    tls: TlsCa,
+    tls: ClusterTls,
     /// The file with a token, for clients without the secret. A token takes precedence over the secret.
     #[arg(long, env = "ZEROHOP_TOKEN_FILE", value_name = "PATH", value_parser = OsStringValueParser::new())]
     token_file: Option<OsString>,
@@ -89,7 +89,8 @@ impl ClusterTarget {
     /// node waits for.
     async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
         for endpoint in self.endpoints() {
-            if let Some(reason) = http::why_not(endpoint).await {
+            let tls = self.tls.read().ok().flatten();
+            if let Some(reason) = http::why_not(endpoint, tls.as_ref()).await {
                 let told =
                     format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
                 return CommandError::Refused(told);
@@ -111,6 +112,11 @@ impl ClusterTarget {
     /// The bearer text that proves knowledge of the secret over HTTP, if there is a secret.
     pub(crate) fn bearer(&self) -> Result<Option<String>, CommandError> {
         Ok(self.secret.read()?.map(|secret| secret.bearer()))
+    }
+
+    /// The TLS settings, if TLS is on.
+    pub(crate) fn tls(&self) -> Result<Option<ClientTls>, CommandError> {
+        self.tls.read()
     }
 
     /// Each named file of a secret or token, and whether it can be used.

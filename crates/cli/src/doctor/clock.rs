@@ -5,19 +5,17 @@
 
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
+use zerohop_client::ClientTls;
 use zerohop_system::clock::HybridClock;
+
+use crate::common::http;
 
 /// The pause between questions, and so the error of the result.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// One second, and a margin for a busy machine.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(3);
-
-/// Longest head of an answer, and longest body: health is one line.
-const ANSWER_BYTES_MAX: u64 = 8 << 10;
 
 /// A manager's answer over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,17 +30,17 @@ pub(super) struct ManagerHealth {
 /// Asks the manager at `address`.
 ///
 /// # Errors No answer comes, or it is not HTTP.
-pub(super) async fn query_manager(address: &str) -> Result<ManagerHealth, String> {
-    let asked = timeout(ROUND_TRIP_MAX, query_health(address)).await;
+pub(super) async fn query_manager(address: &str, tls: Option<&ClientTls>) -> Result<ManagerHealth, String> {
+    let asked = timeout(ROUND_TRIP_MAX, query_health(address, tls)).await;
     asked.unwrap_or_else(|_| Err(format!("no answer in {ROUND_TRIP_MAX:?}")))
 }
 
-async fn query_health(address: &str) -> Result<ManagerHealth, String> {
-    let (serves, first) = question(address).await?;
+async fn query_health(address: &str, tls: Option<&ClientTls>) -> Result<ManagerHealth, String> {
+    let (serves, first) = question(address, tls).await?;
     let Some(first) = first else { return Ok(ManagerHealth { serves, ahead_ms: None }) };
     loop {
         sleep(PAUSE).await;
-        let (serves, now) = question(address).await?;
+        let (serves, now) = question(address, tls).await?;
         match now {
             Some(now) if now != first => {
                 let here = i64::try_from(HybridClock::default().tick().millis()).unwrap_or(i64::MAX);
@@ -60,40 +58,18 @@ async fn query_health(address: &str) -> Result<ManagerHealth, String> {
 /// Whether the node serves, and its time in seconds since 1970.
 ///
 /// Each question has a connection of its own: where there is a secret, a manager answers one
-/// question a connection.
-async fn question(address: &str) -> Result<(bool, Option<i64>), String> {
-    let failed = |error: std::io::Error| error.to_string();
-    let mut stream = BufReader::new(TcpStream::connect(address).await.map_err(failed)?);
-    // A node without a secret refuses host names that are not its own.
-    let host = stream.get_ref().peer_addr().map_err(failed)?;
-    let request = format!("GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.map_err(failed)?;
-    let (mut status, mut date, mut body_bytes, mut line) = (String::new(), None, 0, String::new());
-    let mut head = (&mut stream).take(ANSWER_BYTES_MAX);
-    loop {
-        line.clear();
-        if head.read_line(&mut line).await.map_err(failed)? == 0 {
-            return Err("the answer ends before its head does".to_owned());
-        }
-        let text = line.trim_end();
-        if status.is_empty() {
-            text.clone_into(&mut status);
-        } else if text.is_empty() {
-            break;
-        } else if let Some((name, value)) = text.split_once(':') {
-            match name.to_ascii_lowercase().as_str() {
-                "date" => date = seconds(value.trim()),
-                "content-length" => body_bytes = value.trim().parse().unwrap_or(u64::MAX),
-                _ => {}
-            }
-        }
-    }
-    if !status.starts_with("HTTP/1.1 ") || body_bytes > ANSWER_BYTES_MAX {
+/// question a connection. Nodes with TLS may serve nothing else.
+async fn question(address: &str, tls: Option<&ClientTls>) -> Result<(bool, Option<i64>), String> {
+    let text = http::exchange(address, "/health", None, tls).await?;
+    let (head, _) = text.split_once("\r\n\r\n").ok_or("the answer ends before its head does")?;
+    let mut lines = head.lines();
+    let status = lines.next().unwrap_or_default();
+    if !status.starts_with("HTTP/1.1 ") {
         return Err("what answers there is no manager of zerohop".to_owned());
     }
-    let mut body = vec![0; usize::try_from(body_bytes).unwrap_or_default()];
-    stream.read_exact(&mut body).await.map_err(failed)?;
-    Ok((status.starts_with("HTTP/1.1 200"), date))
+    let mut fields = lines.filter_map(|line| line.split_once(':'));
+    let date = fields.find(|(name, _)| name.eq_ignore_ascii_case("date"));
+    Ok((status.starts_with("HTTP/1.1 200"), date.and_then(|(_, value)| seconds(value.trim()))))
 }
 
 /// Seconds since 1970 of an HTTP date (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
@@ -115,6 +91,7 @@ fn seconds(text: &str) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -154,7 +131,7 @@ mod tests {
     async fn clock_skew_is_measured_when_the_second_changes() {
         let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
         let answers = vec![answer("200 OK", before), answer("200 OK", before), answer("200 OK", after)];
-        let heard = query_manager(&manager(answers).await).await.unwrap();
+        let heard = query_manager(&manager(answers).await, None).await.unwrap();
         let here = i64::try_from(HybridClock::default().tick().millis()).unwrap();
         assert!(heard.serves);
         let wrong = heard.ahead_ms.unwrap() - (784_111_778_000 - here);
@@ -164,9 +141,9 @@ mod tests {
     #[tokio::test]
     async fn unavailable_node_and_non_manager_are_distinguished() {
         let silent = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nhi".to_owned();
-        let heard = query_manager(&manager(vec![silent]).await).await.unwrap();
+        let heard = query_manager(&manager(vec![silent]).await, None).await.unwrap();
         assert_eq!(heard, ManagerHealth { serves: false, ahead_ms: None });
-        assert!(query_manager(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await).await.is_err());
-        assert!(query_manager("127.0.0.1:1").await.is_err());
+        assert!(query_manager(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await, None).await.is_err());
+        assert!(query_manager("127.0.0.1:1", None).await.is_err());
     }
 }

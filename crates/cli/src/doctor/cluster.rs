@@ -1,5 +1,6 @@
 //! The cluster: nodes, their clocks, replica groups, keyspaces.
 
+use zerohop_client::ClientTls;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, NodeView, Status};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 use zerohop_wire::words::{by_number, counted};
@@ -19,6 +20,7 @@ pub(super) async fn check_cluster(
     status: Status,
     answers: Finding,
     damaged: &[DamagedPartition],
+    tls: Option<&ClientTls>,
 ) -> Vec<Finding> {
     // Problems of the whole cluster come first.
     let mut findings = check_view(&status);
@@ -29,8 +31,8 @@ pub(super) async fn check_cluster(
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_QUERIED_MAX);
     let asked: Vec<_> = up
         .map(|node| {
-            let address = node.manager.clone();
-            (node.id, tokio::spawn(async move { clock::query_manager(&address).await }))
+            let (address, tls) = (node.manager.clone(), tls.cloned());
+            (node.id, tokio::spawn(async move { clock::query_manager(&address, tls.as_ref()).await }))
         })
         .collect();
     for (id, heard) in asked {

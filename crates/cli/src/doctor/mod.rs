@@ -89,7 +89,9 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             line.show(&format!("asking {nodes} for health and clock …"));
             let found = format!("a cluster of {nodes} answers");
             let answers = Finding::ok("cluster", target.endpoints().join(","), found);
-            cluster::check_cluster(status, answers, &damaged).await
+            // The client has connected with these settings.
+            let tls = target.tls().ok().flatten();
+            cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {

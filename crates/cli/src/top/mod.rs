@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
+use zerohop_client::ClientTls;
 use zerohop_wire::admin::{NodeStatus, Status};
 
 use self::sample::{Figures, Sample};
@@ -71,17 +72,24 @@ struct TopNode {
 /// The metrics of nodes at one time, by node id; or the reason why there are none.
 type NodeSamples = BTreeMap<u32, Result<Sample, String>>;
 
+/// How the metrics of nodes are read.
+#[derive(Clone)]
+struct MetricsAccess {
+    bearer: Option<String>,
+    tls: Option<ClientTls>,
+}
+
 /// Runs until it is stopped, or once.
 pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, CommandError> {
     let TopArguments { target, interval, once, json } = arguments;
-    let bearer = target.bearer()?;
+    let metrics = MetricsAccess { bearer: target.bearer()?, tls: target.tls()? };
     let client = target.connect().await?;
     let mut signals = StopSignals::new()?;
     let is_screen = output::is_terminal() && !once && !json;
     // Dropped last, which restores the terminal mode.
     let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
-    let mut before = query_all(&admin::status(&client).await?.nodes, bearer.as_deref()).await;
+    let mut before = query_all(&admin::status(&client).await?.nodes, &metrics).await;
     // If one manager refuses these credentials, all of them do.
     if !before.is_empty()
         && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::SECRET_REQUIRED))
@@ -98,7 +106,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         }
         let now = Instant::now();
         let status = admin::status(&client).await?;
-        let heard = query_all(&status.nodes, bearer.as_deref()).await;
+        let heard = query_all(&status.nodes, &metrics).await;
         let shown = TopOutput::of(status, &before, &heard, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
@@ -127,12 +135,14 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Asks all managers concurrently.
-async fn query_all(nodes: &[NodeStatus], bearer: Option<&str>) -> NodeSamples {
+async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples {
     let up = nodes.iter().filter(|node| node.state != "down");
     let asked: Vec<_> = up
         .map(|node| {
-            let (address, bearer) = (node.manager.clone(), bearer.map(str::to_owned));
-            (node.id, tokio::spawn(async move { http::get(&address, "/metrics", bearer.as_deref()).await }))
+            let (address, MetricsAccess { bearer, tls }) = (node.manager.clone(), access.clone());
+            let answer =
+                async move { http::get(&address, "/metrics", bearer.as_deref(), tls.as_ref()).await };
+            (node.id, tokio::spawn(answer))
         })
         .collect();
     let mut heard = NodeSamples::new();

@@ -36,8 +36,10 @@ impl Partition {
     ) {
         let id = snapshot.id;
         let opened = match &snapshot.request {
+            // Only this member chooses them: a client could use up the places of others.
+            SnapshotAsk::Open { .. } if is_for_answer(id) => Err(BadRequestReason::SnapshotId.into()),
             SnapshotAsk::Open { lease_ms, age_ms } => {
-                self.open_snapshot(engine, id, (*lease_ms, *age_ms), effects)
+                self.open_snapshot(engine, id, (*lease_ms, *age_ms), None, effects)
             }
             SnapshotAsk::Renew { lease_ms } => self.renew_snapshot(id, *lease_ms),
             SnapshotAsk::Close => self.close_snapshots(engine, &[id], effects),
@@ -57,11 +59,11 @@ impl Partition {
     pub(super) fn open_for_answer<D: Disk, P: Program>(
         &mut self,
         engine: &mut Engine<D>,
-        SnapshotOpening { id, lease_ms, age_ms }: SnapshotOpening,
+        SnapshotOpening { id, lease_ms, age_ms, holder }: SnapshotOpening,
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn PartitionEffects,
     ) -> Result<u64, Failure<'static>> {
-        let (index, floor) = self.open_snapshot(engine, id, (lease_ms, age_ms), effects)?;
+        let (index, floor) = self.open_snapshot(engine, id, (lease_ms, age_ms), holder, effects)?;
         program.opened(floor, reply);
         Ok(index)
     }
@@ -94,6 +96,7 @@ impl Partition {
         engine: &mut Engine<D>,
         id: SnapshotId,
         (lease_ms, age_ms): (u32, u64),
+        holder: Option<u64>,
         effects: &mut dyn PartitionEffects,
     ) -> Result<SnapshotPosition, Failure<'static>> {
         let now_ms = self.clock.now_ms();
@@ -108,10 +111,14 @@ impl Partition {
         }
         let is_for_answer = is_for_answer(id);
         match snapshots.count(is_for_answer) {
-            count if is_for_answer && count >= ANSWER_SNAPSHOTS_MAX => {
-                return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+            count if is_for_answer => {
+                let free = ANSWER_SNAPSHOTS_MAX.saturating_sub(count);
+                let is_over = holder.is_some_and(|holder| snapshots.count_of(holder) >= free);
+                if free == 0 || is_over {
+                    return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+                }
             }
-            count if !is_for_answer && count >= SNAPSHOTS_MAX => {
+            count if count >= SNAPSHOTS_MAX => {
                 return Err(BadRequestReason::Snapshots.into());
             }
             _ => {}
@@ -120,6 +127,9 @@ impl Partition {
         let kept = SnapshotRetention { floor, lease_ms, ends_ms };
         let mark = SnapshotMark::Open { id, lease_ms, ends_ms };
         let index = self.append_snapshot_mark(engine, (floor, mark), Some((id, kept)), effects)?;
+        if let Some((holder, snapshots)) = holder.zip(self.snapshots.as_deref_mut()) {
+            snapshots.hold(id, holder);
+        }
         Ok((index, floor))
     }
 

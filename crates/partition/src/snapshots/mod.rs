@@ -31,6 +31,8 @@ pub(crate) struct Snapshots {
     /// Snapshots whose marks are appended here and not committed, by log index.
     appended: BTreeMap<u64, (SnapshotId, SnapshotRetention)>,
     open: BTreeMap<SnapshotId, SnapshotRetention>,
+    /// The tokens of those that this member has opened as primary for answers; some may have ended.
+    holders: BTreeMap<SnapshotId, u64>,
     past: PastVersions,
     /// When the lease of each snapshot is over, in milliseconds since 1970, as far as this member knows. Only a primary acts on
     /// it.
@@ -71,6 +73,19 @@ impl Snapshots {
     pub(crate) fn count(&self, are_for_answers: bool) -> usize {
         let appended = self.appended.values().map(|(id, _)| id);
         self.open.keys().chain(appended).filter(|id| is_for_answer(**id) == are_for_answers).count()
+    }
+
+    /// A snapshot is counted to a token from now on.
+    pub(crate) fn hold(&mut self, id: SnapshotId, holder: u64) {
+        let Snapshots { open, appended, holders, .. } = self;
+        holders.retain(|id, _| open.contains_key(id) || appended.values().any(|(other, _)| other == id));
+        holders.insert(id, holder);
+    }
+
+    /// The number of snapshots that are counted to a token.
+    pub(crate) fn count_of(&self, holder: u64) -> usize {
+        let is_there = |id: &SnapshotId| self.open.contains_key(id) || self.appended(*id).is_some();
+        self.holders.iter().filter(|(id, of)| **of == holder && is_there(id)).count()
     }
 
     pub(crate) fn get(&self, id: SnapshotId) -> Option<&SnapshotRetention> {

@@ -19,8 +19,8 @@ numbered!(
         NotAsked = 5, "the server wants another proof than was offered";
         /// The token is unknown or was revoked.
         Token = 6, "the token is unknown to this cluster, or was revoked: ask its administrator for another";
-        /// The server accepts only TLS from other machines, and this connection has none.
-        TlsWanted = 7, "it takes only TLS from other machines: name the certificate of its CA, with --tls-ca or ZEROHOP_TLS_CA";
+        /// The server accepts only TLS on this connection, which has none.
+        TlsWanted = 7, "it takes only TLS here: name the certificate of its CA, with --tls-ca or ZEROHOP_TLS_CA";
         /// The client has a CA, and the server does not reply with TLS.
         NoTlsThere = 8, "the certificate of a CA was given, but the server does not speak TLS: start its nodes with --tls-cert \
                          and --tls-key, or leave it out here";
@@ -30,11 +30,23 @@ numbered!(
         /// The server's certificate does not have the name or address that the client connects to.
         CertificateName = 10, "the server's certificate is by the CA given, but for other names or addresses than the one it was \
                                reached by: have one made that has it";
-        /// The server's certificate has expired, or is not valid yet.
-        CertificateTime = 11, "the server's certificate is not valid at this time: renew it, or set the clock";
+        /// The server's certificate is not valid yet.
+        CertificateTime = 11, "the server's certificate is not valid yet: set the clock, here or where it was made";
         /// Both sides speak TLS, and have no common settings.
         Tls = 12, "the two sides speak TLS but do not agree: both need version 1.3";
         /// The token was valid for a limited time, which is over.
         TokenExpired = 13, "the token has expired: ask the cluster's administrator for another, which `zerohop token new` makes";
+        /// The server serves only clients with a certificate, and this client has none.
+        ClientCertificateWanted = 14, "the server serves only clients with a certificate, and none was given: name one by the CA of its \
+                                       clients, with --tls-cert and --tls-key";
+        /// The client's certificate was not issued by the CA that the server trusts, or is invalid otherwise.
+        ClientCertificate = 15, "the server does not accept the certificate of this client: name one by the CA that its nodes have as \
+                                 --tls-client-ca, for the use by clients";
+        /// The client's certificate has expired, or is not valid yet.
+        ClientCertificateTime = 16, "the certificate of this client has expired, or is not valid yet: have another made, as by `zerohop tls \
+                                     add`, or set the clock";
+        /// The server's certificate has expired.
+        CertificateExpired = 17, "the server's certificate has expired: have another made, as by `zerohop tls add`, and restart the node with it; \
+                                  or set the clock of this machine";
     }
 );

@@ -6,7 +6,7 @@ use super::range::clip;
 use super::{ExecuteResult, Execution, NOT_AN_INTEGER, PagedReply, StopReason, WRONG_TYPE};
 use crate::limits::{REPLY_BYTES_MAX, STEP_REPLY_BYTES_MAX, STEP_VALUES_MAX};
 use crate::number::integer;
-use crate::unit::MAY_PAGE;
+use crate::unit::{MAY_PAGE, flag_of};
 use crate::{Args, Info, RecordType};
 
 /// Values that are copied at a time.
@@ -65,7 +65,7 @@ pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
     let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
     let range = clip(start, end, length);
-    let may_page = run.wait_until_ms == Some(MAY_PAGE);
+    let may_page = flag_of(run.wait_until_ms) == Some(MAY_PAGE);
     if may_page && range.end - range.start > STEP_VALUES_MAX {
         return Err(PagedReply::of(range).into());
     }

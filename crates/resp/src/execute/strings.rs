@@ -6,7 +6,7 @@ use super::expiry::{TimeUnit, instant};
 use super::{ExecuteResult, Execution, NOT_AN_INTEGER, PagedReply, SYNTAX, StopReason, WRONG_TYPE};
 use crate::limits::{PAGE_BYTES, STEP_REPLY_BYTES_MAX};
 use crate::number::integer;
-use crate::unit::{MAY_PAGE, MAY_STOP};
+use crate::unit::{MAY_PAGE, MAY_STOP, flag_of};
 use crate::{Args, Deadline, Info, RecordType, ReplyWriter};
 
 pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
@@ -282,7 +282,7 @@ impl Execution<'_> {
 
 pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     let (begin, keys) = (run.reply.len(), args.len() - 1);
-    let room = match run.wait_until_ms {
+    let room = match flag_of(run.wait_until_ms) {
         Some(MAY_PAGE) => STEP_REPLY_BYTES_MAX,
         Some(MAY_STOP) => PAGE_BYTES,
         _ => usize::MAX,

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 
 use tokio::task::AbortHandle;
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
+use zerohop_reactor::{
+    CertificateRefusals, NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot,
+};
 
 use crate::limits::ConnectionLimits;
 use crate::limits::MANAGER_NODE_CONNECTIONS_MAX;
@@ -26,6 +28,8 @@ pub(super) struct AcceptLimits {
     /// Displaced unauthenticated connections whose tasks have not been dropped yet: they no longer count.
     displaced: BTreeSet<u64>,
     nodes: NodeAddresses,
+    /// The log lines about clients that were refused because of their certificates.
+    pub(super) certificates_refused: CertificateRefusals,
 }
 
 /// The result of a new connection.
@@ -49,6 +53,7 @@ impl AcceptLimits {
             tasks: BTreeMap::new(),
             displaced: BTreeSet::new(),
             nodes: NodeAddresses::default(),
+            certificates_refused: CertificateRefusals::default(),
         }
     }
 

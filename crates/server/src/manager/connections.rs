@@ -78,6 +78,7 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
     let shared = &visitor.shared;
     // Reading will show if the peer is gone.
     drop(stream.set_nodelay(true));
+    let peer = stream.peer_addr();
     let taken_up = async {
         let mut stream = Stream::accepted(stream, shared).await?;
         let first = stream.peek().await?;
@@ -87,7 +88,13 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
         Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(visitor, stream).await,
         Ok(Ok((stream, Some(_)))) => http::serve(visitor, stream).await,
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
-            debug!(%error, "a connection did not come about");
+            match shared.door.borrow_mut().certificates_refused.must_log(&error, REFUSALS_LOG_INTERVAL_MS) {
+                true => {
+                    let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
+                    warn!(peer, reason = %error, "a client is refused by the manager");
+                }
+                false => debug!(%error, "a connection did not come about"),
+            }
         }
         // The connection is closed, broken, or silent.
         _ => {}

@@ -46,11 +46,10 @@ impl Stream {
         self.socket.local_addr().ok().map(|local| local.ip())
     }
 
-    /// Whether the connection comes from another machine without TLS, although TLS is required.
+    /// Whether the connection has no TLS, although TLS is required of it.
     pub(super) fn lacks_required_tls(&self, shared: &ManagerShared) -> bool {
-        let is_only = shared.about.tls.as_ref().is_some_and(|tls| tls.only);
         let is_near = || self.socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
-        is_only && self.tls.is_none() && !is_near()
+        self.tls.is_none() && shared.about.tls.as_ref().is_some_and(|tls| tls.refuses_bare(is_near()))
     }
 
     /// The next byte, without consuming it; `None`: the stream has ended.

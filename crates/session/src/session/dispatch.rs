@@ -271,10 +271,16 @@ impl<T> Session<T> {
         self.request_map_soon(now);
     }
 
-    /// Ends all operations that wait for a map.
-    pub(super) fn refuse_unrouted(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
+    /// Ends all operations that wait for a map. `expired_s`: see [`SessionError::Refused`].
+    pub(super) fn refuse_unrouted(
+        &mut self,
+        now: Time,
+        (address, expired_s): (&Arc<str>, Option<u64>),
+        failure: &Failure<'static>,
+    ) {
         for handle in self.operations.take_unrouted() {
-            let refused = SessionError::Refused { address: Arc::clone(address), failure: failure.clone() };
+            let (address, failure) = (Arc::clone(address), failure.clone());
+            let refused = SessionError::Refused { address, failure: failure.clone(), expired_s };
             self.end_unanswered(
                 now,
                 handle,

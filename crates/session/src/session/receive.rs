@@ -58,7 +58,7 @@ impl<T> Session<T> {
     pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: ConnectionLoss) {
         let Some(index) = self.connections.live(id) else { return };
         if let Some(fault) = lost.fault {
-            return self.refused(now, index, Failure::AuthFailed { fault });
+            return self.refused(now, index, Failure::AuthFailed { fault }, lost.expired_s);
         }
         let address = self.connections.address(index);
         self.lose(now, index, AttemptFailure::ConnectionLost { address, kind: lost.kind }, false);
@@ -204,7 +204,7 @@ impl<T> Session<T> {
             (Cargo::Hello, Message::HelloAck(ack)) => self.handle_hello_ack(now, index, &ack),
             (Cargo::Prove, Message::Proved) => self.proved(now, index),
             (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
-                self.refused(now, index, failure.into_owned())
+                self.refused(now, index, failure.into_owned(), None)
             }
             (Cargo::Map, Message::Map(map)) => self.map_arrived(now, flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
@@ -311,7 +311,7 @@ impl<T> Session<T> {
         let connection = self.connections.existing(index);
         let prove = match Caller::check_if_any(connection.protocol.caller.take(), ack) {
             Ok(prove) => prove,
-            Err(failure) => return self.refused(now, index, failure),
+            Err(failure) => return self.refused(now, index, failure, None),
         };
         if cluster != Default::default() && ack.cluster != cluster {
             let address = Arc::clone(&connection.address);
@@ -353,15 +353,16 @@ impl<T> Session<T> {
     }
 
     /// The server refuses this client, or failed authentication: operations that wait for it end.
-    fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+    fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>, expired_s: Option<u64>) {
         let address = self.connections.address(index);
         for handle in self.take_waiting(index) {
-            let refused = SessionError::Refused { address: Arc::clone(&address), failure: failure.clone() };
+            let (address, failure) = (Arc::clone(&address), failure.clone());
+            let refused = SessionError::Refused { address, failure: failure.clone(), expired_s };
             let trouble = || AttemptFailure::Answered { failure: failure.clone() };
             self.end_unanswered(now, handle, |_| refused, trouble);
         }
         if self.mapping.is_refused_everywhere(&failure, self.settings.endpoints.len()) {
-            self.refuse_unrouted(now, &address, &failure);
+            self.refuse_unrouted(now, (&address, expired_s), &failure);
         }
         self.lose(now, index, AttemptFailure::Answered { failure }, true);
     }
@@ -388,7 +389,7 @@ impl<T> Session<T> {
         let address = self.connections.address(index);
         self.map_request_failed(now, AttemptFailure::Answered { failure: failure.clone() });
         if self.mapping.is_request_hopeless(&failure, self.settings.endpoints.len()) {
-            self.refuse_unrouted(now, &address, &failure);
+            self.refuse_unrouted(now, (&address, None), &failure);
         }
     }
 

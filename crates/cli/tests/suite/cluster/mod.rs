@@ -7,6 +7,7 @@ mod corrupt;
 mod differing;
 mod doubt;
 mod drops;
+mod floods;
 mod loads;
 mod long_replies;
 mod made;

@@ -31,6 +31,8 @@ pub(crate) struct NodeCluster {
     nodes: Vec<Option<NodeProcess>>,
     /// A kill loses unsynced data, as a power cut does.
     is_forgetful: bool,
+    /// The file of the cluster's secret.
+    secret: Option<PathBuf>,
 }
 
 impl NodeCluster {
@@ -42,6 +44,14 @@ impl NodeCluster {
     /// As [`Self::start`], on disks that lose unsynced data when their node is killed.
     pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> NodeCluster {
         NodeCluster::start_on(folder, nodes, true)
+    }
+
+    /// As [`Self::start`], with a secret.
+    pub(crate) fn start_with_secret(folder: &Path, nodes: u16, secret: &Path) -> NodeCluster {
+        let mut cluster = NodeCluster::of(folder, nodes, false);
+        cluster.secret = Some(secret.to_owned());
+        cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
+        cluster
     }
 
     fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> NodeCluster {
@@ -72,6 +82,7 @@ impl NodeCluster {
             bootstrap_nodes: founded,
             nodes: (0..nodes).map(|_| None).collect(),
             is_forgetful,
+            secret: None,
         }
     }
 
@@ -240,6 +251,7 @@ impl NodeCluster {
         if self.is_forgetful {
             command.env("ZEROHOP_TEST_DISK", "hold-unsynced");
         }
+        self.secure(&mut command);
         command
     }
 
@@ -247,7 +259,14 @@ impl NodeCluster {
     fn program(&self, node: usize) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.env("ZEROHOP_ENDPOINT", &self.endpoints()[node]);
+        self.secure(&mut command);
         command
+    }
+
+    fn secure(&self, command: &mut Command) {
+        if let Some(secret) = &self.secret {
+            command.env("ZEROHOP_SECRET_FILE", secret);
+        }
     }
 }
 
@@ -260,6 +279,7 @@ impl Drop for NodeCluster {
         report::if_failed(nodes, || {
             let mut status = Command::new(env!("CARGO_BIN_EXE_zerohop"));
             status.args(["status", "--timeout", "10s", "--endpoint", &self.endpoints().join(",")]);
+            self.secure(&mut status);
             status
         });
     }

@@ -1,11 +1,16 @@
 //! `zerohop blob`.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+
 use serde_json::json;
 use tokio::task::JoinSet;
 use zerohop_client::{BlobError, Error, Failure, Transform};
 
 use crate::support::patience;
-use crate::support::serving::{ServingProgram, code, stderr, stdout};
+use crate::support::serving::{ServingProgram, code, output, stderr, stdout};
 
 /// Bytes without a short period.
 fn pattern(length: usize) -> Vec<u8> {
@@ -98,6 +103,30 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], b"")), 0);
     cluster.ok(&["blob", "truncate", "b", "6000"]);
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, vec![0; 6000]);
+}
+
+/// Blobs may be secret: a new file is for its owner, and an existing one keeps its mode.
+#[test]
+fn file_with_contents_is_private_whatever_the_umask() {
+    let cluster = ServingProgram::in_memory();
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"contents")), 0);
+    let folder = crate::support::folder();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    for umask in ["000", "022", "077"] {
+        for (words, name) in [(&["blob", "get", "b"][..], "got"), (&["blob", "read", "b", "--seen"], "seen")]
+        {
+            let path = folder.path().join(format!("{name}-{umask}"));
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+            command.arg(env!("CARGO_BIN_EXE_zerohop")).args(words).arg(&path);
+            command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
+            let done = output(command, b"");
+            assert_eq!((code(&done), mode(&path)), (0, 0o600), "{done:?}");
+            fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+            let again = cluster.run(&[words, &[path.to_str().unwrap()]].concat());
+            assert_eq!((code(&again), mode(&path)), (0, 0o640), "{again:?}");
+        }
+    }
 }
 
 #[test]

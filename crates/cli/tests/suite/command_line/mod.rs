@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod beyond;
 mod blobs;
+mod client_certificates;
 mod conditional;
 mod demo;
 mod descriptors;

@@ -3,8 +3,9 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::command_line::secrets::{log_line_with, new_secret};
 use crate::support::GIVE_UP_AFTER;
@@ -12,7 +13,7 @@ use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 
 /// Makes a CA, and a certificate for this machine's loopback.
-fn new_ca(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn new_ca(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     let made = zerohop(&["tls".as_ref(), "new".as_ref(), path.as_os_str()]).output().unwrap();
     assert_eq!((code(&made), stdout(&made).as_str()), (0, ""), "{made:?}");
@@ -21,7 +22,7 @@ fn new_ca(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// The arguments of a node with the certificate of this name.
-fn tls(ca: &Path, name: &str) -> Vec<String> {
+pub(crate) fn tls(ca: &Path, name: &str) -> Vec<String> {
     let file = |file: String| ca.join(file).to_str().unwrap().to_owned();
     let pairs = [
         ("--tls-cert", format!("{name}.pem")),
@@ -31,7 +32,7 @@ fn tls(ca: &Path, name: &str) -> Vec<String> {
     pairs.into_iter().flat_map(|(option, name)| [option.to_owned(), file(name)]).collect()
 }
 
-fn up(arguments: &[String], nodes: &str) -> ServingProgram {
+pub(crate) fn up(arguments: &[String], nodes: &str) -> ServingProgram {
     let mut command =
         zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1", "--nodes", nodes]);
     command.args(arguments);
@@ -145,6 +146,30 @@ fn certificate_and_key_errors_are_reported() {
     assert!(started(key.clone(), Some(key.clone()), &[]).contains("no certificate"));
     assert!(started(ours.join("nowhere"), Some(key), &[]).contains("No such file"));
     assert!(started(certificate.clone(), Some(certificate), &[]).contains("chmod 600"));
+}
+
+/// Certificates may be read by others; nothing may be changed by them, and keys may not even be read.
+#[test]
+fn new_files_have_same_permissions_whatever_the_umask() {
+    let folder = crate::support::folder();
+    for (umask, of_folder, of_certificate) in
+        [("000", 0o755, 0o644), ("002", 0o755, 0o644), ("077", 0o700, 0o600)]
+    {
+        let ours = folder.path().join(umask).join("made");
+        for (words, name) in [("new", None), ("add", Some("other"))] {
+            let mut command = Command::new("sh");
+            command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
+            command.arg(env!("CARGO_BIN_EXE_zerohop")).args(["tls", words]).arg(&ours).args(name);
+            let made = output(command, b"");
+            assert_eq!(code(&made), 0, "{made:?}");
+        }
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&ours), mode(ours.parent().unwrap())), (of_folder, of_folder), "{umask}");
+        for name in ["ca", "node", "other"] {
+            let (certificate, key) = (ours.join(format!("{name}.pem")), ours.join(format!("{name}-key.pem")));
+            assert_eq!((mode(&certificate), mode(&key)), (of_certificate, 0o600), "{name} {umask}");
+        }
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
     // Variables of the user's environment must not affect the tests.
     command.args(patient(arguments)).env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
-    for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA"] {
+    for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA", "ZEROHOP_TLS_CLIENT_CA"] {
         command.env_remove(variable);
     }
     command

@@ -3,6 +3,7 @@
 
 use zerohop_base::random::Random;
 use zerohop_engine::Durability;
+use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{
@@ -14,7 +15,8 @@ use zerohop_wire::{BadRequestReason, Failure, Message};
 use crate::entry_metadata::Mark;
 use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
 use crate::snapshots::answer_snapshot;
-use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
+use crate::testing::{OwnedAnswer, PartitionBench, PartitionRig, append, insert};
+use crate::{Program, SnapshotOpening, Unit};
 
 const LEASE_MS: u32 = 60_000;
 const AGE_MS: u64 = 3_600_000;
@@ -259,20 +261,13 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     }
     let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
-    // Those of long answers are counted apart, and wait for one of them to end.
+    // Those of long answers are counted apart, and their ids are not for clients.
+    assert_eq!(open_for_answer(&mut bench.at_once, 1, None), Ok(()));
     let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
     let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
-    for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
-        assert_eq!(
-            send_snapshot_request(&mut bench, answer_snapshot(asker, number).0, short).number(),
-            Ok(0)
-        );
-    }
-    let one_more = send_snapshot_request(&mut bench, answer_snapshot(asker, 99).0, short);
-    assert!(matches!(one_more.number(), Err(Failure::Busy { .. })));
-    for number in 0..ANSWER_SNAPSHOTS_MAX as u64 {
-        send_snapshot_request(&mut bench, answer_snapshot(asker, number).0, SnapshotAsk::Close);
-    }
+    let of_client = send_snapshot_request(&mut bench, answer_snapshot(asker, 99).0, short);
+    assert_eq!(of_client.number(), Err(BadRequestReason::SnapshotId.into()));
+    assert_eq!(close_for_answer(&mut bench.at_once, 1), Ok(0));
     for id in 1..SNAPSHOTS_MAX as u128 {
         send_snapshot_request(&mut bench, id, SnapshotAsk::Close);
     }
@@ -294,6 +289,70 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     bench.at_once.send(token, 0, &message);
     let answer = bench.at_once.answer(token).expect("is answered");
     assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
+}
+
+/// A program that is answered from a snapshot, which is counted to a token.
+struct LongAnswer(SnapshotOpening);
+
+impl Program for LongAnswer {
+    fn run<D: Disk>(&mut self, _: &mut Unit<'_, D>, _: &mut Vec<u8>) -> Result<bool, Failure<'static>> {
+        Ok(false)
+    }
+
+    fn opens(&self) -> Option<SnapshotOpening> {
+        Some(self.0)
+    }
+}
+
+fn answer_id(number: u64) -> SnapshotId {
+    answer_snapshot(Member { instance: InstanceId(1), incarnation: Incarnation(2) }, number)
+}
+
+fn open_for_answer(rig: &mut PartitionRig, number: u64, holder: Option<u64>) -> Result<(), Failure<'static>> {
+    let opening = SnapshotOpening { id: answer_id(number), lease_ms: LEASE_MS, age_ms: AGE_MS, holder };
+    let token = crate::testing::token(7_000_000 + number);
+    let mut program = LongAnswer(opening);
+    rig.partition.run(&mut rig.engine, rig.now, token, (&mut program, &mut Vec::new()), &mut rig.out)?;
+    rig.flush();
+    Ok(())
+}
+
+fn close_for_answer(rig: &mut PartitionRig, number: u64) -> Result<u64, Failure<'static>> {
+    let token = crate::testing::token(8_000_000 + number);
+    let (seen, request) = (Timestamp::ZERO, SnapshotAsk::Close);
+    rig.send(token, 0, &Message::Snapshot(SnapshotRequest { seen, id: answer_id(number), request }));
+    rig.flush();
+    rig.answer(token).expect("is answered").number()
+}
+
+#[test]
+fn token_leaves_snapshots_of_long_answers_to_others() {
+    let mut bench = PartitionBench::new();
+    let (rig, mut number) = (&mut bench.at_once, 0);
+    // The number of snapshots that a token, or a client without one, gets before the next one has to wait.
+    let mut opened = |rig: &mut PartitionRig, holder| {
+        let first = number;
+        loop {
+            match open_for_answer(rig, number, holder) {
+                Ok(()) => number += 1,
+                Err(Failure::Busy { .. }) => return number - first,
+                Err(failure) => panic!("{failure}"),
+            }
+        }
+    };
+    assert_eq!(opened(rig, Some(7)), 8);
+    assert_eq!(opened(rig, Some(8)), 4);
+    assert_eq!(opened(rig, Some(9)), 2);
+    // What ends is free for all, and a token has no more than before.
+    for number in 0..4 {
+        assert_eq!(close_for_answer(rig, number), Ok(0));
+    }
+    assert_eq!(opened(rig, Some(7)), 1);
+    assert_eq!(opened(rig, Some(10)), 3);
+    assert_eq!(opened(rig, None), 2);
+    assert_eq!(opened(rig, Some(11)), 0);
+    let count = rig.partition.snapshots.as_deref().map(|snapshots| snapshots.count(true));
+    assert_eq!(count, Some(ANSWER_SNAPSHOTS_MAX));
 }
 
 #[test]

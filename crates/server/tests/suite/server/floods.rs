@@ -258,6 +258,44 @@ fn token_queues_only_permitted_commands_within_its_memory_share() {
 }
 
 #[test]
+fn slow_readers_of_one_token_leave_long_replies_to_others() {
+    let server = secured(ConnectionLimits::default());
+    block_on(async {
+        let (one, other) = (token(&server, 7, READ).await, token(&server, 8, READ_WRITE).await);
+        // More bytes than the sockets and the output buffers of a connection together have room for.
+        let (values, value) = (400, vec![b'x'; 64 << 10]);
+        let mut redis = with_token(&server, &other);
+        for number in 1..=values {
+            redis.stream.write_all(&command(&[b"RPUSH", b"list", &value])).unwrap();
+            assert_eq!(redis.reply(), Reply::Number(number));
+        }
+        let head = format!("*{values}\r\n").into_bytes();
+        let begin = |redis: &mut Redis| {
+            let mut first = vec![0; head.len()];
+            redis.stream.read_exact(&mut first).unwrap();
+            assert_eq!(first, head);
+        };
+        // Twice as many as the partition has places. The first of them are answered in part, and read no more.
+        let mut slow: Vec<Redis> = (0..32).map(|_| with_token(&server, &one)).collect();
+        for (place, reader) in slow.iter_mut().enumerate() {
+            reader.send("LRANGE list 0 -1");
+            if place < 8 {
+                begin(reader);
+            }
+        }
+        redis.send("LRANGE list 0 -1");
+        let Reply::Array(Some(read)) = redis.reply() else { panic!("the whole list") };
+        assert_eq!(read.len(), values as usize);
+        // Places that become free are for the token again.
+        drop(slow);
+        let mut next = with_token(&server, &one);
+        next.send("LRANGE list 0 -1");
+        begin(&mut next);
+    });
+    server.stop().unwrap();
+}
+
+#[test]
 fn revoked_token_gets_no_answer_to_its_waits() {
     let server = secured(ConnectionLimits::default());
     block_on(async {

@@ -269,12 +269,13 @@ impl SessionWorld {
                 self.session.connected(self.now, id)
             }
             NetworkEvent::Refused(id) if self.open.remove(&id).is_some() => {
-                let lost = ConnectionLoss { kind: ErrorKind::ConnectionRefused, fault: None };
+                let lost =
+                    ConnectionLoss { kind: ErrorKind::ConnectionRefused, fault: None, expired_s: None };
                 self.session.disconnected(self.now, id, lost);
             }
             NetworkEvent::Reset(id) if self.open.remove(&id).is_some() => {
                 self.input.remove(&id);
-                let lost = ConnectionLoss { kind: ErrorKind::ConnectionReset, fault: None };
+                let lost = ConnectionLoss { kind: ErrorKind::ConnectionReset, fault: None, expired_s: None };
                 self.session.disconnected(self.now, id, lost);
             }
             // Also over a connection that is closed meanwhile: sent frames may still arrive.
