@@ -16,8 +16,10 @@ const ANY_NODE_EVERY: u64 = 4;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct KnownControlGroup {
-    /// The highest mark heard of.
+    /// The mark of the list of managers.
     pub(super) applied_count: u64,
+    /// The highest mark of the outcome of an own proposal. The list may be older than that.
+    pub(super) decided_count: u64,
     pub(super) managers: Vec<ManagerInfo>,
     pub(super) leader: Option<ManagerId>,
     contacts: Vec<Address>,
@@ -81,6 +83,11 @@ impl KnownControlGroup {
     /// The address from which a manager was last heard.
     pub(super) fn last_address(&self, id: ManagerId) -> Option<&Address> {
         self.last_addresses.get(&id)
+    }
+
+    /// The highest mark heard of.
+    pub(super) fn mark(&self) -> u64 {
+        self.applied_count.max(self.decided_count)
     }
 
     pub(super) fn news(&self, mark: u64) -> ControlGroupNews {

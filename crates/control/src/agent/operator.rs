@@ -40,7 +40,7 @@ impl Agent {
                 }
                 None => {
                     let addr = Address::new(node.manager()).map_err(|error| error.to_string())?;
-                    ManagerInfo { id: manager::id_on(*id, self.group.applied_count + 1), addr }
+                    ManagerInfo { id: manager::id_on(*id, self.group.mark() + 1), addr }
                 }
             });
         }

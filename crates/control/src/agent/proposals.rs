@@ -271,7 +271,7 @@ impl Agent {
 
     /// Sends a proposal, or abandons it.
     fn pursue(&mut self, number: u64) {
-        let mark = self.group.applied_count;
+        let mark = self.group.mark();
         let Some(pending) = self.proposals.pending.get_mut(&number) else { return };
         if pending.until <= self.now {
             if let Some(PendingProposal { purpose: Purpose::Operator(token), .. }) =
@@ -323,7 +323,7 @@ impl Agent {
         match answer {
             RequestAnswer::Decided(outcome) => {
                 if let Some(pending) = self.proposals.remove(number) {
-                    self.group.applied_count = self.group.applied_count.max(outcome.applied_count);
+                    self.group.decided_count = self.group.decided_count.max(outcome.applied_count);
                     self.decided(pending.purpose, outcome);
                 }
             }

@@ -2,7 +2,8 @@
 //! answer. The map alone cannot show it: it does not change while nothing is decided.
 //!
 //! A member of the control group knows from its manager whether there is a leader; a leader without a
-//! majority steps down within an election timeout. Another node knows a leader by the leader's own messages:
+//! majority steps down within an election timeout. A leader that its manager no longer counts as a voter is
+//! none. Another node knows a leader by the leader's own messages:
 //! it polls the leader every second.
 
 use zerohop_placement::{Address, NodeState};
@@ -17,10 +18,15 @@ use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{
     LEADERLESS_MEMBER_MS, LEADERLESS_NODE_MS, SILENT_REPORT_MS, SILENT_REPORT_PAUSE_MS, WAITS_FIRST_MS,
 };
+use crate::manager::RaftManager;
 use zerohop_base::time::Time;
 
 /// A longer gap between two events is a pause of this process: it could not receive anything in it.
 const PAUSE_MS: u64 = 1_000;
+
+/// How long the manager of this node has been without a leader before a leader's message shows that it was
+/// removed. The leader sends its members heartbeats every 100 ms.
+const LOST_SEAT_MS: u64 = 2_000;
 
 /// Number of addresses that are shown to people.
 const ADDRESSES_SHOWN_MAX: usize = 8;
@@ -56,27 +62,36 @@ impl Agent {
         let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.leader_known_at) / 1_000 };
         let has_quorum = leaderless_ms < self.leaderless_max_ms();
         let managers = self.group.managers.iter();
-        let leader = self
-            .group
-            .leader
-            .filter(|_| has_quorum)
-            .and_then(|leader| self.group.managers.iter().find(|one| one.id == leader).cloned());
+        let leader = self.group.leader.filter(|_| has_quorum).and_then(|id| self.info_of(id));
         ClusterStanding {
             node: self.node(),
             leader_node: leader.as_ref().and_then(|leader| self.node_at(&leader.addr)),
             leader,
             leaderless_ms,
             has_quorum,
-            sits: self.manager.is_some(),
+            sits: self.seat().is_some(),
             managers: managers.map(|one| (one.clone(), self.manager_answers_now(now, one))).collect(),
             silent: self.silent_nodes(now),
             waits_for: self.waits_for(),
         }
     }
 
+    /// The manager of this node, unless it has been removed from the control group, or is not added yet: such
+    /// a manager gets no messages of a leader.
+    fn seat(&self) -> Option<&RaftManager> {
+        self.manager.as_ref().filter(|manager| manager.is_member())
+    }
+
+    /// A manager and its address. A leader that is being removed is no longer in the list.
+    fn info_of(&self, id: ManagerId) -> Option<ManagerInfo> {
+        let is_own = self.manager.as_ref().is_some_and(|manager| manager.id() == id);
+        let addr = if is_own { Some(&self.settings.manager) } else { self.group.address_of(id) };
+        addr.map(|addr| ManagerInfo { id, addr: addr.clone() })
+    }
+
     /// The manager of this node knows a leader.
     fn has_leader(&self) -> bool {
-        self.manager.as_ref().is_some_and(|seat| seat.leader().is_some())
+        self.seat().is_some_and(RaftManager::has_leader)
     }
 
     /// The addresses that a start contacts, and which members of the control group answer; for people.
@@ -116,7 +131,7 @@ impl Agent {
     }
 
     fn leaderless_max_ms(&self) -> u64 {
-        if self.manager.is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
+        if self.seat().is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
     }
 
     /// The node whose manager has this address.
@@ -156,8 +171,28 @@ impl Agent {
     /// News has arrived. It counts as the leader's own message if it comes from the leader's address.
     pub(super) fn record_news(&mut self, from: &Address, news: &ControlGroupNews) {
         let is_leader = news.leader.is_some() && self.group.leader == news.leader;
-        if is_leader && self.manager.is_none() && self.group.leader_at() == Some(from) {
+        if !is_leader || self.group.leader_at() != Some(from) {
+            return;
+        }
+        self.give_up_lost_seat(news);
+        if self.seat().is_none() {
             self.record_leader();
+        }
+    }
+
+    /// News has come from the leader itself. A manager that the list does not name gives up its seat if it
+    /// knows its removal, or if the leader sends it no heartbeats: it was away when it was removed.
+    fn give_up_lost_seat(&mut self, news: &ControlGroupNews) {
+        let Some(manager) = &self.manager else { return };
+        let id = manager.id();
+        let is_named = self.group.managers.iter().any(|one| one.id == id);
+        if is_named || news.leader == Some(id) || news.applied_count < manager.state().applied_count() {
+            return;
+        }
+        let is_silent = self.now.since_us(self.watch.leader_known_at) >= LOST_SEAT_MS * 1_000;
+        if !manager.is_member() || is_silent {
+            self.manager = None;
+            self.manager_leader = None;
         }
     }
 

@@ -5,16 +5,14 @@
 
 use std::collections::VecDeque;
 
-use raft::eraftpb::{
-    ConfChange, ConfChangeType, Entry, EntryType, HardState, Message, MessageType, Snapshot,
-};
+use raft::eraftpb::{Entry, EntryType, HardState, Message, MessageType, Snapshot};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::command::{Entry as Requests, ManagerId};
 use crate::limits::{
-    BOOTSTRAP_ELECTION_TICKS, ELECTION_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX,
-    LOG_TRAIL_ENTRIES, MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_TIME_OUT_TICKS,
-    STUCK_TICKS, UNCOMMITTED_BYTES_MAX,
+    BOOTSTRAP_ELECTION_TICKS, ELECTION_TICKS, HEARTBEAT_TICKS, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
+    MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_TIME_OUT_TICKS, STUCK_TICKS,
+    UNCOMMITTED_BYTES_MAX,
 };
 use crate::planted::{self, Bug};
 use crate::state::ControlState;
@@ -23,6 +21,7 @@ use zerohop_base::random::SplitMix64;
 #[cfg(test)]
 mod documented;
 mod log;
+mod membership;
 mod message;
 mod reads;
 mod record;
@@ -30,6 +29,7 @@ mod record;
 pub use record::LogError;
 
 use log::RaftLog;
+use membership::{Membership, conf_change, membership};
 use reads::Reads;
 use record::{PersistedLog, RecordWriter};
 
@@ -44,14 +44,6 @@ pub(crate) enum ConsensusOutput {
     Committed(Vec<u8>),
     /// A snapshot from the leader has replaced the state.
     Restored(Vec<u8>),
-}
-
-/// A step towards the wanted membership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Membership {
-    Learn(ManagerId),
-    Vote(ManagerId),
-    Remove(ManagerId),
 }
 
 /// Messages that wait until the state that they depend on is durable.
@@ -262,54 +254,6 @@ impl Consensus {
         }
     }
 
-    /// Takes the next step towards these members; the leader takes one step at a time. A new member is a
-    /// learner first, and becomes a voter once it is nearly up to date. Members are removed after all new
-    /// members have become voters.
-    pub(crate) fn reconcile(&mut self, wanted: &[ManagerId]) {
-        if !self.is_ready_leader() || self.core.raft.has_pending_conf() {
-            return;
-        }
-        let conf = self.core.raft.prs().conf().to_conf_state();
-        let (voters, learners) = (conf.get_voters(), conf.get_learners());
-        let committed = self.core.raft.raft_log.committed;
-        let near = |id: &ManagerId| {
-            let progress = self.core.raft.prs().get(id.0);
-            progress.is_some_and(|one| {
-                one.state == ProgressState::Replicate && one.matched + LEARNER_BEHIND_MAX >= committed
-            })
-        };
-        let missing: Vec<ManagerId> = wanted.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
-        let mut unwanted: Vec<u64> =
-            voters.iter().chain(learners).copied().filter(|id| !wanted.contains(&ManagerId(*id))).collect();
-        unwanted.sort_unstable();
-        let step = if let Some(new) = missing.iter().find(|id| !learners.contains(&id.0)) {
-            Membership::Learn(*new)
-        } else if let Some(ready) = missing.iter().find(|id| near(id)) {
-            Membership::Vote(*ready)
-        } else if missing.is_empty()
-            && let Some(old) = unwanted.iter().find(|id| **id != self.id.0)
-        {
-            Membership::Remove(ManagerId(*old))
-        } else if missing.is_empty() && unwanted.contains(&self.id.0) {
-            // The last member to remove is this leader: another manager takes over and removes it.
-            let heir = wanted.iter().copied().find(|id| near(id));
-            if let Some(heir) = heir {
-                self.transfer(heir);
-            }
-            return;
-        } else {
-            return;
-        };
-        self.propose_membership(step);
-    }
-
-    fn propose_membership(&mut self, step: Membership) {
-        let (change, context) = conf_change(step);
-        // Refused if another change is pending: the next tick retries.
-        let _ = self.core.propose_conf_change(context, change);
-        self.pump();
-    }
-
     /// The voters and learners, as last decided.
     pub(crate) fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
         let conf = self.core.raft.prs().conf().to_conf_state();
@@ -479,6 +423,7 @@ impl Consensus {
                     // A manager refuses a snapshot in which it is not a member: the new member needs a
                     // snapshot from now.
                     self.compact_now |= matches!(step, Membership::Learn(_));
+                    self.step_down_if_removed();
                 }
             }
         }
@@ -571,29 +516,4 @@ fn is_understood(message: &Message) -> bool {
 fn is_applicable(entry: &Entry) -> bool {
     let holds_command = entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty();
     !holds_command || Requests::decode(&entry.data).is_ok()
-}
-
-/// The change in the core's format, and in a format of our own that is sent with it.
-fn conf_change(step: Membership) -> (ConfChange, Vec<u8>) {
-    let (number, kind, id) = match step {
-        Membership::Learn(id) => (1, ConfChangeType::AddLearnerNode, id),
-        Membership::Vote(id) => (2, ConfChangeType::AddNode, id),
-        Membership::Remove(id) => (3, ConfChangeType::RemoveNode, id),
-    };
-    let mut change = ConfChange { node_id: id.0, ..ConfChange::default() };
-    change.set_change_type(kind);
-    let mut context = vec![number];
-    context.extend_from_slice(&id.0.to_le_bytes());
-    (change, context)
-}
-
-fn membership(context: &[u8]) -> Option<Membership> {
-    let (number, id) = context.split_first()?;
-    let id = ManagerId(u64::from_le_bytes(id.try_into().ok()?));
-    match number {
-        1 => Some(Membership::Learn(id)),
-        2 => Some(Membership::Vote(id)),
-        3 => Some(Membership::Remove(id)),
-        _ => None,
-    }
 }

@@ -356,6 +356,17 @@ impl RaftManager {
         self.last_messages.get(&id).is_some_and(|at| now.since_us(*at) < within_ms.saturating_mul(1_000))
     }
 
+    /// Whether a leader is known, and has a vote in the configuration that this manager knows.
+    pub(crate) fn has_leader(&self) -> bool {
+        self.leader().is_some_and(|leader| self.members().0.contains(&leader))
+    }
+
+    /// Whether this manager is a voter or a learner in the configuration that it knows.
+    pub(crate) fn is_member(&self) -> bool {
+        let (voters, learners) = self.members();
+        voters.iter().chain(&learners).any(|one| *one == self.id())
+    }
+
     /// The voters and the learners.
     pub fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
         self.consensus.members()

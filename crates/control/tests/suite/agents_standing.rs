@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, ClusterStanding, LogNotice};
-use zerohop_control::command::{ControlCommand, ManagerId};
+use zerohop_control::command::{ControlCommand, ManagerId, ManagerInfo};
 use zerohop_placement::NodeState;
 use zerohop_wire::ids::NodeId;
 
@@ -157,5 +157,39 @@ fn all_members_log_a_leader_change() {
         let leads = |one: &LogNotice| matches!(one, LogNotice::LeaderChanged { node, .. } if *node == Some(NodeId(next as u32 + 1)));
         let notices = &nodes.machines[at].log_notices;
         assert_eq!(notices.iter().filter(|one| leads(one)).count(), 1, "{at}: {notices:?}");
+    }
+}
+
+#[test]
+fn former_manager_sees_the_control_group_as_other_nodes_do() {
+    let mut nodes = formed(3, 1);
+    keyspace(&mut nodes, 16);
+    let leader = nodes.leader().expect("leads");
+    let removed = (leader + 1) % 3;
+    let mut managers = agent(&nodes, leader).managers().to_vec();
+    let mark = agent(&nodes, leader).manager().expect("leads").state().applied_count();
+    let id = ManagerId(4 << 40 | (mark + 1));
+    let addr = agent(&nodes, 3).settings().manager.clone();
+    let at = managers.iter().position(|one| one.id == ManagerId(removed as u64 + 1)).expect("is listed");
+    managers[at] = ManagerInfo { id, addr };
+    nodes.operate(leader, ControlCommand::SetManagers(managers));
+    let until = nodes.now + 15 * SECOND;
+    nodes.run(until);
+    for at in 0..4 {
+        let seen = cluster_state(&nodes, at);
+        assert!(seen.has_quorum && seen.leader.is_some(), "{at}: {seen:?}");
+        assert_eq!(seen.sits, at != removed, "{at}: {seen:?}");
+        assert_eq!(count_loss_notices(&nodes.machines[at].log_notices), 0, "{at}");
+    }
+    assert!(agent(&nodes, removed).manager().is_none(), "it has given up its seat");
+    // A quorum that is lost is reported by the former manager, too.
+    for at in (0..3).filter(|at| *at != removed) {
+        kill(&mut nodes, at);
+    }
+    let until = nodes.now + 10 * SECOND;
+    nodes.run(until);
+    for at in [removed, 3] {
+        assert!(!cluster_state(&nodes, at).has_quorum, "{at}");
+        assert_eq!(count_loss_notices(&nodes.machines[at].log_notices), 1, "{at}");
     }
 }

@@ -9,6 +9,7 @@ mod agents_standing;
 mod led;
 mod one_change;
 mod planted;
+mod removed_leader;
 mod simulated;
 mod support;
 mod votes;

@@ -8,7 +8,7 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 
 /// Events that a batch of seeds must contain: a simulation without faults would find nothing, and
 /// pass silently.
-const MUST_SEE: [&str; 18] = [
+const MUST_SEE: [&str; 19] = [
     "batches",
     "crashes",
     "cuts",
@@ -17,6 +17,7 @@ const MUST_SEE: [&str; 18] = [
     "kept over a stop in order",
     "keyspaces",
     "managers set",
+    "members chosen",
     "moves abandoned",
     "moves begun",
     "pauses",

@@ -1,81 +1,11 @@
 //! Two candidates of one term, and a voter that restarts between their requests: it votes once.
 
-use zerohop_base::time::Time;
-use zerohop_control::command::{ManagerId, ManagerInfo};
-use zerohop_control::manager::{ManagerEffect, ManagerEvent, ManagerSettings, RaftManager};
-use zerohop_placement::Address;
+use zerohop_control::manager::ManagerEvent;
+
+use crate::support::voting::{VotingMember, bootstrap_members};
 
 /// Longer than any election time-out.
 const ELECTION_US: u64 = 1_000_000;
-
-struct VotingMember {
-    manager: RaftManager,
-    disk: Vec<u8>,
-    /// Messages that are sent and not delivered yet.
-    sent: Vec<(ManagerId, Vec<u8>)>,
-    now: u64,
-}
-
-fn settings(seed: u64) -> ManagerSettings {
-    ManagerSettings { acts_unasked: false, ..ManagerSettings::new(seed) }
-}
-
-impl VotingMember {
-    fn new(id: ManagerId, founders: &[ManagerInfo]) -> VotingMember {
-        let disk = RaftManager::found(id, founders);
-        let (manager, _) = RaftManager::open(Time(0), &disk, settings(id.0)).expect("opens");
-        VotingMember { manager, disk, sent: Vec::new(), now: 0 }
-    }
-
-    /// Everything that it persists is durable at once.
-    fn handle_event(&mut self, event: ManagerEvent<'_>) {
-        let mut effects = self.manager.handle(Time(self.now), event);
-        while !effects.is_empty() {
-            let mut persisted = None;
-            for effect in std::mem::take(&mut effects) {
-                match effect {
-                    ManagerEffect::Persist { number, bytes, replace } => {
-                        if replace {
-                            self.disk.clear();
-                        }
-                        self.disk.extend(bytes);
-                        persisted = Some(number);
-                    }
-                    ManagerEffect::Send { to, bytes } => self.sent.push((to, bytes)),
-                    _ => {}
-                }
-            }
-            if let Some(number) = persisted {
-                effects = self.manager.handle(Time(self.now), ManagerEvent::Persisted(number));
-            }
-        }
-    }
-
-    fn crash(&mut self) {
-        self.manager = RaftManager::open(Time(self.now), &self.disk, settings(99)).expect("opens").0;
-        self.sent.clear();
-    }
-
-    /// Delivers its messages to `other`.
-    fn deliver(&mut self, other: &mut VotingMember) {
-        let from = self.manager.id();
-        let to = other.manager.id();
-        for (_, bytes) in self.sent.extract_if(.., |(addressee, _)| *addressee == to) {
-            other.handle_event(ManagerEvent::Received { from, bytes: &bytes });
-        }
-    }
-}
-
-/// Three bootstrap members of a control group.
-fn bootstrap_members() -> [VotingMember; 3] {
-    let founders: Vec<ManagerInfo> = (1..=3)
-        .map(|id| ManagerInfo {
-            id: ManagerId(id),
-            addr: Address::new(&format!("m-{id}:1")).expect("is one"),
-        })
-        .collect();
-    [1, 2, 3].map(|id| VotingMember::new(ManagerId(id), &founders))
-}
 
 #[test]
 fn first_bootstrap_member_is_elected_first() {

@@ -8,5 +8,6 @@ pub(crate) mod node_check;
 pub(crate) mod node_play;
 pub(crate) mod nodes;
 pub(crate) mod random;
+pub(crate) mod voting;
 pub(crate) mod workload;
 pub(crate) mod world;

@@ -35,6 +35,8 @@ struct ManagerScenario {
     pauses: bool,
     clocks: bool,
     transfers: bool,
+    /// Managers that are no members at the start. Clients choose other members again and again.
+    spares: u64,
     log_entries_max: usize,
 }
 
@@ -85,6 +87,16 @@ fn address(slot: usize) -> Address {
     Address::new(&format!("manager-{slot}:7400")).expect("is an address")
 }
 
+/// A command that sets so many of the managers as members.
+fn choose_members(slots: &[ManagerSlot], count: usize, work: &mut Random) -> ControlCommand {
+    let mut chosen: Vec<&ManagerSlot> = slots.iter().collect();
+    while chosen.len() > count {
+        chosen.remove(work.below(chosen.len() as u64) as usize);
+    }
+    let info = |slot: &ManagerSlot| ManagerInfo { id: slot.id, addr: slot.addr.clone() };
+    ControlCommand::SetManagers(chosen.into_iter().map(info).collect())
+}
+
 impl ManagerWorld {
     pub(crate) fn new(seed: u64) -> ManagerWorld {
         let root = Random::new(seed);
@@ -101,15 +113,22 @@ impl ManagerWorld {
             pauses: draw.chance(300),
             clocks: draw.chance(400),
             transfers: draw.chance(300),
+            spares: 0,
             log_entries_max: *draw.pick(&[16, 64, 1024]),
         };
+        // A group of one manager does not survive the loss of that manager's disk.
+        let spares = if scenario.managers > 1 && root.fork(6).chance(500) { 2 } else { 0 };
+        let scenario = ManagerScenario { spares, ..scenario };
         let founders: Vec<ManagerInfo> = (0..scenario.managers as usize)
             .map(|slot| ManagerInfo { id: ManagerId(slot as u64 + 1), addr: address(slot) })
             .collect();
-        let slots = founders.iter().map(|founder| ManagerSlot {
-            id: founder.id,
-            addr: founder.addr.clone(),
-            disk: Disk::with(RaftManager::found(founder.id, &founders)),
+        let logs = founders.iter().map(|founder| (founder.id, RaftManager::found(founder.id, &founders)));
+        let spares = (1..=scenario.spares).map(|spare| ManagerId(100 + spare));
+        let logs = logs.chain(spares.map(|id| (id, RaftManager::join(id))));
+        let slots = logs.enumerate().map(|(slot, (id, log))| ManagerSlot {
+            id,
+            addr: address(slot),
+            disk: Disk::with(log),
             process: None,
             life: 0,
             started: 0,
@@ -315,7 +334,7 @@ impl ManagerWorld {
                 ManagerEffect::Answer { token, answer } => {
                     let (client, token) = ((token & 0xff) as usize, token >> 8);
                     let delay = 1 + self.network.below(self.scenario.delay_max);
-                    if !self.network.chance(self.scenario.loss) {
+                    if !self.is_lost() {
                         self.at(self.now + delay, ManagerHappening::Answer { client, token, answer });
                     }
                 }
@@ -347,6 +366,11 @@ impl ManagerWorld {
         }
     }
 
+    /// Whether the network loses the next message.
+    fn is_lost(&mut self) -> bool {
+        self.now < FAULTS_END && self.network.chance(self.scenario.loss)
+    }
+
     fn send(&mut self, at: usize, to: ManagerId, bytes: Vec<u8>) {
         self.hash_event(to.0 ^ (bytes.len() as u64) << 20);
         let from = self.slots[at].id;
@@ -354,10 +378,10 @@ impl ManagerWorld {
         if self.network_cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
             return;
         }
-        let faults = self.now < FAULTS_END;
-        if faults && self.network.chance(self.scenario.loss) {
+        if self.is_lost() {
             return;
         }
+        let faults = self.now < FAULTS_END;
         let copies = if faults && self.network.chance(self.scenario.repeats) { 2 } else { 1 };
         for _ in 0..copies {
             let mut delay = 20 + self.network.below(self.scenario.delay_max);
@@ -460,14 +484,16 @@ impl ManagerWorld {
                     self.alarm(at, self.now + 10_000);
                     return;
                 };
-                let lost = self.slots.iter().find(|slot| slot.lost_disk);
+                let lost = self.slots.iter().find(|slot| slot.lost_disk).map(|slot| slot.id);
+                let count = self.scenario.managers as usize;
                 let command = match lost {
-                    Some(_) if self.work.chance(300) => ControlCommand::SetManagers(
-                        self.slots
-                            .iter()
-                            .map(|slot| ManagerInfo { id: slot.id, addr: slot.addr.clone() })
-                            .collect(),
-                    ),
+                    Some(_) if self.work.chance(300) => {
+                        choose_members(&self.slots[..count], count, &mut self.work)
+                    }
+                    None if self.scenario.spares > 0 && self.work.chance(60) => {
+                        self.checker.saw("members chosen");
+                        choose_members(&self.slots, count, &mut self.work)
+                    }
                     _ => workload::draw(manager.state(), number, &mut self.work),
                 };
                 self.checker.record_command(&command);
@@ -486,7 +512,7 @@ impl ManagerWorld {
         client.token += 1;
         let (slot, token, request) = (client.target, client.token, request.clone());
         let delay = 1 + self.network.below(self.scenario.delay_max);
-        if !self.network.chance(self.scenario.loss) {
+        if !self.is_lost() {
             let ask = ManagerHappening::Ask { slot, client: at, token, request: request.clone() };
             self.at(self.now + delay, ask);
         }
