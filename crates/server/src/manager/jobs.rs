@@ -232,7 +232,8 @@ impl JobWorker {
         loop {
             let figures = instances::figures(self.shared.instances()).await;
             let is_drained = |one: &Option<Box<Figures>>| {
-                one.as_ref().is_some_and(|figures| figures.stats.drained.contains(&id))
+                one.as_ref()
+                    .is_some_and(|figures| figures.stats.keyspaces.get(&id).is_some_and(|one| one.is_drained))
             };
             if figures.iter().all(is_drained) {
                 break;

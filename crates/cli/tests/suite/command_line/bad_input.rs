@@ -62,6 +62,8 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
         (&["kv", "incr", "k", "much"], 2),
         (&["up", "--nodes", "0"], 2),
         (&["up", "--nodes", "17"], 2),
+        (&["up", "--instances", "0"], 2),
+        (&["node", "--memory", "--instances", "0"], 2),
         (&["node", "--memory", "--hosts", "a", "--join", "127.0.0.1:7400"], 2),
         (&["node", "--memory", "--capacity", "0"], 2),
         (&["node", "drain"], 2),

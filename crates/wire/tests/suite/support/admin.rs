@@ -90,6 +90,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         rebuilding: 5,
         lost: 6,
         closing: true,
+        records: 18,
+        log_bytes: 19,
     };
     let damaged = DamagedPartition {
         keyspace: "papers".into(),
@@ -106,6 +108,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         log_bytes: 12,
         resident_bytes: 13,
         connections: 14,
+        free_bytes: 20,
     };
     let node = NodeStatus {
         id: 1,
