@@ -56,7 +56,7 @@ struct RunArguments {
     #[command(flatten)]
     tls: NodeTls,
     /// Number of instances [default: as in the existing data; for new data one per core, at most 8].
-    #[arg(long, value_name = "COUNT", value_parser = quantity::count_above_zero)]
+    #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
     /// Memory for the newest part of the data, of all instances together. Indexes need additional memory [default:
     /// 1GiB].
