@@ -19,7 +19,7 @@ const EXAMPLES: &[CommandExamples] = &[
         "node",
         &[
             "zerohop node --data /data/zerohop --hosts 'node[1-3]:7400' --secret-file cluster-secret",
-            "zerohop node --data /data/zerohop --join node1:7400",
+            "zerohop node --data /data/zerohop --join 10.0.0.1:7400",
             "zerohop node --memory --scheduler",
         ],
     ),

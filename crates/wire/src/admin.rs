@@ -234,8 +234,8 @@ pub enum AdminReply {
     #[prost(message, tag = "2", boxed)]
     Status(Box<Status>),
     /// The keyspace as it is now, or as it was before it was dropped. The instances have applied the change.
-    #[prost(message, tag = "3")]
-    Keyspace(KeyspaceStatus),
+    #[prost(message, tag = "3", boxed)]
+    Keyspace(Box<KeyspaceStatus>),
     /// The change is in the map of this epoch.
     #[prost(message, tag = "4")]
     Done(AdminDone),

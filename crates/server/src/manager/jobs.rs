@@ -173,7 +173,7 @@ impl JobWorker {
         {
             return self.drop_when_drained(delta, keyspace, wait).await;
         }
-        let done = AdminAnswer::of(AdminReply::Keyspace(keyspace));
+        let done = AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace)));
         let Some(delta) = delta else { return done };
         match self.save_and_apply(Arc::new(delta)).await {
             Ok(()) => done,
@@ -249,7 +249,7 @@ impl JobWorker {
         let from = self.shared.history.borrow().map().epoch();
         let delta = MapDelta { from, to: from.next(), changes: vec![MapChange::DropKeyspace(id)] };
         match self.save_and_apply(Arc::new(delta)).await {
-            Ok(()) => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
+            Ok(()) => AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace))),
             Err(answer) => answer,
         }
     }

@@ -177,7 +177,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ("refused", "a keyspace of this name", AdminReply::Refused(refused)),
         ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
-        ("keyspace", "with every field", AdminReply::Keyspace(keyspace)),
+        ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", AdminReply::Partitions(partitions)),
         ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),
