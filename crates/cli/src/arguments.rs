@@ -16,6 +16,7 @@ use crate::common::secret::VARIABLE as SECRET_VARIABLE;
 use crate::common::{failure, names};
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
+use crate::examples;
 use crate::folder::FolderCommand;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
@@ -222,7 +223,7 @@ fn end(mut error: clap::Error, is_json: bool) -> ! {
 
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    with_negative_numbers(with_exit_codes(CliArguments::command()))
+    with_negative_numbers(with_epilogue(CliArguments::command(), ""))
 }
 
 /// The same command line, without the environment variables that set options.
@@ -240,9 +241,15 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
     command.mut_subcommands(without_empty_variables)
 }
 
-/// Every command's help ends with the exit codes.
-fn with_exit_codes(command: clap::Command) -> clap::Command {
-    command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
+/// Every command's help ends with its examples and the exit codes. `name` is that of the command, without `zerohop`.
+fn with_epilogue(command: clap::Command, name: &str) -> clap::Command {
+    let lines: String = examples::of(name).iter().map(|line| format!("  {line}\n")).collect();
+    let long =
+        if lines.is_empty() { EXIT_CODES.to_owned() } else { format!("Examples:\n{lines}\n{EXIT_CODES}") };
+    command.after_help(EXIT_CODES).after_long_help(long).mut_subcommands(|below| {
+        let name = format!("{name} {}", below.get_name());
+        with_epilogue(below, name.trim_start())
+    })
 }
 
 #[cfg(test)]

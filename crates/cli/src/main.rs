@@ -6,8 +6,10 @@ mod backup;
 mod bench;
 mod blob;
 mod common;
+mod complete_names;
 mod demo;
 mod doctor;
+mod examples;
 mod folder;
 mod keyspace;
 mod kv;
@@ -60,12 +62,12 @@ fn is_watched(command: &CliCommand) -> bool {
     match command {
         CliCommand::Blob(command) => !command.handles_signals(),
         CliCommand::Node(arguments) => arguments.command.is_some(),
+        CliCommand::Status(arguments) => !arguments.handles_signals(),
         CliCommand::Kv(_)
         | CliCommand::Txn(_)
         | CliCommand::Keyspace(_)
         | CliCommand::Partition(_)
         | CliCommand::Recover(_)
-        | CliCommand::Status(_)
         | CliCommand::Token(_) => true,
         _ => false,
     }

@@ -56,7 +56,7 @@ pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
-pub use stats::InstanceStats;
+pub use stats::{InstanceStats, KeyspaceFigures};
 
 use clock::InstanceClock;
 use connections::Connections;

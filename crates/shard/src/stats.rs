@@ -1,5 +1,7 @@
 //! Counters and figures of an instance.
 
+use std::collections::BTreeMap;
+
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::FrameKind;
@@ -7,7 +9,21 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::Instance;
 use crate::limits::{DAMAGED_REPORTED_MAX, ERRORS_MAX};
-use zerohop_replication::{CopyDamage, Replica};
+use zerohop_replication::{CopyDamage, Replica, Role};
+
+/// Figures of the copies of one keyspace's partitions in an instance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceFigures {
+    /// Copies of its partitions here.
+    pub copies: u64,
+    /// Records of the partitions whose primary is here, so that the sum over all instances counts each record once. An estimate during post-split
+    /// cleanup.
+    pub records: u64,
+    /// Bytes of the logs of all copies here.
+    pub log_bytes: u64,
+    /// The keyspace is being dropped, and nothing is in progress in it where this instance is primary.
+    pub is_drained: bool,
+}
 
 /// Figures of an instance. Counters start at its start.
 #[derive(Clone, Debug, Default)]
@@ -30,14 +46,14 @@ pub struct InstanceStats {
     pub engine: EngineStats,
     /// All partitions together: sizes and counts are sums. During post-split cleanup the records are an estimate.
     pub records: u64,
+    /// Figures by keyspace, of those with a copy here and of those that are being dropped.
+    pub keyspaces: BTreeMap<KeyspaceId, KeyspaceFigures>,
     /// Pieces staged for future transactions.
     pub staged: u64,
     /// Bytes of the staged pieces.
     pub staged_bytes: u64,
     /// Snapshots that partitions keep, each counted in every member of every partition.
     pub snapshots: u64,
-    /// Keyspaces that are being dropped, and in which nothing is in progress where this instance is primary.
-    pub drained: Vec<KeyspaceId>,
     /// Older versions kept.
     pub versions: u64,
     /// Bytes of all logs.
@@ -171,7 +187,6 @@ impl<D: Disk> Instance<D> {
             broken_invariants: counters.broken_invariants,
             partitions: partitions.len() as u64,
             splits_pending,
-            drained,
             engine: engine.stats(),
             errors: counters.errors.clone(),
             clock_distrusted_ms: clock.distrusted_ms(),
@@ -179,6 +194,9 @@ impl<D: Disk> Instance<D> {
             free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
             ..InstanceStats::default()
         };
+        for keyspace in drained {
+            stats.keyspaces.entry(keyspace).or_default().is_drained = true;
+        }
         for copying in partitions.replicas().flat_map(Replica::copies) {
             stats.copies += 1;
             stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
@@ -194,7 +212,8 @@ impl<D: Disk> Instance<D> {
             let has_room = stats.loss_accepted.len() < DAMAGED_REPORTED_MAX;
             stats.loss_accepted.extend(replica.loss_accepted().filter(|_| has_room).cloned().map(row));
         }
-        for (own, handle) in partitions.replicas().map(|replica| (replica.stats(), replica.handle())) {
+        for (place, replica) in partitions.by.iter() {
+            let (own, handle) = (replica.stats(), replica.handle());
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
             stats.snapshots += own.snapshots as u64;
@@ -204,7 +223,12 @@ impl<D: Disk> Instance<D> {
             let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
                 engine.partition_stats(handle).unwrap_or_default();
             // Staged pieces are internal records of the partition.
-            stats.records += own.own_of(records.saturating_sub(own.staged));
+            let records = own.own_of(records.saturating_sub(own.staged));
+            let of_keyspace = stats.keyspaces.entry(place.0).or_default();
+            of_keyspace.copies += 1;
+            of_keyspace.records += if replica.role() == Role::Primary { records } else { 0 };
+            of_keyspace.log_bytes += log.bytes;
+            stats.records += records;
             stats.versions += versions;
             stats.log_bytes += log.bytes;
             stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);

@@ -234,8 +234,8 @@ pub enum AdminReply {
     #[prost(message, tag = "2", boxed)]
     Status(Box<Status>),
     /// The keyspace as it is now, or as it was before it was dropped. The instances have applied the change.
-    #[prost(message, tag = "3")]
-    Keyspace(KeyspaceStatus),
+    #[prost(message, tag = "3", boxed)]
+    Keyspace(Box<KeyspaceStatus>),
     /// The change is in the map of this epoch.
     #[prost(message, tag = "4")]
     Done(AdminDone),
@@ -421,6 +421,9 @@ pub struct InstanceStatus {
     /// Number of open connections.
     #[prost(uint32, tag = "7")]
     pub connections: u32,
+    /// Bytes that are free on its disk; 0: not known.
+    #[prost(uint64, tag = "8")]
+    pub free_bytes: u64,
 }
 
 /// A keyspace.
@@ -462,6 +465,12 @@ pub struct KeyspaceStatus {
     /// Whether the keyspace is being dropped: it accepts no new work.
     #[prost(bool, tag = "12")]
     pub closing: bool,
+    /// Number of records in the partitions whose primary is on the node that reports this; the sum over all nodes is that of the keyspace.
+    #[prost(uint64, tag = "13")]
+    pub records: u64,
+    /// Size in bytes of the logs of all copies on the node that reports this.
+    #[prost(uint64, tag = "14")]
+    pub log_bytes: u64,
 }
 
 impl AdminRequest {

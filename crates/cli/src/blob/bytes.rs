@@ -29,6 +29,8 @@ pub(super) struct GivenBytes {
 pub(super) struct ByteSource {
     from: Box<dyn Read + Send>,
     name: PathBuf,
+    /// Its length in bytes, if it is known.
+    length: Option<u64>,
 }
 
 impl GivenBytes {
@@ -37,7 +39,8 @@ impl GivenBytes {
             (Some(text), _) if text == "-" => Ok(ByteSource::standard_input()),
             (Some(text), _) => {
                 let name = PathBuf::from("the command line");
-                Ok(ByteSource { from: Box::new(Cursor::new(text.into_vec())), name })
+                let length = Some(text.len() as u64);
+                Ok(ByteSource { from: Box::new(Cursor::new(text.into_vec())), name, length })
             }
             (None, Some(path)) => ByteSource::file(&path),
             (None, None) => Err(CommandError::Usage("no bytes are given".to_owned())),
@@ -47,14 +50,21 @@ impl GivenBytes {
 
 impl ByteSource {
     pub(super) fn standard_input() -> Self {
-        Self { from: Box::new(stdin()), name: PathBuf::from("standard input") }
+        Self { from: Box::new(stdin()), name: PathBuf::from("standard input"), length: None }
     }
 
     pub(super) fn file(path: &Path) -> Result<Self, CommandError> {
         #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
         let file =
             std::fs::File::open(path).map_err(|error| CommandError::system("opening", path, &error))?;
-        Ok(Self { from: Box::new(file), name: path.to_owned() })
+        // The length of a pipe or device says nothing.
+        let length = file.metadata().ok().filter(|about| about.is_file()).map(|about| about.len());
+        Ok(Self { from: Box::new(file), name: path.to_owned(), length })
+    }
+
+    /// Its length in bytes; `None`: not known.
+    pub(super) fn length(&self) -> Option<u64> {
+        self.length
     }
 
     /// Reads the pieces ahead on a thread of its own, so that the command still receives signals

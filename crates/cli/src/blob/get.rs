@@ -163,7 +163,7 @@ async fn stream(
 ) -> Result<CommandEnding, CommandError> {
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.to_vec());
-    let mut progress = BlobProgress::new("read");
+    let mut progress = BlobProgress::new("read", None);
     let mut again = 0;
     let is_terminal = output::is_terminal();
     'again: loop {
@@ -171,6 +171,11 @@ async fn stream(
             Ok(pieces) => pieces,
             Err(error) => return refusal::print_refusal(place, name, error),
         };
+        if progress.is_shown()
+            && let Some(info) = blob.stat().await?
+        {
+            progress.set_total(length.min(info.size.saturating_sub(offset)));
+        }
         // The file is created only now, so that a missing blob leaves an existing file unchanged.
         let before = progress.bytes();
         let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;

@@ -32,64 +32,44 @@ pub(crate) enum BlobCommand {
     /// Creates a blob from a file, or from standard input.
     ///
     /// Readers find the blob once all of its bytes are stored. If a complete blob of this name exists, nothing is written (exit code 1).
-    ///
-    /// Example: zerohop blob put backup disk.img
     Put(put::PutArguments),
     /// Copies a whole blob to a file, or to standard output.
     ///
     /// The copy has one version of the blob. If another client changes the blob meanwhile, the command writes the file again, up
     /// to three times. Discard what it has written to standard output if the exit code is 3.
-    ///
-    /// Example: zerohop blob get backup disk.img
     Get(get::GetArguments),
     /// Writes a part of a blob to standard output.
     ///
     /// The output ends at the blob's end, also if --length is larger.
-    ///
-    /// Example: zerohop blob read backup --at 512 --length 512
     Read(get::ReadArguments),
     /// Overwrites bytes of a blob from an offset on.
     ///
     /// A write beyond the end makes the blob larger. Readers find all of the bytes or none, also over several chunks. One write
     /// has at most 64 MiB, unless --pieces is given.
-    ///
-    /// Example: zerohop blob write backup boot --at 512
     Write(write::WriteArguments),
     /// Adds bytes at the end of a blob, and prints the offset of the first of them.
     ///
     /// Readers find all of the bytes or none, however many they are.
-    ///
-    /// Example: zerohop blob append log --file today.log
     Append(write::BlobAppendArguments),
     /// Sets the size of a blob.
     ///
     /// Bytes behind the new size are removed. If the blob grows, zeros are added.
-    ///
-    /// Example: zerohop blob truncate backup 1048576
     Truncate(head::TruncateArguments),
     /// Prints size, chunk size, id, generation and attributes of a blob.
     ///
     /// The sizes are in bytes. The generation counts how often the blob was truncated or filled in.
-    ///
-    /// Example: zerohop blob stat backup --json
     Stat(head::StatArguments),
     /// Removes a blob.
     ///
     /// If there is no blob of this name, the exit code is 1.
-    ///
-    /// Example: zerohop blob rm backup
     #[command(visible_alias = "del", aliases = ["delete", "remove"])]
     Rm(head::BlobRemoveArguments),
     /// Prints the names of blobs that begin with a prefix, in the order of their bytes.
-    ///
-    /// Example: zerohop blob ls logs/ --limit 100
     #[command(alias = "list")]
     Ls(list::BlobListArguments),
     /// Changes a binary number inside a blob on the server, and prints it.
     ///
     /// The number may be in two chunks. Bytes beyond the end of the blob count as zeros.
-    ///
-    /// Example: zerohop blob transform counters add 5 --type u64 --at 16
     Transform(transform::BlobTransformArguments),
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::common::progress::bytes_line;
 use crate::output::StatusLine;
 
 const SHOW_AFTER: Duration = Duration::from_secs(1);
@@ -14,14 +15,26 @@ pub(super) struct BlobProgress {
     line: StatusLine,
     what: &'static str,
     bytes: u64,
+    total: Option<u64>,
     started: Instant,
     next: Instant,
 }
 
 impl BlobProgress {
-    pub(super) fn new(what: &'static str) -> Self {
+    /// `total`: the bytes to do, if that is known.
+    pub(super) fn new(what: &'static str, total: Option<u64>) -> Self {
         let started = Instant::now();
-        Self { line: StatusLine::new(), what, bytes: 0, started, next: started + SHOW_AFTER }
+        Self { line: StatusLine::new(), what, bytes: 0, total, started, next: started + SHOW_AFTER }
+    }
+
+    /// Whether a user sees it: only then a total is worth a request.
+    pub(super) fn is_shown(&self) -> bool {
+        self.line.is_terminal()
+    }
+
+    /// Sets the bytes to do from now on.
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.total = Some(self.bytes.saturating_add(total));
     }
 
     /// Adds to the bytes that are done.
@@ -30,9 +43,7 @@ impl BlobProgress {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + SHOW_INTERVAL;
-            let seconds = (now - self.started).as_secs_f64();
-            let megabytes = self.bytes as f64 / 1e6;
-            self.line.show(&format!("{}: {megabytes:.0} MB, {:.0} MB/s", self.what, megabytes / seconds));
+            self.line.show(&bytes_line(self.what, self.bytes, self.total, now - self.started));
         }
     }
 

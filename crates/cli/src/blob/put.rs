@@ -126,7 +126,7 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
 
 /// Sends all bytes of a source. Returns their number.
 async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandError> {
-    let mut progress = BlobProgress::new("stored");
+    let mut progress = BlobProgress::new("stored", source.length());
     let mut pieces = source.pieces(READ_BYTES);
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;

@@ -69,7 +69,7 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let mut progress = BlobProgress::new("written");
+    let mut progress = BlobProgress::new("written", source.length());
     loop {
         let offset = at.saturating_add(progress.bytes());
         // Where all bytes must be one write, one byte too many is read, so that the write is
@@ -109,7 +109,7 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let mut progress = BlobProgress::new("appended");
+    let mut progress = BlobProgress::new("appended", source.length());
     let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
     let at = if length as u64 > APPEND_AT_ONCE_BYTES {

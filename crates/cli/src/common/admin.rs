@@ -266,7 +266,7 @@ async fn in_doubt(client: &Client, error: &zerohop_client::Error) -> CommandErro
 
 fn keyspace(answer: AdminReply) -> Result<KeyspaceStatus, CommandError> {
     match answer {
-        AdminReply::Keyspace(keyspace) => Ok(keyspace),
+        AdminReply::Keyspace(keyspace) => Ok(*keyspace),
         _ => Err(CommandError::Unexpected),
     }
 }

@@ -55,6 +55,15 @@ pub(crate) fn path(path: &Path) -> String {
     shown_path(path).into_owned()
 }
 
+/// The path of a file or folder inside a command that a user copies: in quotes where the shell needs them.
+pub(crate) fn in_shell(path: &Path) -> String {
+    let text = self::path(path);
+    match text.chars().all(|one| one.is_ascii_alphanumeric() || "/._-+:@%".contains(one)) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 /// Escapes what clap's error repeats of the arguments. The names of arguments are plain.
 pub(crate) fn escape_arguments(error: &mut clap::Error) {
     let repeated: Vec<_> = error

@@ -146,6 +146,11 @@ impl StatusLine {
         StatusLine { is_terminal: stderr().is_terminal(), is_shown: AtomicBool::new(false) }
     }
 
+    /// Whether a user sees the line.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     pub(crate) fn show(&self, text: &str) {
         if self.is_terminal {
             self.is_shown.store(true, Ordering::Relaxed);

@@ -86,6 +86,15 @@ pub(crate) fn bytes_u32(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?).map_err(|_| "it is too large: less than 4 GiB is allowed".to_owned())
 }
 
+/// A number of things, 1 or more. For clap.
+pub(crate) fn count_above_zero(text: &str) -> Result<usize, String> {
+    match usize::try_from(parse_whole(text)?) {
+        Ok(0) => Err("at least 1 is needed; leave the option out for the default".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A whole number, 0 or more. For clap.
 pub(crate) fn parse_whole(text: &str) -> Result<u64, String> {
     text.parse().map_err(|error: std::num::ParseIntError| match text.strip_prefix('-') {

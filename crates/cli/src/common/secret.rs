@@ -2,13 +2,14 @@
 //! environment.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
 use zerohop_client::{Secret, read_secret};
 
 use super::ending::CommandError;
+use super::names;
 
 /// The variable that names the file; empty: there is no secret, even if the default file exists.
 pub(crate) const VARIABLE: &str = "ZEROHOP_SECRET_FILE";
@@ -29,6 +30,17 @@ impl SecretPlace {
             Some(path) if path.is_empty() => None,
             Some(path) => Some(PathBuf::from(path)),
             None => default_path().filter(|path| path.exists()),
+        }
+    }
+
+    /// The option with which another command finds the same file, with a space before it; empty: it
+    /// needs none.
+    pub(crate) fn option(&self) -> String {
+        match &self.secret_file {
+            Some(path) if !path.is_empty() => {
+                format!(" --secret-file {}", names::in_shell(Path::new(path)))
+            }
+            _ => String::new(),
         }
     }
 

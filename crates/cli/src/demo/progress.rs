@@ -4,12 +4,15 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use zerohop_wire::words::counted;
 
 use tokio::sync::Notify;
 use tokio::time::interval;
+use zerohop_system::clock::Stopwatch;
+use zerohop_wire::words::counted;
 
 use super::limits::PROGRESS_EVERY;
+use crate::common::progress::time_left;
+use crate::common::quantity::format_time;
 use crate::output::StatusLine;
 
 /// The work done so far.
@@ -46,7 +49,7 @@ impl DemoProgress {
 
     /// Runs the work, and shows its progress meanwhile.
     pub(super) async fn watch<T>(&self, label: &str, total_files: usize, work: impl Future<Output = T>) -> T {
-        let line = StatusLine::new();
+        let (line, stopwatch) = (StatusLine::new(), Stopwatch::start());
         let mut ticks = interval(PROGRESS_EVERY);
         let mut work = pin!(work);
         loop {
@@ -55,7 +58,9 @@ impl DemoProgress {
                 _ = ticks.tick() => {
                     let files = self.files.load(Ordering::Relaxed);
                     let megabytes = self.bytes.load(Ordering::Relaxed) / 1_000_000;
-                    line.show(&format!("{label}: {files} of {}, {megabytes} MB", counted(total_files, "file")));
+                    let left = time_left(files, total_files as u64, stopwatch.elapsed());
+                    let left = left.map(|left| format!(", {} left", format_time(left))).unwrap_or_default();
+                    line.show(&format!("{label}: {files} of {}, {megabytes} MB{left}", counted(total_files, "file")));
                 }
             }
         }

@@ -9,6 +9,7 @@ use zerohop_wire::words::{by_number, counted};
 
 use super::KeyspacePlace;
 use crate::common::ending::CommandError;
+use crate::common::quantity::format_bytes;
 use crate::output;
 
 /// What may be changed later too.
@@ -44,6 +45,11 @@ pub(crate) struct ShownKeyspace {
     /// The state of its partitions, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<KeyspaceHealth>,
+    /// Records, each counted once, and bytes of the logs of all copies, in a status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    records: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    log_bytes: Option<u64>,
     /// It is being dropped.
     closing: bool,
 }
@@ -62,8 +68,13 @@ struct KeyspaceHealth {
 impl ShownKeyspace {
     /// The keyspace with the state of its partitions.
     pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
-        let KeyspaceStatus { short, rebuilding, lost, .. } = status;
-        Self { standing: Some(KeyspaceHealth { short, rebuilding, lost }), ..Self::from(status) }
+        let KeyspaceStatus { short, rebuilding, lost, records, log_bytes, .. } = status;
+        Self {
+            standing: Some(KeyspaceHealth { short, rebuilding, lost }),
+            records: Some(records),
+            log_bytes: Some(log_bytes),
+            ..Self::from(status)
+        }
     }
 
     /// Its warnings, in a cluster of this many nodes.
@@ -127,6 +138,8 @@ impl From<KeyspaceStatus> for ShownKeyspace {
             hash,
             chunk_bytes,
             standing: None,
+            records: None,
+            log_bytes: None,
             closing,
         }
     }
@@ -141,7 +154,13 @@ impl std::fmt::Display for ShownKeyspace {
             counted(*partitions, "partition"),
             counted(*replicas, "copy"),
             if self.closing { ", being dropped" } else { "" }
-        )
+        )?;
+        match (self.records, self.log_bytes) {
+            (Some(records), Some(bytes)) => {
+                write!(f, ", {}, logs {}", counted(records, "record"), format_bytes(bytes))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

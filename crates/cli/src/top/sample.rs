@@ -73,7 +73,7 @@ impl Sample {
 
     /// The bound of the bucket that contains this quantile of the batches since `before`.
     fn quantile(&self, before: &Sample, part: f64) -> Option<f64> {
-        let prefix = "zerohop_batch_microseconds_bucket{le=\"";
+        let prefix = "zerohop_batch_seconds_bucket{le=\"";
         let mut buckets: Vec<(f64, f64)> = self
             .0
             .range(prefix.to_owned()..)
@@ -89,7 +89,9 @@ impl Sample {
         let found = buckets.iter().find(|(_, count)| all > 0.0 && *count >= all * part)?;
         // JSON has no infinity: a value beyond the last finite bound is reported as that bound.
         let last = buckets.iter().rev().map(|(bound, _)| *bound).find(|bound| bound.is_finite());
-        if found.0.is_finite() { Some(found.0) } else { last }
+        // Bounds are in seconds, figures in microseconds.
+        let bound = if found.0.is_finite() { Some(found.0) } else { last };
+        bound.map(|seconds| (seconds * 1e6).round())
     }
 }
 
@@ -128,9 +130,9 @@ mod tests {
             "# HELP zerohop_answers Answers sent.\n# TYPE zerohop_answers counter\n\
              zerohop_answers_total{{instance=\"1\"}} {one}\nzerohop_answers_total{{instance=\"2\"}} {other}\n\
              zerohop_connections{{instance=\"1\"}} 3\nzerohop_process_cpu_seconds_total 0.5\n\
-             zerohop_batch_microseconds_bucket{{le=\"16.0\",instance=\"1\"}} {fast}\n\
-             zerohop_batch_microseconds_bucket{{le=\"128.0\",instance=\"1\"}} {slow}\n\
-             zerohop_batch_microseconds_bucket{{le=\"+Inf\",instance=\"1\"}} {all}\n# EOF\n"
+             zerohop_batch_seconds_bucket{{le=\"0.000016\",instance=\"1\"}} {fast}\n\
+             zerohop_batch_seconds_bucket{{le=\"0.000128\",instance=\"1\"}} {slow}\n\
+             zerohop_batch_seconds_bucket{{le=\"+Inf\",instance=\"1\"}} {all}\n# EOF\n"
         )
     }
 

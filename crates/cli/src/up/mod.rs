@@ -14,10 +14,10 @@ use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::other_cluster;
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
+use crate::common::{other_cluster, quantity};
 use crate::local::{HeldPorts, LocalNode, NodePlan, ReadyNode, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
@@ -31,7 +31,7 @@ pub(crate) struct UpArguments {
     #[arg(long, value_name = "COUNT")]
     nodes: Option<u32>,
     /// Number of instances of each node [default: one per core, divided among the nodes].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = quantity::count_above_zero)]
     instances: Option<usize>,
     /// The folder of the data, which is created if necessary. Node 1 uses the folder `node-1` in it [default:
     /// zerohop-data in the current folder].
@@ -258,9 +258,10 @@ impl UpArguments {
             "127.0.0.1:7400" => String::new(),
             other => format!(" --endpoint {other}"),
         };
+        let options = format!("{endpoint}{}", self.secret.option());
         output::result(&format!(
-            "Ready. In another terminal: zerohop kv insert hello world{endpoint}; zerohop kv lookup \
-             hello{endpoint}\nCtrl-C stops it."
+            "Ready. In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \
+             hello{options}\nCtrl-C stops it."
         ))
     }
 }

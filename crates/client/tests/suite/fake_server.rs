@@ -408,7 +408,7 @@ async fn drop_waits_until_done_and_ignores_later_keyspace_of_same_name() {
     let says = |answers: Vec<Option<AdminAnswer>>| server.store.lock().unwrap().admin = answers;
     let papers = KeyspaceStatus { id: 9, name: "papers".into(), ..KeyspaceStatus::default() };
     let refused = |code| Some(AdminAnswer::refused(code, "why"));
-    let done = || Some(AdminAnswer::of(AdminReply::Keyspace(papers.clone())));
+    let done = || Some(AdminAnswer::of(AdminReply::Keyspace(Box::new(papers.clone()))));
 
     says(vec![refused(REFUSED_FAILED), under_way("a"), under_way("a"), None, under_way("b"), done()]);
     let mut told = Vec::new();

@@ -11,6 +11,7 @@
 
 mod closed;
 mod histogram;
+mod latencies;
 mod life;
 mod limits;
 mod links;
@@ -26,7 +27,6 @@ mod timestamp_bounds;
 #[cfg(test)]
 pub(crate) use self::closed::encode as closed_bytes;
 pub(crate) use self::closed::read_mark as closed_mark;
-pub(crate) use self::histogram::Histogram;
 #[cfg(test)]
 pub(crate) use self::life::LifeRecord;
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};

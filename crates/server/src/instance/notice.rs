@@ -13,6 +13,7 @@ use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
+use super::latencies::{LatencyHistogram, OperationClass};
 use crate::gateway::{Siblings, Spanning};
 use zerohop_relay::{ReplyBatch, Units};
 
@@ -86,6 +87,8 @@ pub(crate) struct Figures {
     pub(crate) batch_requests: Histogram,
     /// Time from the first request of a batch to its answers, in microseconds.
     pub(crate) batch_us: Histogram,
+    /// Time from a request of a native client to its answer, in microseconds, by class.
+    pub(crate) operations_us: Vec<(OperationClass, LatencyHistogram)>,
 }
 
 /// Messages of an instance to its manager, for the control group. The instance repeats a request until the map changes, so a message without room

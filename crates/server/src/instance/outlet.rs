@@ -9,6 +9,7 @@ use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_wire::Message;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
+use super::latencies::OperationLatencies;
 use super::links::Links;
 use super::notice::InstanceMessage;
 use super::timestamp_bounds::TimestampBounds;
@@ -23,6 +24,8 @@ pub(crate) struct Outlet {
     /// The channel to the manager for the control group; `None` for a standalone node.
     pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
     pub(crate) this_member: InstanceId,
+    /// Times of requests of native clients.
+    pub(crate) latencies: OperationLatencies,
 }
 
 impl Outlet {
@@ -88,6 +91,7 @@ impl OutletEffects<'_, '_> {
         if to.connection & UNIT_TOKEN_BIT != 0 {
             return self.outlet.answered.push((to.request.0, UnitAnswer::of(message)));
         }
+        self.outlet.latencies.answered(to);
         let AnswerOrigin { keyspace, partition, epoch, read_lock_us: held_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
@@ -95,6 +99,7 @@ impl OutletEffects<'_, '_> {
     }
 
     fn let_go(&mut self, to: Token) {
+        self.outlet.latencies.dropped(to);
         // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);

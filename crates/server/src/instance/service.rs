@@ -15,13 +15,13 @@ use zerohop_reactor::{
     Upkeep,
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
-use zerohop_system::clock::Stopwatch;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
 use super::histogram::Histogram;
+use super::latencies::OperationLatencies;
 use super::links::Links;
 use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
@@ -44,9 +44,8 @@ pub(crate) struct InstanceService<D: Disk> {
     /// Control requests that the manager has not answered, by the number of the forwarded request.
     forwarded: BTreeMap<u64, RequestToken>,
     next_request_number: u64,
-    /// Number of requests of this batch, and the time of the first.
+    /// Number of requests of this batch.
     batch: u64,
-    batch_since: Stopwatch,
     batch_requests: Histogram,
     batch_us: Histogram,
     refusals: Refusals,
@@ -83,6 +82,7 @@ impl<D: Disk> InstanceService<D> {
             timestamp_bounds,
             manager_messages: words,
             this_member: me,
+            latencies: OperationLatencies::new(),
         };
         InstanceService {
             instance,
@@ -93,7 +93,6 @@ impl<D: Disk> InstanceService<D> {
             forwarded: BTreeMap::new(),
             next_request_number: 0,
             batch: 0,
-            batch_since: Stopwatch::start(),
             batch_requests: Histogram::new(),
             batch_us: Histogram::new(),
             refusals: Refusals::default(),
@@ -184,6 +183,7 @@ impl<D: Disk> InstanceService<D> {
             peer_dropped: self.outlet.links.dropped(),
             batch_requests: self.batch_requests,
             batch_us: self.batch_us,
+            operations_us: self.outlet.latencies.histograms(),
         })
     }
 }
@@ -209,7 +209,7 @@ impl<D: Disk> Service for InstanceService<D> {
         replies: &mut Replies<'_>,
     ) {
         if self.batch == 0 {
-            self.batch_since = Stopwatch::start();
+            self.outlet.latencies.begin_batch();
         }
         self.batch += 1;
         let access = replies.access(token.connection);
@@ -232,8 +232,10 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
+        self.outlet.latencies.begin(to, &message);
         let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
+        self.outlet.latencies.end_call();
     }
 
     fn is_node(&mut self, address: IpAddr) -> bool {
@@ -367,9 +369,12 @@ impl<D: Disk> Service for InstanceService<D> {
         self.with_gateway(now, replies, |gateway, at| gateway.send(at));
         self.outlet.links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch);
-        if requests > 0 {
-            self.batch_requests.count(requests);
-            self.batch_us.count(self.batch_since.elapsed().as_micros() as u64);
+        if requests > 0 || self.outlet.latencies.has_ended() {
+            let duration_us = self.outlet.latencies.end_batch();
+            if requests > 0 {
+                self.batch_requests.count(requests);
+                self.batch_us.count(duration_us);
+            }
         }
     }
 
@@ -379,6 +384,7 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn closed(&mut self, connection: ConnectionId) {
         self.outlet.links.closed(connection, self.now_ms);
+        self.outlet.latencies.closed(connection.to_u64());
         self.instance.disconnected(connection.to_u64());
         self.gateway.closed(connection, &mut self.instance, self.now_ms);
     }
@@ -403,7 +409,7 @@ impl<D: Disk> Service for InstanceService<D> {
         out: &mut Vec<u8>,
     ) -> ForeignResult {
         if self.batch == 0 {
-            self.batch_since = Stopwatch::start();
+            self.outlet.latencies.begin_batch();
         }
         self.batch += 1;
         self.with_gateway(now, replies, |gateway, at| gateway.receive(connection, bytes, at, out))

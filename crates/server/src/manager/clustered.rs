@@ -142,7 +142,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
     let Some((command, is_new)) = command else {
         return match drop_wait {
             Some(wait) => await_drop(shared, keyspace, wait).await,
-            None => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
+            None => AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace))),
         };
     };
     let closes = matches!(command, ControlCommand::CloseKeyspace(_));
@@ -152,7 +152,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
             if is_new {
                 keyspace.id = u32::try_from(done.number).unwrap_or(keyspace.id);
             }
-            AdminAnswer::of(AdminReply::Keyspace(keyspace))
+            AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace)))
         }
         Err(refused) => refused,
     }
@@ -171,7 +171,7 @@ async fn await_drop(shared: &Rc<ManagerShared>, keyspace: KeyspaceStatus, wait: 
         }
         sleep(DROP_CHECK_INTERVAL).await;
     }
-    AdminAnswer::of(AdminReply::Keyspace(keyspace))
+    AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace)))
 }
 
 /// The pinned partitions of a keyspace, if this node's Raft manager knows them. A standalone node has none.

@@ -1,6 +1,7 @@
 //! The manager's side of the channel to the instances: messages to them, and answers with a time limit.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_reactor::{NoticeError, ReactorMailbox};
-use zerohop_shard::MapChangeError;
-use zerohop_wire::ids::InstanceId;
+use zerohop_shard::{InstanceStats, KeyspaceFigures, MapChangeError};
+use zerohop_wire::ids::{InstanceId, KeyspaceId};
 
 use crate::instance::{Figures, InstanceNotice, RecoveredData};
 use crate::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
@@ -45,6 +46,20 @@ impl InstanceHandle {
             sleep(INBOX_FULL_PAUSE).await;
         }
     }
+}
+
+/// The figures of keyspaces, summed over instances.
+pub(super) fn by_keyspace<'f>(
+    instances: impl Iterator<Item = &'f InstanceStats>,
+) -> BTreeMap<KeyspaceId, KeyspaceFigures> {
+    let mut sums: BTreeMap<KeyspaceId, KeyspaceFigures> = BTreeMap::new();
+    for (id, figures) in instances.flat_map(|stats| &stats.keyspaces) {
+        let sum = sums.entry(*id).or_default();
+        sum.copies += figures.copies;
+        sum.records += figures.records;
+        sum.log_bytes += figures.log_bytes;
+    }
+    sums
 }
 
 /// Sends a change of the map to every instance, and waits until they have applied it, within a time limit. Returns the problems in words.

@@ -173,7 +173,7 @@ impl JobWorker {
         {
             return self.drop_when_drained(delta, keyspace, wait).await;
         }
-        let done = AdminAnswer::of(AdminReply::Keyspace(keyspace));
+        let done = AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace)));
         let Some(delta) = delta else { return done };
         match self.save_and_apply(Arc::new(delta)).await {
             Ok(()) => done,
@@ -232,7 +232,8 @@ impl JobWorker {
         loop {
             let figures = instances::figures(self.shared.instances()).await;
             let is_drained = |one: &Option<Box<Figures>>| {
-                one.as_ref().is_some_and(|figures| figures.stats.drained.contains(&id))
+                one.as_ref()
+                    .is_some_and(|figures| figures.stats.keyspaces.get(&id).is_some_and(|one| one.is_drained))
             };
             if figures.iter().all(is_drained) {
                 break;
@@ -248,7 +249,7 @@ impl JobWorker {
         let from = self.shared.history.borrow().map().epoch();
         let delta = MapDelta { from, to: from.next(), changes: vec![MapChange::DropKeyspace(id)] };
         match self.save_and_apply(Arc::new(delta)).await {
-            Ok(()) => AdminAnswer::of(AdminReply::Keyspace(keyspace)),
+            Ok(()) => AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace))),
             Err(answer) => answer,
         }
     }

@@ -9,15 +9,17 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
+use zerohop_placement::ClusterMap;
 use zerohop_reactor::{CloseReason, ReactorCounters};
-use zerohop_shard::InstanceStats;
+use zerohop_shard::{InstanceStats, KeyspaceFigures};
 use zerohop_wire::ErrorCode;
 use zerohop_wire::admin::{self, GroupsStatus};
 
+use super::groups::GroupCounts;
 use super::shared::ManagerShared;
 use super::view::{ClusterView, why_not};
 use super::{groups, instances, status};
-use crate::instance::{Figures, Histogram, RecoveredData};
+use crate::instance::{Figures, RecoveredData};
 use crate::process::{cpu_s, resident_bytes};
 
 /// The text. Errors: those of a writer; a string never fails.
@@ -29,13 +31,18 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
         recovered: instance.recovered.clone(),
         figures,
     });
+    let instances: Vec<InstanceMetrics> = instances.collect();
+    let map = shared.history.borrow().map().clone();
+    let counts = groups::count(&map);
     let snapshot = MetricsSnapshot {
-        instances: instances.collect(),
-        map_epoch: shared.history.borrow().map().epoch().0,
+        keyspaces: keyspaces(&map, &instances, &counts),
+        nodes: nodes(&map, &view.notified_epoch.silent),
+        instances,
+        map_epoch: map.epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
         serving: why_not(shared, &view).is_none(),
         alerts: status::of_node(shared).len() + view.notified_epoch.warnings.len(),
-        groups: groups::count(shared.history.borrow().map()).all,
+        groups: counts.all,
         view: view.notified_epoch,
         connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
@@ -45,6 +52,43 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// The keyspaces of the map, by name, with the figures of this node's copies.
+fn keyspaces(map: &ClusterMap, instances: &[InstanceMetrics], counts: &GroupCounts) -> Vec<KeyspaceMetrics> {
+    let answered = instances.iter().filter_map(|one| one.figures.as_deref());
+    let own = instances::by_keyspace(answered.map(|figures| &figures.stats));
+    map.keyspaces()
+        .map(|(id, keyspace)| KeyspaceMetrics {
+            name: keyspace.config().name.to_string(),
+            figures: own.get(&id).copied().unwrap_or_default(),
+            groups: counts.keyspaces.get(&id).copied().unwrap_or_default(),
+        })
+        .collect()
+}
+
+/// The number of nodes in each state of [`NODE_STATES`].
+fn nodes(map: &ClusterMap, silent: &[u32]) -> [u32; NODE_STATES.len()] {
+    let mut counts = [0; NODE_STATES.len()];
+    for node in map.nodes() {
+        let state =
+            if silent.contains(&node.id().0) { "silent".to_owned() } else { node.state().to_string() };
+        if let Some(at) = NODE_STATES.iter().position(|one| *one == state) {
+            counts[at] += 1;
+        }
+    }
+    counts
+}
+
+/// States of nodes, as `status` has them.
+const NODE_STATES: [&str; 4] = ["up", "draining", "down", "silent"];
+
+/// A keyspace: the figures of this node's copies, and its groups in the whole cluster.
+#[derive(Debug)]
+struct KeyspaceMetrics {
+    name: String,
+    figures: KeyspaceFigures,
+    groups: GroupsStatus,
 }
 
 /// The figures of one scrape.
@@ -58,6 +102,8 @@ struct MetricsSnapshot {
     alerts: usize,
     view: admin::NodeView,
     groups: GroupsStatus,
+    keyspaces: Vec<KeyspaceMetrics>,
+    nodes: [u32; NODE_STATES.len()],
     connections: usize,
     refused: u64,
 }
@@ -75,7 +121,8 @@ type Labels<'l> = Vec<(&'static str, &'l str)>;
 /// A metric of each instance: name, help, and the function that reads it.
 type StatMetric = (&'static str, &'static str, fn(&InstanceStats) -> u64);
 type CounterMetric = (&'static str, &'static str, fn(&ReactorCounters) -> u64);
-type RecoveryMetric = (&'static str, &'static str, fn(&RecoveredData) -> u64);
+type KeyspaceMetric = (&'static str, &'static str, fn(&KeyspaceMetrics) -> u64);
+type RecoveryMetric = (&'static str, &'static str, fn(&RecoveredData) -> f64);
 
 const GAUGES: [StatMetric; 21] = [
     ("partitions", "Copies of partitions", |stats| stats.partitions),
@@ -107,6 +154,28 @@ const GAUGES: [StatMetric; 21] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
+const KEYSPACES: [KeyspaceMetric; 7] = [
+    (
+        "keyspace_records",
+        "Records of partitions whose primary is on this node; the sum over all nodes is the keyspace's",
+        |keyspace| keyspace.figures.records,
+    ),
+    ("keyspace_copies", "Copies of partitions on this node", |keyspace| keyspace.figures.copies),
+    ("keyspace_log_bytes", "Bytes of the logs of these copies", |keyspace| keyspace.figures.log_bytes),
+    ("keyspace_groups", "Replica groups, in the whole cluster", |keyspace| keyspace.groups.groups.into()),
+    ("keyspace_groups_short", "Groups with fewer copies in sync than a write needs", |keyspace| {
+        keyspace.groups.short.into()
+    }),
+    (
+        "keyspace_groups_rebuilding",
+        "Groups with more or fewer copies than the keyspace asks for",
+        |keyspace| keyspace.groups.rebuilding.into(),
+    ),
+    ("keyspace_groups_lost", "Groups that are not served before a node that is down returns", |keyspace| {
+        keyspace.groups.lost.into()
+    }),
+];
+
 const STATS_COUNTERS: [StatMetric; 6] = [
     ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
     ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.maintenance.segment_syncs),
@@ -135,25 +204,26 @@ const COUNTERS: [CounterMetric; 11] = [
 ];
 
 const RECOVERY: [RecoveryMetric; 6] = [
-    ("recovery_milliseconds", "How long opening the data took at the start", |found| {
-        found.duration.as_millis() as u64
-    }),
+    ("recovery_seconds", "How long opening the data took at the start", |found| found.duration.as_secs_f64()),
     ("recovered_from_checkpoint", "Entries taken from checkpoints at the start", |found| {
-        found.from_checkpoint
+        found.from_checkpoint as f64
     }),
-    ("recovered_from_log", "Entries read from the log at the start", |found| found.from_log),
-    ("recovered_from_journal", "Entries taken from the journal at the start", |found| found.from_journal),
-    ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes),
-    ("damage", "Pieces of damage found at the start", |found| found.damaged as u64),
+    ("recovered_from_log", "Entries read from the log at the start", |found| found.from_log as f64),
+    ("recovered_from_journal", "Entries taken from the journal at the start", |found| {
+        found.from_journal as f64
+    }),
+    ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes as f64),
+    ("damage", "Pieces of damage found at the start", |found| found.damaged as f64),
 ];
 
 impl prometheus_client::collector::Collector for MetricsSnapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         self.node(&mut encoder)?;
+        self.by_keyspace(&mut encoder)?;
         for (name, help, read) in RECOVERY {
             let mut family = Family::gauge(&mut encoder, name, help)?;
             for one in &self.instances {
-                family.gauge_of(&labels(one), read(&one.recovered))?;
+                family.value_of(&labels(one), read(&one.recovered))?;
             }
         }
         for (name, help, read) in GAUGES {
@@ -249,6 +319,22 @@ impl MetricsSnapshot {
         Ok(())
     }
 
+    fn by_keyspace(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = Family::gauge(encoder, "build_info", "1; the labels say which program runs")?;
+        family.gauge_of(&vec![("version", env!("CARGO_PKG_VERSION"))], 1)?;
+        let mut family = Family::gauge(encoder, "nodes", "Nodes of the cluster, by state")?;
+        for (state, count) in NODE_STATES.iter().zip(self.nodes) {
+            family.gauge_of(&vec![("state", *state)], u64::from(count))?;
+        }
+        for (name, help, read) in KEYSPACES {
+            let mut family = Family::gauge(encoder, name, help)?;
+            for keyspace in &self.keyspaces {
+                family.gauge_of(&vec![("keyspace", &*keyspace.name)], read(keyspace))?;
+            }
+        }
+        Ok(())
+    }
+
     fn by_kind(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut family = Family::counter(encoder, "requests", "Requests, by kind")?;
         self.each(|one, figures| {
@@ -274,10 +360,25 @@ impl MetricsSnapshot {
 
     fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut family = Family::histogram(encoder, "batch_requests", "Requests of a batch")?;
-        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_requests))?;
-        let help = "From the first request of a batch to its answers, in microseconds";
-        let mut family = Family::histogram(encoder, "batch_microseconds", help)?;
-        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_us))
+        self.each(|one, figures| {
+            let (sum, count, buckets) = figures.batch_requests.parts();
+            family.histogram_of(&labels(one), (sum as f64, count, &buckets))
+        })?;
+        let help = "From the first request of a batch to its answers";
+        let mut family = Family::histogram(encoder, "batch_seconds", help)?;
+        self.each(|one, figures| {
+            let (sum, count, buckets) = figures.batch_us.seconds();
+            family.histogram_of(&labels(one), (sum, count, &buckets))
+        })?;
+        let help = "From a request of a native client to its answer, by class of operation";
+        let mut family = Family::histogram(encoder, "operation_seconds", help)?;
+        self.each(|one, figures| {
+            figures.operations_us.iter().try_for_each(|(class, histogram)| {
+                let (sum, count, buckets) = histogram.seconds();
+                let labels = vec![("instance", &*one.id), ("operation", class.text())];
+                family.histogram_of(&labels, (sum, count, &buckets))
+            })
+        })
     }
 }
 
@@ -319,16 +420,23 @@ impl<'e> Family<'e> {
     }
 
     fn gauge_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
-        self.0.encode_family(labels)?.encode_gauge(&(value as f64))
+        self.value_of(labels, value as f64)
+    }
+
+    fn value_of(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_gauge(&value)
     }
 
     fn counter_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
         self.0.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value, None)
     }
 
-    fn histogram_of(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
-        let (sum, count, buckets) = histogram.parts();
+    fn histogram_of(
+        &mut self,
+        labels: &Labels<'_>,
+        (sum, count, buckets): (f64, u64, &[(f64, u64)]),
+    ) -> fmt::Result {
         let none = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;
-        self.0.encode_family(labels)?.encode_histogram(sum as f64, count, &buckets, none)
+        self.0.encode_family(labels)?.encode_histogram(sum, count, buckets, none)
     }
 }

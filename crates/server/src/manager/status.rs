@@ -1,10 +1,11 @@
 //! The status of the node: one value, for control requests and as JSON.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde_json::{Value, json};
 use zerohop_placement::ClusterMap;
 use zerohop_replication::CopyDamage;
+use zerohop_shard::KeyspaceFigures;
 use zerohop_wire::admin::{
     DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
@@ -17,6 +18,9 @@ use super::groups;
 use super::instances;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
+
+/// A disk that reports more free bytes has no limit: it is memory, or does not know its size.
+const FREE_BYTES_MAX: u64 = 1 << 62;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
@@ -83,9 +87,11 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             log_bytes: stats.log_bytes,
             resident_bytes: stats.engine.resident_bytes,
             connections: u32::try_from(figures.connections).unwrap_or(u32::MAX),
+            free_bytes: Some(stats.free_bytes).filter(|free| *free <= FREE_BYTES_MAX).unwrap_or(0),
             ..empty
         }
     };
+    let own = instances::by_keyspace(figures.iter().flatten().map(|one| &one.stats));
     let managers = clustered::managers(shared).await;
     let groups::GroupCounts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
@@ -136,7 +142,16 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
                 let groups = keyspaces.get(&id).copied().unwrap_or_default();
                 let GroupsStatus { short, rebuilding, lost, .. } = groups;
                 let closing = keyspace.is_dropping();
-                KeyspaceStatus { short, rebuilding, lost, closing, ..changes::status(id, keyspace.config()) }
+                let KeyspaceFigures { records, log_bytes, .. } = own.get(&id).copied().unwrap_or_default();
+                KeyspaceStatus {
+                    short,
+                    rebuilding,
+                    lost,
+                    closing,
+                    records,
+                    log_bytes,
+                    ..changes::status(id, keyspace.config())
+                }
             })
             .collect(),
     }
@@ -202,6 +217,7 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "addr": one.addr, "partitions": one.partitions, "entries": one.entries,
             "log_bytes": one.log_bytes, "resident_bytes": one.resident_bytes, "connections": one.connections,
+            "free_bytes": NonZeroU64::new(one.free_bytes),
         })
     };
     let damaged = |one: &DamagedPartition| {
@@ -223,7 +239,8 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes, "closing": one.closing,
+            "chunk_bytes": one.chunk_bytes, "closing": one.closing, "records": one.records,
+            "log_bytes": one.log_bytes,
             "standing": { "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost },
         })
     };

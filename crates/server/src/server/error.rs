@@ -157,7 +157,7 @@ impl fmt::Display for StartError {
             }
             StartError::InstancesFixed { root, has, requested: asked } => write!(
                 f,
-                "{}: this data was made with {}, {asked} {} asked for, and partitions cannot move between instances yet: start with \
+                "{}: this data was made with {}, {asked} {} asked for, and the number of a folder is fixed: start with \
                  --instances {has} or without the option",
                 shown_path(root),
                 counted(*has, "instance"),

@@ -60,7 +60,7 @@ impl ClusterHandle {
                 wait_ms: Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX)),
             };
             match self.send_drop_request(ask, left).await {
-                Ok(AdminReply::Keyspace(keyspace)) => return Ok(keyspace),
+                Ok(AdminReply::Keyspace(keyspace)) => return Ok(*keyspace),
                 Ok(AdminReply::Refused(AdminRefusal { code, reason, keyspace })) => match &*code {
                     REFUSED_CLOSING => {
                         if begun.as_ref().is_none_or(|begun| begun.waits_for != reason) {

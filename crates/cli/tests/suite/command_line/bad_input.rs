@@ -62,6 +62,7 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
         (&["kv", "incr", "k", "much"], 2),
         (&["up", "--nodes", "0"], 2),
         (&["up", "--nodes", "17"], 2),
+        (&["up", "--instances", "0"], 2),
         (&["node", "--memory", "--hosts", "a", "--join", "127.0.0.1:7400"], 2),
         (&["node", "--memory", "--capacity", "0"], 2),
         (&["node", "drain"], 2),
@@ -150,7 +151,10 @@ fn invalid_start_is_refused_with_reason() {
     cluster.ok(&["kv", "insert", "k", "v"]);
     let in_use = in_use.to_owned();
     assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
-    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instance,"]);
+    refused(
+        &["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"],
+        &["made with 1 instance,", "the number of a folder is fixed"],
+    );
 
     // A folder of other data, a file, and a data folder of a future version.
     std::fs::create_dir_all(data).unwrap();

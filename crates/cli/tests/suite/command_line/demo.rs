@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, pid, wait_until_exited, zerohop};
+use crate::support::terminal::TerminalProgram;
 use crate::support::wait_for;
 
 /// Bytes of a file that is stored in chunks.
@@ -167,4 +168,18 @@ fn ctrl_c_removes_the_folder_and_ends_the_node() {
 fn children(of: u32) -> Vec<u64> {
     let list = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
     list.split_whitespace().map(|one| one.parse().unwrap()).collect()
+}
+
+#[test]
+fn demo_progress_on_a_terminal_has_the_time_left() {
+    let folder = crate::support::folder();
+    for number in 0..400 {
+        std::fs::write(folder.path().join(format!("file-{number}")), vec![7; 2000]).unwrap();
+    }
+    let mut demo = TerminalProgram::all_of(zerohop(&["demo".as_ref(), folder.path().as_os_str()]));
+    demo.slow_until(&["storing: ", " of 400 files, ", " left"]);
+    demo.signal(Signal::INT);
+    let (told, _, _) = demo.end();
+    let has_time = |line: &str| line.contains(" of 400 files, ") && line.trim_end().ends_with("s left");
+    assert!(told.split("\r\u{1b}[K").any(has_time), "{told:?}");
 }

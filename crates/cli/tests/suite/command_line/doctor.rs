@@ -57,15 +57,6 @@ fn doctor_reports_down_node_and_its_consequences() {
     command.args(["--log-level", "error"]);
     let cluster = ServingProgram::start(command);
     let third = &cluster.ready["nodes"][2];
-    // A node that was not asked does not report its process: a pid of 0 could be taken for a target
-    // of signals.
-    let told = cluster.json(&["status"]);
-    let told: Vec<_> =
-        told["nodes"].as_array().unwrap().iter().filter(|node| !node["pid"].is_null()).collect();
-    let [asked] = told[..] else { panic!("{told:?}") };
-    let ready = cluster.ready["nodes"].as_array().unwrap();
-    let ready = ready.iter().find(|node| node["id"] == asked["id"]).expect("a node that is up");
-    assert_eq!(asked["pid"], ready["pid"]);
     let gone = pid(third["pid"].as_u64().unwrap());
     kill_process(gone, Signal::KILL).unwrap();
     wait_until_exited(gone);

@@ -76,6 +76,7 @@ const ROWS: &[Row] = &[
     refused("partition", "", 2),
     row("keyspace drop", "ks-@ --yes"),
     row("status", ""),
+    row("status", "--wait whole"),
     row("top", "--once --interval 100ms"),
     row("doctor", ""),
     row("recover", ""),

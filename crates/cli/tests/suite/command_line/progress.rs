@@ -109,6 +109,30 @@ fn backup_commands_print_progress_only_on_a_terminal() {
 }
 
 #[test]
+fn blob_progress_has_total_percent_and_time_left() {
+    let folder = crate::support::folder();
+    let [file, got] = ["file", "got"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    std::fs::write(&file, vec![7; 40_000_000]).unwrap();
+    let cluster = ServingProgram::in_memory();
+    for (arguments, words) in
+        [(["blob", "put", "b", &file], "stored: "), (["blob", "get", "b", &got], "read: ")]
+    {
+        let mut slow = TerminalProgram::start(&cluster, &arguments);
+        slow.slow_until(&[words, " of 40 MB (", " left"]);
+        let (told, took, output) = slow.end();
+        assert_eq!(code(&output), 0, "{told:?} {output:?}");
+        let lines: Vec<&str> = told.split(AGAIN).filter(|line| !line.is_empty()).collect();
+        let has_all = |line: &&str| {
+            let rest = line.strip_prefix(words).and_then(|rest| rest.split_once(" of 40 MB ("));
+            rest.and_then(|(_, rest)| rest.split_once(" %), "))
+                .is_some_and(|(_, rest)| rest.contains(" MB/s"))
+        };
+        assert!(!lines.is_empty() && lines.iter().all(has_all), "{took:?}: {told:?}");
+    }
+    assert!(std::fs::read(&file).unwrap() == std::fs::read(&got).unwrap(), "other bytes");
+}
+
+#[test]
 fn fast_command_shows_no_progress() {
     let folder = crate::support::folder();
     let path = folder.path().join("backup").to_str().unwrap().to_owned();

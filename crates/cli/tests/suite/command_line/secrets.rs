@@ -190,3 +190,25 @@ fn the_secret_is_in_no_log_and_in_no_list_of_processes() {
         assert!(!text.contains(&secret) && !text.contains(&secret[..32]), "the secret is printed");
     }
 }
+
+#[test]
+fn ready_line_of_up_has_the_options_that_other_commands_need() {
+    let folder = crate::support::folder();
+    let secret = new_secret(folder.path(), "the secret");
+    let mut up =
+        zerohop(&["up", "--nodes", "1", "--instances", "1", "--memory", "--port", "0", "--secret-file"]);
+    up.arg(&secret).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut up = RunningProcess::start(&mut up);
+    let lines = BufReader::new(up.stdout.take().unwrap()).lines();
+    let ready = lines.map_while(Result::ok).find(|line| line.starts_with("Ready. ")).unwrap();
+    let (_, commands) = ready.split_once(": ").unwrap();
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_zerohop")).parent().unwrap();
+    // Both commands, as a user copies them.
+    let mut shell = std::process::Command::new("sh");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    shell.args(["-c", commands]).env("PATH", path).env_remove("ZEROHOP_ENDPOINT");
+    let told = shell.env_remove("ZEROHOP_SECRET_FILE").output().unwrap();
+    assert_eq!((code(&told), stdout(&told).as_str()), (0, "world"), "{ready}: {told:?}");
+    rustix::process::kill_process(up.pid(), rustix::process::Signal::TERM).unwrap();
+    assert!(up.ended().success());
+}

@@ -1,8 +1,15 @@
 //! `zerohop status`, whose JSON is a contract.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::serving::ServingProgram;
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, zerohop};
+use crate::support::terminal::TerminalProgram;
+use crate::support::wait_for;
 
 #[test]
 fn status_json_has_the_documented_fields() {
@@ -38,4 +45,110 @@ fn status_json_has_the_documented_fields() {
     // An instance reports the whole cluster too.
     let of_instance = instances[1]["addr"].as_str().unwrap();
     assert_eq!(cluster.json(&["status", "--endpoint", of_instance])["keyspaces"], status["keyspaces"]);
+}
+
+fn three_nodes() -> ServingProgram {
+    ServingProgram::start(zerohop(&[
+        "up",
+        "--nodes",
+        "3",
+        "--instances",
+        "1",
+        "--memory",
+        "--port",
+        "0",
+        "--json",
+    ]))
+}
+
+#[test]
+fn status_begins_with_verdict_and_totals_of_all_nodes() {
+    let cluster = three_nodes();
+    cluster.ok(&["status", "--wait", "settled", "--timeout", "5m"]);
+    cluster.ok(&["keyspace", "create", "papers", "--replicas", "2", "--partitions", "16"]);
+    for key in 0..9 {
+        cluster.ok(&["kv", "insert", "-k", "papers", &format!("key {key}"), "value"]);
+    }
+    let entries = |status: &Value| -> u64 {
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().map(|node| node["instances"][0]["entries"].as_u64().unwrap()).sum()
+    };
+    // Each node reports the copies that it has.
+    let status = wait_for("two copies", || cluster.json(&["status"]), |status| entries(status) >= 18);
+    assert_eq!((&status["verdict"], &status["warnings"]), (&json!("ok"), &json!([])), "{status:#}");
+    // Records are counted once, although there are two copies of each, on different nodes.
+    let totals = &status["totals"];
+    assert_eq!((&totals["nodes"], &totals["records"]), (&json!(3), &json!(9)), "{status:#}");
+    let records: Vec<_> = status["keyspaces"].as_array().unwrap().iter().map(|one| &one["records"]).collect();
+    assert_eq!(records, [&json!(0), &json!(9)], "{status:#}");
+    // Each node reports its process.
+    let nodes = status["nodes"].as_array().unwrap();
+    let pids: Vec<&Value> = nodes.iter().map(|node| &node["pid"]).collect();
+    let started = cluster.ready["nodes"].as_array().unwrap();
+    assert_eq!(pids, started.iter().map(|node| &node["pid"]).collect::<Vec<_>>());
+    let told = cluster.ok(&["status"]);
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines[0], "OK: 3 of 3 nodes are up, 272 partitions served", "{told}");
+    assert!(lines[1].starts_with("9 records, logs of all copies "), "{told}");
+    assert!(lines.iter().any(|line| line.starts_with("keyspace papers: ") && line.contains(", 9 records")));
+
+    kill_process(pid(nodes[2]["pid"].as_u64().unwrap()), Signal::KILL).unwrap();
+    let is_noticed = |status: &Value| status["verdict"] != "ok" && status["totals"]["nodes"] == 2;
+    wait_for("the loss is noticed", || cluster.json(&["status"]), is_noticed);
+    // A process of 0 could be taken for a target of signals.
+    assert_eq!(cluster.json(&["status"])["nodes"][2]["pid"], Value::Null);
+    let told = wait_for(
+        "all is served again",
+        || cluster.ok(&["status"]),
+        |told| told.starts_with("WARNING: 2 of 3 nodes are up, 272 partitions served"),
+    );
+    assert!(told.lines().nth(1).unwrap().ends_with("; only 2 of 3 nodes answered"), "{told}");
+    // Copies are missing, so that the cluster is served and not whole.
+    cluster.ok(&["status", "--wait", "served", "--timeout", "5m"]);
+    let output = cluster.run(&["status", "--wait", "whole", "--timeout", "100ms", "--json"]);
+    assert_eq!(code(&output), 1, "{output:?}");
+    assert!(stderr(&output).contains("is not whole after 100 ms"), "{output:?}");
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output)).unwrap()["verdict"], "warning");
+}
+
+#[test]
+fn status_waits_for_a_cluster_that_does_not_answer_yet() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let endpoint = format!("127.0.0.1:{port}");
+    let waits = zerohop(&["status", "--wait", "served", "--endpoint", &endpoint, "--timeout", "300ms"]);
+    let output = { waits }.output().unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("refused"), "{output:?}");
+    let mut waits = zerohop(&["status", "--wait", "served", "--endpoint", &endpoint, "--timeout", "5m"]);
+    let mut waits = RunningProcess::start(waits.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let listen = ["node", "--memory", "--instances", "1", "--json", "--listen", &endpoint];
+    let _node = ServingProgram::start(zerohop(&listen));
+    assert!(waits.first_line().starts_with("OK: 1 of 1 node is up"));
+    assert_eq!(waits.ended().code(), Some(0));
+}
+
+#[test]
+fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
+    let cluster = ServingProgram::in_memory();
+    let watch = ["status", "--watch", "--interval", "100ms"];
+    let mut status = TerminalProgram::on_all_streams(&cluster, &watch);
+    wait_for("two reports", || status.output(), |told| told.matches("q ends").count() >= 2);
+    status.types("xq");
+    let (told, _, output) = status.end();
+    assert_eq!(code(&output), 0, "{told:?}");
+    assert!(told.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up") && !told.contains("xq"), "{told:?}");
+
+    let mut command = zerohop(&[&watch[..], &["--json", "--endpoint", cluster.endpoint()]].concat());
+    let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..2 {
+        let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(told["verdict"], "ok", "{told}");
+    }
+    kill_process(child.pid(), Signal::INT).unwrap();
+    assert_eq!(child.ended().code(), Some(0));
+    // The interval belongs to --watch, and a wait ends by itself.
+    for wrong in [&["status", "--interval", "1s"][..], &["status", "--watch", "--wait", "whole"]] {
+        assert_eq!(code(&cluster.run(wrong)), 2, "{wrong:?}");
+    }
 }

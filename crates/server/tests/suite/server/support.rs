@@ -71,7 +71,7 @@ pub(crate) async fn create(client: &Client, name: &str, durability: Option<&str>
         ..KeyspaceSettings::default()
     };
     match admin(client, AdminQuestion::CreateKeyspace(settings)).await {
-        AdminReply::Keyspace(keyspace) => keyspace,
+        AdminReply::Keyspace(keyspace) => *keyspace,
         other => panic!("not created: {other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 use zerohop_server::Server;
 
-use crate::server::support::{anywhere, block_on, client, default_keyspace, in_memory, on, status};
+use crate::server::support::{anywhere, block_on, client, create, default_keyspace, in_memory, on, status};
 use crate::support::give_up::GIVE_UP_AFTER;
 use crate::support::waiting::wait_for;
 
@@ -75,6 +75,41 @@ fn metrics_count_requests() {
         let count = &metrics[&format!("zerohop_batch_requests_count{{instance=\"{instance}\"}}")];
         assert_eq!(last, count);
     }
+}
+
+#[test]
+fn metrics_report_keyspaces_nodes_and_version() {
+    let server = in_memory(2);
+    block_on(async {
+        let client = client(&server).await;
+        create(&client, "papers", None).await;
+        for (name, count) in [("default", 30), ("papers", 12)] {
+            let keyspace = client.keyspace(name).await.unwrap();
+            for key in 0..count {
+                keyspace.insert(&format!("key {key}"), "value").await.unwrap();
+            }
+        }
+    });
+    let metrics = parse(&get(&server, "/metrics").1);
+    for (name, records) in [("default", 30.0), ("papers", 12.0)] {
+        let groups = if name == "default" { 256.0 } else { 8.0 };
+        let of = |metric: &str| metrics[&format!("zerohop_keyspace_{metric}{{keyspace=\"{name}\"}}")];
+        assert_eq!((of("records"), of("copies"), of("groups")), (records, groups, groups), "{name}");
+        assert!(of("log_bytes") >= records * 10.0, "{name}");
+        assert_eq!(["groups_short", "groups_rebuilding", "groups_lost"].map(of), [0.0; 3], "{name}");
+    }
+    let answered = |operation: &str| -> f64 {
+        let of_it = |(key, _): &(&String, &f64)| {
+            key.starts_with("zerohop_operation_seconds_count{") && key.contains(&format!("\"{operation}\""))
+        };
+        metrics.iter().filter(of_it).map(|(_, value)| *value).sum()
+    };
+    assert_eq!(["write", "wait"].map(answered), [42.0, 0.0]);
+    let states = ["up", "draining", "down", "silent"];
+    let nodes = states.map(|state| metrics[&format!("zerohop_nodes{{state=\"{state}\"}}")]);
+    assert_eq!(nodes, [1.0, 0.0, 0.0, 0.0]);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(metrics[&format!("zerohop_build_info{{version=\"{version}\"}}")], 1.0);
 }
 
 #[test]

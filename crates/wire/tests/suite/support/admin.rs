@@ -90,6 +90,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         rebuilding: 5,
         lost: 6,
         closing: true,
+        records: 0,
+        log_bytes: 0,
     };
     let damaged = DamagedPartition {
         keyspace: "papers".into(),
@@ -106,6 +108,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         log_bytes: 12,
         resident_bytes: 13,
         connections: 14,
+        free_bytes: 0,
     };
     let node = NodeStatus {
         id: 1,
@@ -145,6 +148,13 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         groups: Some(groups),
         view: None,
     };
+    // Programs before these figures send and read the same bytes without them.
+    let instance = InstanceStatus { free_bytes: 20, ..InstanceStatus::default() };
+    let measured = Status {
+        nodes: vec![NodeStatus { instances: vec![instance], ..NodeStatus::default() }],
+        keyspaces: vec![KeyspaceStatus { records: 18, log_bytes: 19, ..KeyspaceStatus::default() }],
+        ..Status::default()
+    };
     let viewed = Status { view: Some(view), ..Status::default() };
     let partition = PartitionStatus {
         partition: 5,
@@ -173,8 +183,9 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
     vec![
         ("refused", "a keyspace of this name", AdminReply::Refused(refused)),
         ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
+        ("status_figures", "with the figures of a node", AdminReply::Status(Box::new(measured))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
-        ("keyspace", "with every field", AdminReply::Keyspace(keyspace)),
+        ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", AdminReply::Partitions(partitions)),
         ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),

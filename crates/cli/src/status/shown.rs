@@ -1,33 +1,23 @@
-//! `zerohop status`.
+//! The output of `zerohop status`, as JSON and as text.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
-use clap::Args;
 use serde::Serialize;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
 use zerohop_wire::words::{by_number, counted};
 
-use crate::common::admin;
-use crate::common::ending::{CommandEnding, CommandError};
+use super::verdict::{StatusTotals, StatusVerdict, judge};
 use crate::common::quantity::format_bytes;
-use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ShownView};
 use crate::keyspace::ShownKeyspace;
-use crate::output;
-
-#[derive(Args, Debug)]
-pub(crate) struct StatusArguments {
-    #[command(flatten)]
-    target: ClusterTarget,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
-}
 
 /// The JSON. `nodes` and `keyspaces` and their first fields are a contract; others may be added.
 #[derive(Debug, Serialize)]
-struct ShownStatus {
+pub(super) struct ShownStatus {
+    /// Whether everything is served and complete.
+    verdict: StatusVerdict,
+    totals: StatusTotals,
     nodes: Vec<StatusNode>,
     keyspaces: Vec<ShownKeyspace>,
     map_epoch: u64,
@@ -36,6 +26,9 @@ struct ShownStatus {
     groups: ShownGroups,
     /// The node whose view this is, and the age of the view.
     view: ShownView,
+    /// The sentence of the verdict.
+    #[serde(skip)]
+    verdict_line: String,
     #[serde(skip)]
     first: Vec<String>,
     #[serde(skip)]
@@ -60,7 +53,7 @@ struct ShownGroups {
 struct StatusNode {
     id: u32,
     state: String,
-    /// Only of the node that was asked: other nodes do not report their processes to it.
+    /// `None`: the node has not answered. `version` and the figures are then not known either.
     pid: Option<NonZeroU32>,
     manager: String,
     instances: Vec<ShownInstance>,
@@ -97,20 +90,14 @@ struct ShownInstance {
     log_bytes: u64,
     resident_bytes: u64,
     connections: u32,
-}
-
-pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, CommandError> {
-    let client = arguments.target.connect().await?;
-    let shown = ShownStatus::from(admin::status(&client).await?);
-    match arguments.json {
-        true => output::json(&shown)?,
-        false => output::result(shown.to_string().trim_end())?,
-    }
-    Ok(CommandEnding::Done)
+    /// `None`: not known.
+    free_bytes: Option<NonZeroU64>,
 }
 
 impl From<Status> for ShownStatus {
     fn from(status: Status) -> Self {
+        let totals = StatusTotals::of(&status);
+        let without_keyspaces = Status { keyspaces: Vec::new(), ..status.clone() };
         let (first, seen) = (view::first(&status), view::seen(&status));
         let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
         let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } =
@@ -123,7 +110,11 @@ impl From<Status> for ShownStatus {
         let mut warnings = first.clone();
         warnings.extend(gone.iter().map(|id| format!("node {id} is down")));
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
+        let (verdict, verdict_line) = judge(&without_keyspaces, warnings.len());
         ShownStatus {
+            verdict,
+            totals,
+            verdict_line,
             groups: ShownGroups { groups, short, rebuilding, moving, recovering, down, lost },
             nodes: status.nodes.into_iter().map(Into::into).collect(),
             keyspaces,
@@ -169,8 +160,18 @@ impl From<DamagedPartition> for ShownDamaged {
 
 impl From<InstanceStatus> for ShownInstance {
     fn from(status: InstanceStatus) -> Self {
-        let InstanceStatus { id, addr, partitions, entries, log_bytes, resident_bytes, connections } = status;
-        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
+        let InstanceStatus {
+            id,
+            addr,
+            partitions,
+            entries,
+            log_bytes,
+            resident_bytes,
+            connections,
+            free_bytes,
+        } = status;
+        let free_bytes = NonZeroU64::new(free_bytes);
+        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections, free_bytes }
     }
 }
 
@@ -180,10 +181,12 @@ impl fmt::Display for ShownStatus {
         if let Some(seen) = self.seen.as_ref().filter(|_| !self.first.is_empty()) {
             writeln!(f, "What follows is {seen}.")?;
         }
+        writeln!(f, "{}", self.verdict_line)?;
+        writeln!(f, "{}", self.totals.line(self.nodes.len()))?;
         for node in &self.nodes {
             let StatusNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
             match pid {
-                // Only the node that was asked reports its own details.
+                // The node has not answered.
                 None => write!(f, "node {id}: {state}, manager {manager}")?,
                 Some(pid) => {
                     write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?
@@ -193,7 +196,7 @@ impl fmt::Display for ShownStatus {
                 write!(
                     f,
                     "; primary of {primaries}, in sync in {in_sync}, following in {}",
-                    counted(*following, "group")
+                    counted(*following, "partition")
                 )?;
             }
             writeln!(f)?;
@@ -204,7 +207,7 @@ impl fmt::Display for ShownStatus {
                 }
                 writeln!(
                     f,
-                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}",
+                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}{}",
                     instance.id,
                     instance.addr,
                     counted(instance.partitions, "partition"),
@@ -212,7 +215,10 @@ impl fmt::Display for ShownStatus {
                     by_number(instance.entries, "record or version", "records and versions"),
                     format_bytes(instance.log_bytes),
                     format_bytes(instance.resident_bytes),
-                    counted(instance.connections, "connection")
+                    counted(instance.connections, "connection"),
+                    instance
+                        .free_bytes
+                        .map_or_else(String::new, |free| format!(", {} free", format_bytes(free.get())))
                 )?;
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
@@ -225,7 +231,7 @@ impl fmt::Display for ShownStatus {
         let ShownGroups { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
         for (count, one, several) in [
             (short, "has", "have fewer copies in sync than a write needs"),
-            (rebuilding, "has", "have fewer copies than the keyspace asks for"),
+            (rebuilding, "has", "have more or fewer copies than the keyspace asks for"),
             (moving, "is", "are moving"),
             (recovering, "is", "are recovering and not served"),
             (down, "has", "have a primary that is down"),
@@ -233,8 +239,8 @@ impl fmt::Display for ShownStatus {
         ] {
             let (verb, rest) = several.split_once(' ').unwrap_or((several, ""));
             if count > 0 {
-                let groups = counted(groups, "group");
-                writeln!(f, "{count} of {groups} {} {rest}", by_number(count, one, verb))?;
+                let all = counted(groups, "partition");
+                writeln!(f, "{count} of {all} {} {rest}", by_number(count, one, verb))?;
             }
         }
         // The first warnings are printed at the top already.

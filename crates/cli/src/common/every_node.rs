@@ -1,0 +1,93 @@
+//! State that each node reports only of itself: its process and instances, its alerts, its copies
+//! of keyspaces. All nodes that are up are asked.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use zerohop_wire::admin::Status;
+
+use super::admin;
+use super::target::ClusterTarget;
+
+/// Most nodes that are asked.
+const NODES_QUERIED_MAX: usize = 128;
+
+/// How long a node may take; a node that does not answer in time is left out.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Adds the other nodes' reports to `status`, which is the answer of the first node: the row of
+/// each node that answers, and its part of the figures of keyspaces. The states and roles of nodes
+/// stay those that the first node reports.
+pub(crate) async fn add_others(target: &ClusterTarget, status: &mut Status) {
+    let is_asked = |state: &str| state != "down" && state != "silent";
+    let others = status.nodes.iter().filter(|node| is_asked(&node.state) && node.pid == 0);
+    let mut asked = JoinSet::new();
+    for node in others.take(NODES_QUERIED_MAX) {
+        let (target, manager) = (target.clone(), node.manager.clone());
+        asked.spawn(timeout(ANSWER_MAX, async move {
+            let client = target.connect_at(&manager).await?;
+            admin::status(&client).await
+        }));
+    }
+    while let Some(told) = asked.join_next().await {
+        if let Ok(Ok(Ok(told))) = told {
+            merge(status, told);
+        }
+    }
+}
+
+/// Adds what another node reports of itself.
+fn merge(status: &mut Status, told: Status) {
+    for own in told.nodes.into_iter().filter(|node| node.pid != 0) {
+        if let Some(node) = status.nodes.iter_mut().find(|node| node.id == own.id && node.pid == 0) {
+            (node.pid, node.version, node.started_ms) = (own.pid, own.version, own.started_ms);
+            (node.instances, node.troubles, node.damaged) = (own.instances, own.troubles, own.damaged);
+        }
+    }
+    for own in told.keyspaces {
+        if let Some(keyspace) = status.keyspaces.iter_mut().find(|keyspace| keyspace.id == own.id) {
+            keyspace.records += own.records;
+            keyspace.log_bytes += own.log_bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::admin::{InstanceStatus, KeyspaceStatus, NodeStatus};
+
+    use super::*;
+
+    #[test]
+    fn each_node_adds_its_own_row_and_its_part_of_keyspaces() {
+        let of = |own: u32| Status {
+            nodes: [1, 2]
+                .map(|id| NodeStatus {
+                    id,
+                    state: format!("as node {own} sees it"),
+                    pid: if id == own { 100 + id } else { 0 },
+                    instances: vec![InstanceStatus {
+                        id,
+                        entries: u64::from(10 * own),
+                        ..InstanceStatus::default()
+                    }],
+                    ..NodeStatus::default()
+                })
+                .into(),
+            keyspaces: vec![KeyspaceStatus {
+                id: 7,
+                records: own.into(),
+                log_bytes: 5,
+                ..KeyspaceStatus::default()
+            }],
+            ..Status::default()
+        };
+        let mut status = of(1);
+        merge(&mut status, of(2));
+        let rows: Vec<_> = status.nodes.iter().map(|node| (node.pid, node.instances[0].entries)).collect();
+        assert_eq!(rows, [(101, 10), (102, 20)]);
+        assert!(status.nodes.iter().all(|node| node.state == "as node 1 sees it"));
+        assert_eq!((status.keyspaces[0].records, status.keyspaces[0].log_bytes), (3, 10));
+    }
+}

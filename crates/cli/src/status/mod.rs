@@ -1,0 +1,157 @@
+//! `zerohop status`: once, at intervals, or once the cluster is in a state.
+
+mod shown;
+mod verdict;
+
+use std::time::Duration;
+
+use clap::Args;
+use tokio::time::{Instant, sleep, sleep_until};
+use zerohop_wire::admin::Status;
+
+use self::shown::ShownStatus;
+use self::verdict::AwaitedState;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::keys::KeyPresses;
+use crate::common::quantity::format_time;
+use crate::common::runtime::StopSignals;
+use crate::common::target::ClusterTarget;
+use crate::common::{admin, every_node, names, quantity};
+use crate::output;
+
+/// The pause between two questions of `--wait`.
+const WAIT_PAUSE: Duration = Duration::from_millis(250);
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    target: ClusterTarget,
+    /// Prints the status repeatedly, until `q` or Ctrl-C.
+    #[arg(long)]
+    watch: bool,
+    /// The time between two reports of --watch: 2s, 500ms; more than 0.
+    #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch",
+          value_parser = quantity::duration_above_zero)]
+    interval: Duration,
+    /// Waits until the cluster is in this state, and prints the status then. --timeout limits the wait; if the state is
+    /// not reached by then, the exit code is 1. A cluster that does not answer yet is waited for too.
+    #[arg(long, value_name = "STATE", value_enum, conflicts_with = "watch")]
+    wait: Option<AwaitedState>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl StatusArguments {
+    /// Whether the command handles signals itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        self.watch
+    }
+}
+
+pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, CommandError> {
+    if arguments.watch {
+        return watch(&arguments).await;
+    }
+    if let Some(state) = arguments.wait {
+        return wait(&arguments, state).await;
+    }
+    let status = ask(&arguments.target).await?;
+    print(&arguments, status)?;
+    Ok(CommandEnding::Done)
+}
+
+/// The status, with what each node reports of itself.
+async fn ask(target: &ClusterTarget) -> Result<Status, CommandError> {
+    let client = target.connect().await?;
+    let mut status = admin::status(&client).await?;
+    every_node::add_others(target, &mut status).await;
+    Ok(status)
+}
+
+fn print(arguments: &StatusArguments, status: Status) -> Result<(), CommandError> {
+    let shown = ShownStatus::from(status);
+    if arguments.json { output::json(&shown) } else { output::result(shown.to_string().trim_end()) }
+}
+
+/// Prints the status at intervals, until a signal or a key ends it. A cluster that does not answer
+/// is asked again.
+async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandError> {
+    let mut signals = StopSignals::new()?;
+    let is_screen = output::is_terminal() && !arguments.json;
+    // Dropped last, which restores the terminal mode.
+    let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
+    let mut is_first = true;
+    loop {
+        let begin = Instant::now();
+        let asked = tokio::select! {
+            asked = ask(&arguments.target) => asked,
+            () = signals.come() => return Ok(CommandEnding::Done),
+        };
+        let told = match asked {
+            // The first question fails as without --watch, so that a mistake ends the command.
+            Err(error) if is_first => return Err(error),
+            Err(error) if !is_screen => {
+                output::problem(&format!("zerohop: {error}"));
+                None
+            }
+            Err(error) => Some(format!("zerohop: {error}\n")),
+            Ok(status) if arguments.json => {
+                print(arguments, status)?;
+                None
+            }
+            Ok(status) => Some(ShownStatus::from(status).to_string()),
+        };
+        if let Some(told) = told {
+            let every = format_time(arguments.interval);
+            let (clear, hint) = match (is_screen, keys.is_some()) {
+                (true, true) => ("\x1b[H\x1b[2J", format!("every {every}; q ends\n")),
+                (true, false) => ("\x1b[H\x1b[2J", format!("every {every}; Ctrl-C ends\n")),
+                // Reports in a pipe are separated by an empty line.
+                (false, _) => ("", "\n".to_owned()),
+            };
+            output::raw(&[clear.as_bytes(), names::screened(&told).as_bytes(), hint.as_bytes()])?;
+        }
+        is_first = false;
+        tokio::select! {
+            () = sleep_until(begin + arguments.interval) => {}
+            () = signals.come() => return Ok(CommandEnding::Done),
+        }
+    }
+}
+
+/// Waits until the cluster is in this state, or the time is over.
+async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<CommandEnding, CommandError> {
+    let timeout = arguments.target.timeout();
+    let until = Instant::now().checked_add(timeout);
+    loop {
+        let asked = ask(&arguments.target).await;
+        let is_over = until.is_some_and(|until| Instant::now() >= until);
+        match asked {
+            Ok(status) if state.is_reached(&status) => {
+                print(arguments, status)?;
+                return Ok(CommandEnding::Done);
+            }
+            Ok(status) if is_over => {
+                print(arguments, status)?;
+                let state = state.name();
+                output::problem(&format!(
+                    "zerohop: the cluster is not {state} after {}: allow more time with --timeout, or see what `zerohop doctor` says",
+                    format_time(timeout)
+                ));
+                return Ok(CommandEnding::No);
+            }
+            Err(error) if is_over || !may_come(&error) => return Err(error),
+            Ok(_) | Err(_) => sleep(WAIT_PAUSE).await,
+        }
+    }
+}
+
+/// Whether the cluster may answer later.
+fn may_come(error: &CommandError) -> bool {
+    match error {
+        CommandError::NoCluster(_) | CommandError::Unreachable(_) | CommandError::Refused(_) => true,
+        CommandError::Client(error) => !error.is_access(),
+        _ => false,
+    }
+}

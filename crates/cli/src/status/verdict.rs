@@ -1,0 +1,213 @@
+//! The verdict of a status: whether the cluster serves everything and is complete.
+
+use serde::Serialize;
+use zerohop_wire::admin::{GroupsStatus, NodeStatus, NodeView, Status};
+use zerohop_wire::words::{by_number, counted};
+
+use crate::common::quantity::format_bytes;
+
+/// The verdict, from the best to the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum StatusVerdict {
+    /// Everything is served and complete.
+    Ok,
+    /// Everything is served, but a node or copies are missing, or nodes report troubles.
+    Warning,
+    /// Something is not served.
+    Problem,
+}
+
+/// A state for which `--wait` waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AwaitedState {
+    /// every partition is served
+    Served,
+    /// every partition has all its copies, on nodes that are up
+    Whole,
+    /// the same, and no copy is on the move
+    Settled,
+}
+
+impl AwaitedState {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Served => "served",
+            Self::Whole => "whole",
+            Self::Settled => "settled",
+        }
+    }
+
+    /// Whether the cluster is in this state.
+    pub(super) fn is_reached(self, status: &Status) -> bool {
+        let (groups, view) = (status.groups.unwrap_or_default(), status.view.clone().unwrap_or_default());
+        let is_served = view.quorum && view.waits_for.is_empty() && unserved(&groups, &view) == 0;
+        let is_whole = is_served && groups.rebuilding == 0 && !status.nodes.iter().any(misses_copies);
+        match self {
+            Self::Served => is_served,
+            Self::Whole => is_whole,
+            Self::Settled => is_whole && groups.moving == 0,
+        }
+    }
+}
+
+fn is_up(node: &NodeStatus) -> bool {
+    node.state != "down" && node.state != "silent"
+}
+
+/// Whether copies are on a node that does not run.
+fn misses_copies(node: &NodeStatus) -> bool {
+    !is_up(node) && node.primaries + node.in_sync + node.following > 0
+}
+
+/// The number of partitions that do not serve all requests, as far as the view knows.
+fn unserved(groups: &GroupsStatus, view: &NodeView) -> u32 {
+    let GroupsStatus { groups: all, short, recovering, down, lost, .. } = *groups;
+    let stopped = view.no_primary + view.stuck;
+    // These sets overlap: the greatest of them is a lower bound.
+    [stopped, short, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
+}
+
+/// The verdict, and the sentence about it. `warnings` are all warnings of the report.
+pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String) {
+    let (groups, view) = (status.groups.unwrap_or_default(), status.view.clone().unwrap_or_default());
+    let unserved = unserved(&groups, &view);
+    let (up, all) = (status.nodes.iter().filter(|node| is_up(node)).count(), status.nodes.len());
+    let troubles: usize = status.nodes.iter().map(|node| node.troubles.len()).sum();
+    let damaged: usize = status.nodes.iter().map(|node| node.damaged.len()).sum();
+    // A node of an older program does not report a view.
+    let has_view = status.view.is_some();
+    let verdict = if unserved > 0 || damaged > 0 || (has_view && !view.quorum) || !view.waits_for.is_empty() {
+        StatusVerdict::Problem
+    } else if up < all || groups.rebuilding > 0 || troubles + warnings > 0 {
+        StatusVerdict::Warning
+    } else {
+        StatusVerdict::Ok
+    };
+    let mut parts = vec![format!("{up} of {} {} up", counted(all, "node"), by_number(all, "is", "are"))];
+    let partitions = counted(groups.groups, "partition");
+    parts.push(match unserved {
+        0 => format!("{partitions} served"),
+        some => format!("{some} of {partitions} {} not served", by_number(some, "is", "are")),
+    });
+    for (count, what) in [(groups.rebuilding, "being rebuilt"), (groups.moving, "on the move")] {
+        if count > 0 {
+            parts.push(format!("{count} {what}"));
+        }
+    }
+    for (count, what) in [(troubles, "trouble"), (warnings, "warning")] {
+        if count > 0 {
+            parts.push(counted(count, what));
+        }
+    }
+    let word = match verdict {
+        StatusVerdict::Ok => "OK",
+        StatusVerdict::Warning => "WARNING",
+        StatusVerdict::Problem => "PROBLEM",
+    };
+    (verdict, format!("{word}: {}", parts.join(", ")))
+}
+
+/// Sums over all nodes that have answered.
+#[derive(Debug, Serialize)]
+pub(super) struct StatusTotals {
+    /// The number of these nodes.
+    nodes: usize,
+    /// Records, each counted once.
+    records: u64,
+    /// Bytes of the logs of all copies.
+    log_bytes: u64,
+    /// Bytes of these logs in memory.
+    resident_bytes: u64,
+    connections: u64,
+    /// The free bytes of the node that has the fewest; `None`: no node reports them.
+    free_bytes: Option<u64>,
+}
+
+impl StatusTotals {
+    pub(super) fn of(status: &Status) -> Self {
+        let answered: Vec<&NodeStatus> = status.nodes.iter().filter(|node| node.pid != 0).collect();
+        let instances = || answered.iter().flat_map(|node| &node.instances);
+        StatusTotals {
+            nodes: answered.len(),
+            records: status.keyspaces.iter().map(|keyspace| keyspace.records).sum(),
+            log_bytes: status.keyspaces.iter().map(|keyspace| keyspace.log_bytes).sum(),
+            resident_bytes: instances().map(|one| one.resident_bytes).sum(),
+            connections: instances().map(|one| u64::from(one.connections)).sum(),
+            free_bytes: instances().map(|one| one.free_bytes).filter(|free| *free > 0).min(),
+        }
+    }
+
+    /// A line, in a cluster of this many nodes.
+    pub(super) fn line(&self, nodes: usize) -> String {
+        let StatusTotals { nodes: answered, records, log_bytes, resident_bytes, connections, free_bytes } =
+            self;
+        let mut line = format!(
+            "{}, logs of all copies {} ({} in memory), {}",
+            counted(*records, "record"),
+            format_bytes(*log_bytes),
+            format_bytes(*resident_bytes),
+            counted(*connections, "connection")
+        );
+        if let Some(free) = free_bytes {
+            let which = if nodes > 1 { " at the fullest disk" } else { "" };
+            line.push_str(&format!(", {} free{which}", format_bytes(*free)));
+        }
+        if *answered < nodes {
+            line.push_str(&format!("; only {answered} of {} answered", counted(nodes, "node")));
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u32, state: &str, copies: u32) -> NodeStatus {
+        NodeStatus { id, state: state.to_owned(), pid: 1, in_sync: copies, ..NodeStatus::default() }
+    }
+
+    fn status(states: [&str; 3], change: impl FnOnce(&mut GroupsStatus, &mut NodeView)) -> Status {
+        let mut groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
+        let mut view = NodeView { node: 1, quorum: true, managers: 3, answering: 3, ..NodeView::default() };
+        change(&mut groups, &mut view);
+        let nodes = [1, 2, 3].iter().zip(states).map(|(id, state)| node(*id, state, 85)).collect();
+        Status { nodes, groups: Some(groups), view: Some(view), ..Status::default() }
+    }
+
+    #[test]
+    fn verdict_is_a_problem_if_something_is_not_served_and_a_warning_if_something_is_missing() {
+        let up = ["up"; 3];
+        let judged = |status: &Status| judge(status, 0);
+        let good = "OK: 3 of 3 nodes are up, 256 partitions served";
+        assert_eq!(judged(&status(up, |_, _| {})), (StatusVerdict::Ok, good.to_owned()));
+        let moving = judged(&status(["up", "draining", "up"], |groups, _| groups.moving = 4));
+        assert_eq!(moving, (StatusVerdict::Ok, format!("{good}, 4 on the move")));
+        let gone = judged(&status(["up", "down", "up"], |groups, _| groups.rebuilding = 9));
+        let told = "WARNING: 2 of 3 nodes are up, 256 partitions served, 9 being rebuilt";
+        assert_eq!(gone, (StatusVerdict::Warning, told.to_owned()));
+        let lost = judged(&status(up, |groups, view| (groups.lost, view.no_primary) = (2, 3)));
+        let told = "PROBLEM: 3 of 3 nodes are up, 3 of 256 partitions are not served";
+        assert_eq!(lost, (StatusVerdict::Problem, told.to_owned()));
+        assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
+        let warned = judge(&status(up, |_, _| {}), 1);
+        assert_eq!(warned, (StatusVerdict::Warning, "WARNING".to_owned() + &good[2..] + ", 1 warning"));
+    }
+
+    #[test]
+    fn awaited_states_differ_in_missing_copies_and_moves() {
+        use AwaitedState::{Served, Settled, Whole};
+        let reached = |status: Status| [Served, Whole, Settled].map(|state| state.is_reached(&status));
+        assert_eq!(reached(status(["up"; 3], |_, _| {})), [true; 3]);
+        assert_eq!(reached(status(["up"; 3], |groups, _| groups.moving = 1)), [true, true, false]);
+        assert_eq!(reached(status(["up"; 3], |groups, _| groups.rebuilding = 1)), [true, false, false]);
+        assert_eq!(reached(status(["up"; 3], |groups, _| groups.short = 1)), [false; 3]);
+        assert_eq!(reached(status(["up"; 3], |_, view| view.quorum = false)), [false; 3]);
+        assert_eq!(reached(status(["up", "down", "up"], |_, _| {})), [true, false, false]);
+        // A node that is gone and has no copies any more is not waited for.
+        let mut gone = status(["up", "down", "up"], |_, _| {});
+        gone.nodes[1].in_sync = 0;
+        assert_eq!(reached(gone), [true; 3]);
+    }
+}
