@@ -52,7 +52,8 @@ impl<'a> WriteOperation<'a> for Take {
                 let (list, buffer) = record.record_and_buffer();
                 buffer.extend_from_slice(&(length as u32).to_le_bytes());
                 let count = list.read_values(0..length, (LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX), buffer)?;
-                if u64::from(count) < length {
+                // One value is always read, however long it is.
+                if u64::from(count) < length || buffer.len() - 4 > TAKE_BYTES_MAX {
                     return Ok(too_long(TAKE_BYTES_MAX as u64 + 1));
                 }
             }
