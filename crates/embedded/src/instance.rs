@@ -20,8 +20,8 @@ use zerohop_placement::{ClusterMap, MapHistory};
 use zerohop_shard::{ClockReading, Identity, InstanceOpenError, InstanceOptions};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    Append, ClusterId, Condition, Expiry, Extend, Insert, Query, Range as Part, RecordRead, RecordWrite,
-    Remove, Stamp, WriteChange,
+    Append, ClusterId, Condition, Expiry, Extend, Insert, LookupRange, Query, Range as Part, RecordRead,
+    RecordWrite, Remove, Stamp, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Elements, Envelope, Failure, Message};
 
@@ -277,7 +277,7 @@ impl<D: Disk> Instance<D> {
         }
         while let Some(have) = self.answers.missing_from(slot) {
             let range = Part { start: have as i64, stop: i64::MAX };
-            self.read(slot, key, Query::LookupRange { range });
+            self.read(slot, key, Query::LookupRange(LookupRange { range }));
             if self.answers.missing_from(slot) == Some(have) {
                 let place = "a list whose entries have fewer values than they say".to_owned();
                 let partition = EnginePartition(key.partition.into());

@@ -32,7 +32,7 @@ use crate::hash_range::Slice;
 use crate::intents::Intents;
 use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
-use crate::operations::{self, Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
+use crate::operations::{self, Cell, EngineResultExt, FoundRecord, LogAction, PlanResult, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
 use crate::own_records::count_own;
@@ -473,7 +473,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         check_key(read.key)?;
         let shape = self.shape(read.key)?;
-        operations::read(&mut self.view(), read, shape.as_ref(), out)
+        read.answer(&mut FoundRecord { view: self.view(), key: read.key, shape }, out)
     }
 
     /// Executes a write under its condition.
@@ -513,9 +513,15 @@ impl<'u, D: Disk> Unit<'u, D> {
         let mut buffer = std::mem::take(&mut self.staged.made);
         buffer.clear();
         let bytes_max = VALUE_BYTES_MAX as u64;
-        let mut cell = Cell { view: self.view(), key, shape, at, now_ms, bytes_max, buffer: &mut buffer };
+        let mut cell = Cell {
+            found: FoundRecord { view: self.view(), key, shape },
+            at,
+            now_ms,
+            bytes_max,
+            buffer: &mut buffer,
+        };
         let planned = plan(&mut cell);
-        let shape = cell.shape.take();
+        let shape = cell.found.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {
             if !matches!(action, LogAction::Nothing) {
                 self.stage(key, &action, RecordGlimpse { shape, hint }, &buffer)?;

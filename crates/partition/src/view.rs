@@ -38,13 +38,6 @@ pub(crate) struct WholeBytes<'w> {
     pub(crate) hint: Option<Hint>,
 }
 
-/// Values of a list, packed as the wire has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PackedValues {
-    pub(crate) count: u32,
-    pub(crate) bytes: usize,
-}
-
 impl<D: Disk> RecordView<'_, D> {
     /// The shape of a key's record.
     pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
@@ -160,8 +153,8 @@ impl<D: Disk> RecordView<'_, D> {
         Ok(())
     }
 
-    /// Appends values of a list to `out`, at most so many and until so many bytes are reached. If the range has values, at least
-    /// one is appended.
+    /// Appends values of a list to `out`, at most so many and until so many bytes are reached, and returns their number. If the range
+    /// has values, at least one is appended.
     pub(crate) fn values(
         &mut self,
         key: &[u8],
@@ -169,9 +162,8 @@ impl<D: Disk> RecordView<'_, D> {
         range: Range<u64>,
         (count_max, bytes_max): (u32, usize),
         out: &mut Vec<u8>,
-    ) -> EngineResult<PackedValues> {
-        let begin = out.len();
-        let mut packed = PackedValues::default();
+    ) -> EngineResult<u32> {
+        let (begin, mut count) = (out.len(), 0);
         let range = range.start..range.end.min(range.start + u64::from(count_max));
         for piece in self.pieces(key, shape, range)? {
             let entry = self.engine.read_entry(self.handle, piece.index)?;
@@ -179,14 +171,14 @@ impl<D: Disk> RecordView<'_, D> {
             let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
             let values = Values(body.get(4..).unwrap_or(&[]));
             for value in values.skip(piece.skip as usize).take(piece.take as usize) {
-                if packed.count > 0 && out.len() - begin + value.len() > bytes_max {
-                    return Ok(packed);
+                if count > 0 && out.len() - begin + value.len() > bytes_max {
+                    return Ok(count);
                 }
                 out.extend_from_slice(value);
-                packed = PackedValues { count: packed.count + 1, bytes: out.len() - begin };
+                count += 1;
             }
         }
-        Ok(packed)
+        Ok(count)
     }
 
     /// Hands a range of the values of a list to `each`, for as long as that says true.

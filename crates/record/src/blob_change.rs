@@ -8,9 +8,9 @@ use crate::error::{BadRequestReason, Failure};
 use crate::fields::{layout, nothing_left};
 use crate::kind::FrameKind;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNK_BYTES_MAX};
+use crate::operation_body::OperationBody;
 use crate::record::check_value;
 use crate::transform::Transform;
-use crate::write_body::WriteBody;
 
 /// A write of a header or of a chunk. The key names the blob: see [`crate::blob`].
 ///
@@ -230,7 +230,10 @@ impl<'a> BlobChange<'a> {
     ///
     /// # Errors
     /// The bytes are not such a change, or the kind is none of a blob.
-    pub fn decode(kind: FrameKind, mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    pub fn decode(
+        kind: FrameKind,
+        mut body: OperationBody<'a>,
+    ) -> Result<(&'a [u8], Self), Failure<'static>> {
         let is_of_blob = matches!(
             kind,
             FrameKind::CreateBlob

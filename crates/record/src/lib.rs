@@ -4,7 +4,7 @@
 //!   ids, limits, error, kind      numbers of the protocol: what a frame, a log entry and an answer name
 //!   record, transform, blob       types of records and of numbers in them
 //!   read, write, scan, compare     requests on records: their fields, and their bytes in a frame
-//!   operations                     the table of operations that change a record: one file each
+//!   operations                    the table of operations on a record: one file each
 //!   state, answer                  what an operation sees of a record, and what it answers
 //!   fields, elements, numbered    fixed fields, sequences, numbered enumerations: the means of all codecs
 //! ```
@@ -24,6 +24,7 @@ pub mod kind;
 pub mod limits;
 pub mod memory;
 mod numbered;
+mod operation_body;
 pub mod operations;
 pub mod read;
 pub mod record;
@@ -33,7 +34,6 @@ pub mod state;
 pub mod transform;
 pub mod words;
 pub mod write;
-mod write_body;
 
 pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;
@@ -42,9 +42,10 @@ pub use elements::{Element, Elements, pack};
 pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
 pub use kind::FrameKind;
 pub use operations::{
-    Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim, WriteChange,
+    Append, CompareSwap, Confirm, CountBits, Expire, Extend, GetBit, Increment, Insert, Inspect, Lookup,
+    LookupRange, Query, ReadChunk, Remove, SetBit, Take, Trim, Wait, WaitUntil, WriteChange,
 };
-pub use read::{Query, RecordRead, WaitUntil};
+pub use read::RecordRead;
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use transform::{Number, NumberType, Operator, ReturnedNumber, Transform};

@@ -7,7 +7,7 @@ use crate::fields::take_length_prefixed;
 use crate::ids::Timestamp;
 use crate::operations::WriteChange;
 use crate::record::{Expiry, RecordType};
-use crate::state::{ApplyOutcome, Change, Contents, EvaluatedWrite, RecordState};
+use crate::state::{ApplyOutcome, Change, Contents, EvaluatedWrite, ReadableRecord, RecordState};
 
 /// A complete record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,21 +149,59 @@ struct MemoryState {
     buffer: Vec<u8>,
 }
 
-impl RecordState for MemoryState {
+impl ReadableRecord for Option<MemoryRecord> {
     fn record_type(&self) -> Option<RecordType> {
-        self.record.as_ref().map(MemoryRecord::record_type)
+        self.as_ref().map(MemoryRecord::record_type)
     }
 
     fn version(&self) -> Timestamp {
-        self.record.as_ref().map(|record| record.version).unwrap_or_default()
+        self.as_ref().map(|record| record.version).unwrap_or_default()
     }
 
     fn length(&self) -> u64 {
-        self.record.as_ref().map_or(0, MemoryRecord::length)
+        self.as_ref().map_or(0, MemoryRecord::length)
     }
 
     fn deadline(&self) -> Option<u64> {
-        self.record.as_ref().and_then(|record| record.deadline)
+        self.as_ref().and_then(|record| record.deadline)
+    }
+
+    fn read_bytes(&mut self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        if let Some(MemoryRecord { contents: MemoryContents::Bytes(bytes), .. }) = self {
+            out.extend_from_slice(&bytes[range.start as usize..range.end as usize]);
+        }
+        Ok(())
+    }
+
+    fn read_values(
+        &mut self,
+        values: Range<u64>,
+        (count_max, bytes_max): (u32, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Failure<'static>> {
+        let Some(MemoryRecord { contents: MemoryContents::List(all), .. }) = self else { return Ok(0) };
+        let (begin, mut count) = (out.len(), 0);
+        for value in &all[values.start as usize..values.end as usize] {
+            if count == count_max || count > 0 && out.len() - begin + value.len() + 4 > bytes_max {
+                break;
+            }
+            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            out.extend_from_slice(value);
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl RecordState for MemoryState {
+    type Record = Option<MemoryRecord>;
+
+    fn record(&self) -> &Self::Record {
+        &self.record
+    }
+
+    fn record_and_buffer(&mut self) -> (&mut Self::Record, &mut Vec<u8>) {
+        (&mut self.record, &mut self.buffer)
     }
 
     fn next_version(&self) -> Timestamp {
@@ -177,32 +215,5 @@ impl RecordState for MemoryState {
             Expiry::AtMs(ms) => Some(ms.max(1)),
             Expiry::Unchanged => self.deadline(),
         })
-    }
-
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        &mut self.buffer
-    }
-
-    fn load(&mut self) -> Result<(), Failure<'static>> {
-        if let Some(MemoryRecord { contents: MemoryContents::Bytes(bytes), .. }) = &self.record {
-            self.buffer.extend_from_slice(bytes);
-        }
-        Ok(())
-    }
-
-    fn load_values(&mut self, values: Range<u64>, bytes_max: usize) -> Result<u64, Failure<'static>> {
-        let Some(MemoryRecord { contents: MemoryContents::List(all), .. }) = &self.record else {
-            return Ok(0);
-        };
-        let (begin, mut count) = (self.buffer.len(), 0);
-        for value in &all[values.start as usize..values.end as usize] {
-            if self.buffer.len() - begin + value.len() + 4 > bytes_max {
-                break;
-            }
-            self.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());
-            self.buffer.extend_from_slice(value);
-            count += 1;
-        }
-        Ok(count)
     }
 }

@@ -1,17 +1,19 @@
 //! What an operation may see of its record, and what it answers: the change to write, and the outcome.
 //!
-//! The partition, the client's overlay of a transaction and the embedded store each implement [`RecordState`] over their own
-//! form of a record. They apply the same operations, so that one record means the same to all of them.
+//! The partition, its snapshots and the client's overlay of a transaction each implement [`ReadableRecord`] over their own form of a
+//! record. They apply the same operations, so that one record means the same to all of them.
 
 use std::ops::Range;
 
+use crate::answer::Outcome;
+use crate::blob::BlobStamp;
 use crate::error::Failure;
 use crate::ids::Timestamp;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::record::{Expiry, RecordType};
 
-/// The present record of a key, and the environment of one write.
-pub trait RecordState {
+/// The present record of a key, or its absence.
+pub trait ReadableRecord {
     /// Its type; `None` if there is no record.
     fn record_type(&self) -> Option<RecordType>;
 
@@ -23,6 +25,62 @@ pub trait RecordState {
 
     /// When it expires, in milliseconds since 1970.
     fn deadline(&self) -> Option<u64>;
+
+    /// Of a chunk, the blob fence of its last write or truncation.
+    fn stamp(&self) -> Option<BlobStamp> {
+        None
+    }
+
+    /// Appends a range of the bytes of a bytes record or a chunk to `out`. The range lies within the record; that of a chunk may also be empty behind it.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    fn read_bytes(&mut self, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<(), Failure<'static>>;
+
+    /// Appends values of a list to `out`, each with its length before it (4 bytes): at most `count_max`, and until `bytes_max` bytes
+    /// would be exceeded, but at least one. Returns their number.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    fn read_values(
+        &mut self,
+        values: Range<u64>,
+        limits: (u32, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Failure<'static>>;
+
+    /// Appends a range of a bytes record to `out`, which `range` chooses by its length; nothing if there is no record.
+    ///
+    /// # Errors
+    /// The record has another type, or cannot be read.
+    fn only_bytes(
+        &mut self,
+        range: impl FnOnce(u64) -> Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure<'static>> {
+        match self.record_type() {
+            None => Ok(()),
+            Some(RecordType::Bytes) => self.read_bytes(range(self.length()), out),
+            Some(found) => Err(Failure::WrongType { found }),
+        }
+    }
+
+    /// The answer of a read that returns a number.
+    fn done(&self, number: u64) -> Outcome<'static> {
+        Outcome::Done { version: self.version(), number }
+    }
+}
+
+/// The present record of a key, and the environment of one write.
+pub trait RecordState {
+    /// The form of the record.
+    type Record: ReadableRecord;
+
+    /// The record.
+    fn record(&self) -> &Self::Record;
+
+    /// The record, and a buffer for contents that the operation creates ([`Contents::Buffered`]); the buffer is empty at first.
+    fn record_and_buffer(&mut self) -> (&mut Self::Record, &mut Vec<u8>);
 
     /// The version of the record after this write, if the write changes it.
     fn next_version(&self) -> Timestamp;
@@ -38,21 +96,44 @@ pub trait RecordState {
         VALUE_BYTES_MAX as u64
     }
 
-    /// For contents that the operation creates ([`Contents::Buffered`]); empty at first.
-    fn buffer(&mut self) -> &mut Vec<u8>;
+    /// See [`RecordState::record_and_buffer`].
+    #[inline]
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        self.record_and_buffer().1
+    }
 
     /// Appends the bytes of the record, if there is one, to the buffer.
     ///
     /// # Errors
     /// The record cannot be read.
-    fn load(&mut self) -> Result<(), Failure<'static>>;
+    fn load(&mut self) -> Result<(), Failure<'static>> {
+        let (record, buffer) = self.record_and_buffer();
+        record.only_bytes(|length| 0..length, buffer)
+    }
 
-    /// Appends values of a list to the buffer, each with its length before it (4 bytes), until `bytes_max` bytes would be
-    /// exceeded. Returns their number.
-    ///
-    /// # Errors
-    /// The record cannot be read.
-    fn load_values(&mut self, values: Range<u64>, bytes_max: usize) -> Result<u64, Failure<'static>>;
+    /// See [`ReadableRecord::record_type`].
+    #[inline]
+    fn record_type(&self) -> Option<RecordType> {
+        self.record().record_type()
+    }
+
+    /// See [`ReadableRecord::version`].
+    #[inline]
+    fn version(&self) -> Timestamp {
+        self.record().version()
+    }
+
+    /// See [`ReadableRecord::length`].
+    #[inline]
+    fn length(&self) -> u64 {
+        self.record().length()
+    }
+
+    /// See [`ReadableRecord::deadline`].
+    #[inline]
+    fn deadline(&self) -> Option<u64> {
+        self.record().deadline()
+    }
 
     /// Whether there is a record.
     fn exists(&self) -> bool {

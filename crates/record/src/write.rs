@@ -15,9 +15,9 @@
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::FieldReader;
 use crate::kind::FrameKind;
+use crate::operation_body::{OperationBody, WriteHead};
 use crate::operations::WriteChange;
 use crate::record::Condition;
-use crate::write_body::{WriteBody, WriteHead};
 
 /// One write of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl<'a> RecordWrite<'a> {
         if kind.number() >> 8 != 0x02 {
             return Err(BadRequestReason::ItemKind.into());
         }
-        let (key, change) = WriteChange::decode(kind, WriteBody { key_len, detail, rest })?;
+        let (key, change) = WriteChange::decode(kind, OperationBody { key_len, detail, rest })?;
         Ok(Self { key, condition, change })
     }
 }

@@ -9,7 +9,7 @@ use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
-use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, WaitUntil};
+use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, Wait, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::client_queues::{ClientLane, ClientQueues, FailedUnit, Flight, UnitFailure, UnitTarget};
@@ -221,7 +221,7 @@ impl UnitScheduler {
             ..Envelope::default()
         };
         let until = if version == Timestamp::ZERO { WaitUntil::Present } else { WaitUntil::Changed(version) };
-        let read = RecordRead { key: &key, query: Query::Wait { until } };
+        let read = RecordRead { key: &key, query: Query::Wait(Wait { until }) };
         let message = Message::Read { seen: Timestamp::ZERO, read };
         let token = Token { connection: asker.connection(), request: RequestId(number) };
         at.request(token, &envelope, &message);

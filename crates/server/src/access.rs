@@ -6,7 +6,7 @@ use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{ItemBody, Items};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{RecordOperation, RecordWrite, Transact};
+use zerohop_wire::messages::{RecordOperation, RecordRead, RecordWrite, Transact};
 use zerohop_wire::{Elements, Failure, Message, Permission};
 
 /// Checks a permission in a keyspace; for no keyspace: in all of them.
@@ -40,14 +40,14 @@ pub(crate) fn permits_request(
 ) -> Result<(), Failure<'static>> {
     let Access::Token(id) = access else { return Ok(()) };
     let may = |permission| permits(map, access, keyspace, permission);
+    let may_read = |read: &RecordRead<'_>| read.query.needs().iter().try_for_each(|need| may(*need));
     let may_write = |write: &RecordWrite<'_>| write.change.needs().iter().try_for_each(|need| may(*need));
     match message {
-        Message::Read { .. } | Message::Scan(_) | Message::Compare(_) | Message::Snapshot(_) => {
-            may(Permission::Read)
-        }
+        Message::Read { read, .. } => may_read(read),
+        Message::Scan(_) | Message::Compare(_) | Message::Snapshot(_) => may(Permission::Read),
         Message::Write { write, .. } => may_write(write),
         Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
-            RecordOperation::Read(_) => may(Permission::Read),
+            RecordOperation::Read(read) => may_read(&read),
             RecordOperation::Write(write) => may_write(&write),
         }),
         Message::Hello(_)
@@ -87,7 +87,9 @@ fn permits_transaction(
             let operation =
                 Elements::<RecordOperation<'_>>::packed(1, bytes).ok().and_then(|one| one.iter().next());
             match operation {
-                Some(RecordOperation::Read(_)) => may(Permission::Read)?,
+                Some(RecordOperation::Read(read)) => {
+                    read.query.needs().iter().try_for_each(|need| may(*need))?;
+                }
                 Some(RecordOperation::Write(write)) => {
                     write.change.needs().iter().try_for_each(|need| may(*need))?;
                 }
@@ -108,8 +110,7 @@ mod tests {
     use zerohop_wire::AuthFault;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
     use zerohop_wire::messages::{
-        CompareSwap, Condition, Expiry, Insert, OperationBatch, Ping, Query, RecordRead, Scan, Stamp,
-        WriteChange,
+        CompareSwap, Condition, Expiry, Insert, OperationBatch, Ping, Query, Scan, Stamp, WriteChange,
     };
 
     use super::*;

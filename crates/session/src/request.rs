@@ -232,8 +232,7 @@ impl SessionRequest {
 
     fn of_packed(keyspace: KeyspaceId, operation: &RecordOperation<'_>, item: Bytes, limit_us: u64) -> Self {
         let write = matches!(operation, RecordOperation::Write(_));
-        let wait =
-            matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait { .. }));
+        let wait = matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait(_)));
         let ask = RequestKind::Record { keyspace, item, write, wait };
         Self { operation: ask, limit_us, collecting: Coalescing::AsKeyspace }
     }
@@ -360,13 +359,9 @@ fn packed_len(operation: &RecordOperation<'_>) -> usize {
 
 /// Estimate of the payload's part of it.
 fn payload_len(operation: &RecordOperation<'_>) -> usize {
-    use zerohop_wire::messages::WaitUntil;
     match operation {
         RecordOperation::Write(write) => write.change.payload_bytes(),
-        RecordOperation::Read(read) => match read.query {
-            Query::Wait { until: WaitUntil::Equals(value) | WaitUntil::Differs(value) } => value.len(),
-            _ => 0,
-        },
+        RecordOperation::Read(read) => read.query.payload_bytes(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `zerohop kv`: operations on single records.
 //!
-//! One file for each operation. In all of them a negative answer (no record, a condition that is
+//! One file for each operation, because each prints results of its own.
+//! In all of them a negative answer (no record, a condition that is
 //! not true) is printed on standard error, or in the JSON, and the exit code is 1; see [`refusal`].
 
 mod append;
@@ -31,8 +32,45 @@ use crate::common::shown::JsonKey;
 use crate::common::target::ClusterTarget;
 use crate::common::unserved;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum KvCommand {
+/// Declares the commands, those about one key before the semicolon, and what is the same for all of them.
+macro_rules! commands {
+    (
+        $($(#[$meta:meta])* $variant:ident($module:ident::$arguments:ident),)*
+        ; $($(#[$many_meta:meta])* $many:ident($many_module:ident::$many_arguments:ident),)*
+    ) => {
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum KvCommand {
+            $($(#[$meta])* $variant($module::$arguments),)*
+            $($(#[$many_meta])* $many($many_module::$many_arguments),)*
+        }
+
+        impl KvCommand {
+            fn place(&self) -> &KvPlace {
+                match self {
+                    $(Self::$variant(arguments) => &arguments.place,)*
+                    $(Self::$many(arguments) => &arguments.place,)*
+                }
+            }
+
+            /// The key; `None`: the command is about many.
+            fn key(&self) -> Option<&[u8]> {
+                match self {
+                    $(Self::$variant(arguments) => Some(arguments.key.key.as_bytes()),)*
+                    $(Self::$many(_) => None,)*
+                }
+            }
+        }
+
+        async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {
+            match command {
+                $(KvCommand::$variant(arguments) => $module::run(arguments).await,)*
+                $(KvCommand::$many(arguments) => $many_module::run(arguments).await,)*
+            }
+        }
+    };
+}
+
+commands! {
     /// Writes bytes to a record, and replaces any earlier contents.
     #[command(visible_aliases = ["set", "put"])]
     Insert(insert::InsertArguments),
@@ -65,6 +103,7 @@ pub(crate) enum KvCommand {
     ///
     /// Bytes beyond the end of the record count as zeros.
     Transform(transform::KvTransformArguments),
+    ;
     /// Prints the keys that begin with a prefix, in no particular order.
     #[command(visible_alias = "ls", alias = "list")]
     Scan(scan::ScanArguments),
@@ -106,44 +145,6 @@ impl KeyArgument {
     }
 }
 
-impl KvCommand {
-    fn place(&self) -> &KvPlace {
-        match self {
-            KvCommand::Insert(arguments) => &arguments.place,
-            KvCommand::Lookup(arguments) => &arguments.place,
-            KvCommand::Remove(arguments) => &arguments.place,
-            KvCommand::Take(arguments) => &arguments.place,
-            KvCommand::Append(arguments) => &arguments.place,
-            KvCommand::Extend(arguments) => &arguments.place,
-            KvCommand::Cas(arguments) => &arguments.place,
-            KvCommand::Wait(arguments) => &arguments.place,
-            KvCommand::Incr(arguments) => &arguments.place,
-            KvCommand::Transform(arguments) => &arguments.place,
-            KvCommand::Scan(arguments) => &arguments.place,
-        }
-    }
-}
-
-impl KvCommand {
-    /// The key; `None`: the command is about many.
-    fn key(&self) -> Option<&[u8]> {
-        let KeyArgument { key } = match self {
-            KvCommand::Insert(arguments) => &arguments.key,
-            KvCommand::Lookup(arguments) => &arguments.key,
-            KvCommand::Remove(arguments) => &arguments.key,
-            KvCommand::Take(arguments) => &arguments.key,
-            KvCommand::Append(arguments) => &arguments.key,
-            KvCommand::Extend(arguments) => &arguments.key,
-            KvCommand::Cas(arguments) => &arguments.key,
-            KvCommand::Wait(arguments) => &arguments.key,
-            KvCommand::Incr(arguments) => &arguments.key,
-            KvCommand::Transform(arguments) => &arguments.key,
-            KvCommand::Scan(_) => return None,
-        };
-        Some(key.as_bytes())
-    }
-}
-
 pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandError> {
     let (keyspace, is_json) = (command.place().keyspace.clone(), command.place().json);
     let key = command.key().map(<[u8]>::to_vec);
@@ -161,21 +162,41 @@ pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandErro
     Err(error)
 }
 
-async fn done(command: KvCommand) -> Result<CommandEnding, CommandError> {
-    match command {
-        KvCommand::Insert(arguments) => insert::run(arguments).await,
-        KvCommand::Lookup(arguments) => lookup::run(arguments).await,
-        KvCommand::Remove(arguments) => remove::run(arguments).await,
-        KvCommand::Take(mut arguments) => {
-            arguments.place.removes_shown = true;
-            take::run(arguments).await
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::FrameKind;
+    use zerohop_wire::messages::{Query, WriteChange};
+
+    use super::*;
+
+    /// The command of an operation, with its option if it is one of several; `None`: the program has none.
+    fn command_of(kind: FrameKind) -> Option<(&'static str, &'static str)> {
+        Some(match kind {
+            FrameKind::LookupRange => ("lookup", "range"),
+            FrameKind::Inspect => ("lookup", "info"),
+            FrameKind::CompareSwap => ("cas", ""),
+            FrameKind::Increment => ("incr", ""),
+            // Procedures of the client send these; commands of `blob` use them.
+            FrameKind::Confirm | FrameKind::ReadChunk => return None,
+            // The program has no command for these today.
+            FrameKind::GetBit
+            | FrameKind::CountBits
+            | FrameKind::SetBit
+            | FrameKind::Expire
+            | FrameKind::Trim => return None,
+            kind => (kind.text(), ""),
+        })
+    }
+
+    #[test]
+    fn operations_of_the_table_have_commands() {
+        let commands = KvCommand::augment_subcommands(clap::Command::new("kv"));
+        for row in Query::TABLE.iter().chain(WriteChange::TABLE) {
+            let Some((name, option)) = command_of(row.kind) else { continue };
+            let command = commands.find_subcommand(name);
+            let command = command.unwrap_or_else(|| panic!("no command of `kv` executes `{}`", row.kind));
+            let has_option = command.get_arguments().any(|argument| argument.get_id() == option);
+            assert!(option.is_empty() || has_option, "`kv {name}` has no --{option} for `{}`", row.kind);
         }
-        KvCommand::Append(arguments) => append::run(arguments).await,
-        KvCommand::Extend(arguments) => extend::run(arguments).await,
-        KvCommand::Cas(arguments) => compare_swap::run(arguments).await,
-        KvCommand::Wait(arguments) => wait::run(arguments).await,
-        KvCommand::Incr(arguments) => increment::run(arguments).await,
-        KvCommand::Transform(arguments) => transform::run(arguments).await,
-        KvCommand::Scan(arguments) => scan::run(arguments).await,
     }
 }

@@ -22,7 +22,8 @@ pub(crate) struct TakeArguments {
 }
 
 pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, CommandError> {
-    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let (mut place, key) = (arguments.place, arguments.key.into_bytes());
+    place.removes_shown = true;
     let keyspace = place.open().await?;
     interrupt::note_sent(output::WRITE);
     match keyspace.take(&key).condition(arguments.condition.into()).await {

@@ -144,7 +144,7 @@ impl VersionedBytes {
     }
 
     fn read(&self, read: &RecordRead<'_>, tell: impl FnOnce(OperationAnswer<'_>)) {
-        if let Query::Confirm { version } = read.query {
+        if let Query::Confirm(Confirm { version }) = read.query {
             let number = u64::from(self.version(read.key) == version);
             return tell(Ok(Outcome::Done { version, number }));
         }

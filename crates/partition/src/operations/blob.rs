@@ -10,24 +10,24 @@ use super::{Cell, LogAction, PlanResult, WritePlan, chunk};
 use crate::outcome::WriteOutcome;
 
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
-    let is_header = name_of_header(cell.key).is_some();
+    let is_header = name_of_header(cell.found.key).is_some();
     // Only a transaction that creates a blob can refer to its own blob, and it has replaced the reference by an id.
     check_key(change.stamp().id != BlobStamp::OWN)?;
     match *change {
         BlobChange::WriteChunk { stamp, offset, length, bytes, makes } => {
-            check_key(!is_header && is_of_blob(cell.key))?;
+            check_key(!is_header && is_of_blob(cell.found.key))?;
             chunk::write(cell, (stamp, makes), (offset, length), bytes)
         }
         BlobChange::CutChunk { stamp, keep, creates_absent: marks } => {
-            check_key(!is_header && is_of_blob(cell.key))?;
+            check_key(!is_header && is_of_blob(cell.found.key))?;
             chunk::truncate(cell, (stamp, marks), keep)
         }
         BlobChange::DropChunk { stamp } => {
-            check_key(!is_header && is_of_blob(cell.key))?;
+            check_key(!is_header && is_of_blob(cell.found.key))?;
             chunk::remove(cell, stamp)
         }
         BlobChange::TransformChunk { stamp, transform, makes } => {
-            check_key(!is_header && is_of_blob(cell.key))?;
+            check_key(!is_header && is_of_blob(cell.found.key))?;
             chunk::transform(cell, (stamp, makes), transform)
         }
         _ => {
@@ -42,11 +42,11 @@ fn check_key(is_right: bool) -> Result<(), Failure<'static>> {
 }
 
 fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> PlanResult<'a> {
-    if let Err(wrong) = cell.of_type(RecordType::Bytes) {
-        return Ok(WritePlan::leave(wrong));
+    if let Err(wrong) = cell.check_type(RecordType::Bytes) {
+        return Ok(WritePlan::leave(wrong.into()));
     }
     if let BlobChange::Create { chunk_bits, attributes } = *change {
-        if let Some(shape) = &cell.shape {
+        if let Some(shape) = &cell.found.shape {
             let (version, found) = (shape.version, Some(shape.record));
             return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
         }
@@ -65,7 +65,7 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
             stamp.id,
         );
     }
-    if cell.shape.is_none() {
+    if cell.found.shape.is_none() {
         return Ok(WritePlan::leave(WriteOutcome::NotFound));
     }
     cell.load()?;

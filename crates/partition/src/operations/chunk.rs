@@ -6,11 +6,9 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_record::operations::{Remove, WriteOperation};
-use zerohop_wire::Failure;
+use zerohop_record::state::RecordState;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::messages::{
-    OperationAnswer, Outcome as WireOutcome, RecordType, ReturnedNumber, Transform,
-};
+use zerohop_wire::messages::{RecordType, ReturnedNumber, Transform};
 
 use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
 use crate::limits::{
@@ -18,9 +16,8 @@ use crate::limits::{
     SEPARATE_BYTES_MIN, TRAILER_BYTES_MAX,
 };
 use crate::outcome::WriteOutcome;
-use crate::overlay::{ChunkShape, ChunkWrite, Shape};
+use crate::overlay::{ChunkShape, ChunkWrite};
 use crate::planted::{Bug, is_planted};
-use crate::view::RecordView;
 
 /// The bytes of a chunk write; empty bytes represent zeros.
 #[derive(Clone, Copy)]
@@ -71,10 +68,10 @@ pub(super) fn transform<'a, D: Disk>(
     };
     let width = transform.number.bytes();
     let mut number = Vec::with_capacity(8);
-    match (&found, &cell.shape) {
+    match (&found, &cell.found.shape) {
         (ChunkLookup::Chunk(_), Some(shape)) => {
             let range = transform.offset..transform.offset + width as u64;
-            cell.view.chunk(cell.key, shape, range, &mut number).or_fail()?;
+            cell.found.view.chunk(cell.found.key, shape, range, &mut number).or_fail()?;
         }
         _ => number.resize(width, 0),
     }
@@ -101,10 +98,10 @@ pub(super) fn truncate<'a, D: Disk>(
     (stamp, marks): (BlobStamp, bool),
     keep: u32,
 ) -> PlanResult<'a> {
-    if let Err(wrong) = cell.of_type(RecordType::Chunk) {
-        return Ok(WritePlan::leave(wrong));
+    if let Err(wrong) = cell.check_type(RecordType::Chunk) {
+        return Ok(WritePlan::leave(wrong.into()));
     }
-    let chunk = match cell.shape.as_ref().and_then(|shape| shape.chunk) {
+    let chunk = match cell.found.shape.as_ref().and_then(|shape| shape.chunk) {
         Some(chunk) if chunk.stamp.id > stamp.id => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)));
         }
@@ -126,10 +123,10 @@ pub(super) fn truncate<'a, D: Disk>(
 
 /// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
 pub(super) fn remove<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
-    if let Err(wrong) = cell.of_type(RecordType::Chunk) {
-        return Ok(WritePlan::leave(wrong));
+    if let Err(wrong) = cell.check_type(RecordType::Chunk) {
+        return Ok(WritePlan::leave(wrong.into()));
     }
-    match cell.shape.as_ref().and_then(|shape| shape.chunk) {
+    match cell.found.shape.as_ref().and_then(|shape| shape.chunk) {
         Some(chunk) if chunk.stamp.id > stamp.id => {
             Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)))
         }
@@ -141,26 +138,13 @@ pub(super) fn remove<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp) 
     }
 }
 
-/// Answers a read of a part of a chunk, as far as it was written.
-pub(super) fn answer<'o, D: Disk>(
-    view: &mut RecordView<'_, D>,
-    key: &[u8],
-    shape: Option<&Shape>,
-    (offset, length): (u32, u32),
-    out: &'o mut Vec<u8>,
-) -> OperationAnswer<'o> {
-    let shape = shape.ok_or(Failure::NotFound)?;
-    let chunk = shape.chunk.ok_or(Failure::WrongType { found: shape.record })?;
-    let (begin, asked_end) = (u64::from(offset), u64::from(offset) + u64::from(length));
-    let end = asked_end.min(chunk.end).max(begin);
-    view.chunk(key, shape, begin..end, out).or_fail()?;
-    Ok(WireOutcome::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
-}
-
 /// Whether a write is admissible, and the chunk that it changes.
-fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result<ChunkLookup, WriteOutcome> {
-    cell.of_type(RecordType::Chunk)?;
-    let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
+fn admit<D: Disk>(
+    cell: &Cell<'_, '_, D>,
+    (stamp, makes): (BlobStamp, bool),
+) -> Result<ChunkLookup, WriteOutcome> {
+    cell.check_type(RecordType::Chunk)?;
+    let chunk = cell.found.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
         Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationAccepted) => {
             Err(WriteOutcome::StaleBlob(chunk.stamp))
@@ -201,8 +185,8 @@ fn overlay_write<'a, D: Disk>(
     cell.buffer.clear();
     cell.buffer.extend_from_slice(&head_of(whole));
     let before = cell.buffer.len();
-    if let Some(shape) = &cell.shape {
-        cell.view.chunk(cell.key, shape, 0..end, cell.buffer).or_fail()?;
+    if let Some(shape) = &cell.found.shape {
+        cell.found.view.chunk(cell.found.key, shape, 0..end, cell.buffer).or_fail()?;
     }
     let place = before + offset as usize..before + offset as usize + length as usize;
     match bytes.as_slice() {
@@ -217,7 +201,7 @@ fn parts_max(bytes: u64) -> u64 {
     CHUNK_PARTS_MAX.max(bytes / CHUNK_PART_BYTES_MIN)
 }
 
-fn put<'a, D>(
+fn put<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     written: ChunkWrite,
     bytes: Bytes<'a, '_>,
@@ -226,7 +210,7 @@ fn put<'a, D>(
     made(cell, written, bytes, number, LogAction::PutChunk)
 }
 
-fn made<'a, D>(
+fn made<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     written: ChunkWrite,
     bytes: Bytes<'a, '_>,

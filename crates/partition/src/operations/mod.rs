@@ -1,28 +1,21 @@
 //! The operations over the partition's records. What a write does is in [`zerohop_record::operations`]; here are the records that
-//! it sees, the log entries of its changes, the writes of blobs, and the reads.
+//! it sees, the log entries of its changes, and the writes of blobs.
 
-mod bits;
 mod blob;
 mod chunk;
-mod confirm;
-mod inspect;
-mod lookup;
 pub(crate) mod scan;
 #[cfg(test)]
 mod tests;
-pub(crate) mod wait;
 
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
-use zerohop_record::state::{Change, Contents, EvaluatedWrite, RecordState};
-use zerohop_wire::blob::{is_of_blob, is_staged};
+use zerohop_record::state::{Change, Contents, EvaluatedWrite, ReadableRecord, RecordState};
+use zerohop_wire::blob::{BlobStamp, is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::WriteChange;
-use zerohop_wire::messages::{
-    Condition, Expiry, OperationAnswer, Query, Range as Part, RecordRead, RecordType, RecordWrite,
-};
+use zerohop_wire::messages::{Condition, Expiry, RecordType, RecordWrite};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::failure::failure_of;
@@ -31,12 +24,17 @@ use crate::outcome::WriteOutcome;
 use crate::overlay::{ChunkWrite, Shape};
 use crate::view::RecordView;
 
-/// A record about to be written, and the environment of its evaluation.
-pub(crate) struct Cell<'c, 'v, D> {
+/// A record as an operation finds it.
+pub(crate) struct FoundRecord<'c, 'v, D> {
     pub(crate) view: RecordView<'v, D>,
     pub(crate) key: &'c [u8],
-    /// The present record. It is not looked up for a write that does not depend on it.
+    /// Its shape. It is not looked up for a write that does not depend on it.
     pub(crate) shape: Option<Shape>,
+}
+
+/// A record about to be written, and the environment of its evaluation.
+pub(crate) struct Cell<'c, 'v, D> {
+    pub(crate) found: FoundRecord<'c, 'v, D>,
     /// The entry's timestamp: the record's version if this write changes it.
     pub(crate) at: Timestamp,
     pub(crate) now_ms: u64,
@@ -112,31 +110,27 @@ impl WritePlan<'_> {
     }
 }
 
-impl<D> Cell<'_, '_, D> {
-    fn version(&self) -> Timestamp {
-        self.shape.as_ref().map_or(Timestamp::ZERO, |shape| shape.version)
-    }
-
+impl<D: Disk> Cell<'_, '_, D> {
     /// The outcome of a write that changed the record.
     fn done(&self, number: u64) -> WriteOutcome {
-        WriteOutcome::Done { version: self.at, number }
+        RecordState::done(self, number).into()
     }
 
     /// The outcome of a write that found the record as wanted, or absent.
     fn unchanged(&self, number: u64) -> WriteOutcome {
-        WriteOutcome::Done { version: self.version(), number }
-    }
-
-    /// The record, if it is of this type or absent.
-    fn of_type(&self, wanted: RecordType) -> Result<Option<&Shape>, WriteOutcome> {
-        match &self.shape {
-            Some(shape) if shape.record != wanted => Err(WriteOutcome::WrongType(shape.record)),
-            shape => Ok(shape.as_ref()),
-        }
+        RecordState::unchanged(self, number).into()
     }
 }
 
-impl<D: Disk> RecordState for Cell<'_, '_, D> {
+impl<'c, 'v, D: Disk> FoundRecord<'c, 'v, D> {
+    /// Looks the record up.
+    pub(crate) fn find(mut view: RecordView<'v, D>, key: &'c [u8]) -> Result<Self, Failure<'static>> {
+        let shape = view.shape(key).or_fail()?;
+        Ok(Self { view, key, shape })
+    }
+}
+
+impl<D: Disk> ReadableRecord for FoundRecord<'_, '_, D> {
     #[inline]
     fn record_type(&self) -> Option<RecordType> {
         self.shape.as_ref().map(|shape| shape.record)
@@ -144,7 +138,7 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
 
     #[inline]
     fn version(&self) -> Timestamp {
-        Cell::version(self)
+        self.shape.as_ref().map_or(Timestamp::ZERO, |shape| shape.version)
     }
 
     fn length(&self) -> u64 {
@@ -154,6 +148,42 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
     #[inline]
     fn deadline(&self) -> Option<u64> {
         self.shape.as_ref().and_then(|shape| shape.deadline)
+    }
+
+    fn stamp(&self) -> Option<BlobStamp> {
+        self.shape.as_ref().and_then(|shape| shape.chunk).map(|chunk| chunk.stamp)
+    }
+
+    fn read_bytes(&mut self, bytes: Range<u64>, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        match &self.shape {
+            Some(shape) if shape.chunk.is_some() => self.view.chunk(self.key, shape, bytes, out).or_fail(),
+            Some(shape) => self.view.bytes(self.key, shape, bytes, out).or_fail(),
+            None => Ok(()),
+        }
+    }
+
+    fn read_values(
+        &mut self,
+        values: Range<u64>,
+        limits: (u32, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Failure<'static>> {
+        let Some(shape) = &self.shape else { return Ok(0) };
+        self.view.values(self.key, shape, values, limits, out).or_fail()
+    }
+}
+
+impl<'c, 'v, D: Disk> RecordState for Cell<'c, 'v, D> {
+    type Record = FoundRecord<'c, 'v, D>;
+
+    #[inline]
+    fn record(&self) -> &Self::Record {
+        &self.found
+    }
+
+    #[inline]
+    fn record_and_buffer(&mut self) -> (&mut Self::Record, &mut Vec<u8>) {
+        (&mut self.found, self.buffer)
     }
 
     #[inline]
@@ -169,7 +199,7 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
             Expiry::AtMs(ms) => Some(ms),
             Expiry::Unchanged => return Ok(self.deadline()),
         };
-        if deadline.is_some() && self.view.deadlines.bytes() >= DEADLINE_BYTES_MAX {
+        if deadline.is_some() && self.found.view.deadlines.bytes() >= DEADLINE_BYTES_MAX {
             return Err(Failure::MemoryFull);
         }
         // Zero means no deadline in log entries. A deadline of zero has passed just as one of the first millisecond has.
@@ -179,26 +209,6 @@ impl<D: Disk> RecordState for Cell<'_, '_, D> {
     #[inline]
     fn bytes_max(&self) -> u64 {
         self.bytes_max
-    }
-
-    #[inline]
-    fn buffer(&mut self) -> &mut Vec<u8> {
-        self.buffer
-    }
-
-    fn load(&mut self) -> Result<(), Failure<'static>> {
-        if let Some(shape) = &self.shape {
-            let all = 0..shape.length();
-            self.view.bytes(self.key, shape, all, self.buffer).or_fail()?;
-        }
-        Ok(())
-    }
-
-    fn load_values(&mut self, values: Range<u64>, bytes_max: usize) -> Result<u64, Failure<'static>> {
-        let Some(shape) = &self.shape else { return Ok(0) };
-        let count = u32::try_from(values.end - values.start).unwrap_or(u32::MAX);
-        let packed = self.view.values(self.key, shape, values, (count, bytes_max), self.buffer).or_fail()?;
-        Ok(packed.count.into())
     }
 }
 
@@ -213,8 +223,11 @@ impl<'a> WritePlan<'a> {
             Change::Take => LogAction::Take,
             Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
             Change::DropFront(units) => {
-                let Some(shape) = &cell.shape else { return Err(BadRequestReason::Chunk.into()) };
-                LogAction::Trim { to: cell.view.trim_to(cell.key, shape, units).or_fail()?, units }
+                let Some(shape) = &cell.found.shape else { return Err(BadRequestReason::Chunk.into()) };
+                LogAction::Trim {
+                    to: cell.found.view.trim_to(cell.found.key, shape, units).or_fail()?,
+                    units,
+                }
             }
             Change::Deadline(deadline) => LogAction::Deadline(deadline),
             Change::Nothing => LogAction::Nothing,
@@ -260,24 +273,6 @@ pub(crate) fn check_reserved(write: &RecordWrite<'_>) -> Result<(), Failure<'sta
         Err(BadRequestReason::ReservedKey.into())
     } else {
         Ok(())
-    }
-}
-
-/// Answers a read of a record of this shape. `out` is empty, and stores the contents that the answer borrows.
-pub(crate) fn read<'o, D: Disk>(
-    view: &mut RecordView<'_, D>,
-    read: &RecordRead<'_>,
-    shape: Option<&Shape>,
-    out: &'o mut Vec<u8>,
-) -> OperationAnswer<'o> {
-    match read.query {
-        Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Part::ALL, out),
-        Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
-        Query::Inspect => inspect::answer(shape),
-        Query::Confirm { version } => confirm::answer(read.key, shape, version),
-        Query::GetBit { offset } => bits::get(view, read.key, shape, offset, out),
-        Query::ReadChunk { offset, length } => chunk::answer(view, read.key, shape, (offset, length), out),
-        Query::CountBits { range } => bits::count(view, read.key, shape, range, out),
     }
 }
 

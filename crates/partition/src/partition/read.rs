@@ -2,23 +2,24 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_record::state::ReadableRecord;
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
-use zerohop_wire::messages::{Outcome as WireOutcome, Query, RecordRead, Scan, WaitUntil};
+use zerohop_wire::messages::{
+    LookupRange, Outcome as WireOutcome, Query, ReadChunk, RecordRead, Scan, Wait, WaitUntil,
+};
 use zerohop_wire::{Failure, Message};
 
 use super::read_locks::ReadLockRequest;
 use super::{AnswerTarget, Partition, deliver, deliver_read_locked};
 use crate::event::{PartitionEffects, Token};
-use crate::failure::failure_of;
 use crate::limits::WAIT_DEFAULT_MS;
-use crate::operations;
-use crate::operations::EngineResultExt;
+use crate::operations::{self, EngineResultExt, FoundRecord};
 use crate::planted::{Bug, is_planted};
 use crate::view::{RecordView, WholeBytes};
-use crate::waits::{Wait, WaitTarget};
+use crate::waits::{self, WaitTarget};
 
 /// The failure for an empty key, which no record has. Reads get it as writes do.
 pub(super) fn no_key() -> Failure<'static> {
@@ -37,7 +38,7 @@ impl Partition {
         if read.key.is_empty() {
             return self.deliver(to, 0, &Err(no_key()), effects);
         }
-        if let Query::Confirm { .. } = read.query
+        if let Query::Confirm(_) = read.query
             && !is_planted(Bug::ConfirmIgnoresIntents)
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
         {
@@ -50,7 +51,7 @@ impl Partition {
             self.deliver(to, 0, &Err(failure), effects);
             return;
         }
-        if let Query::Wait { until } = read.query {
+        if let Query::Wait(Wait { until }) = read.query {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
@@ -59,19 +60,19 @@ impl Partition {
         let (commit, handle) = (state.applied, group.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
-            let read_lock = read_lock.filter(|_| !matches!(read.query, Query::Confirm { .. }));
+            let read_lock = read_lock.filter(|_| !matches!(read.query, Query::Confirm(_)));
             read_lock.map_or(0, |read_lock| {
                 read_lock.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
             })
         };
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         // A committed record in a single entry is answered without a copy.
-        if let Query::Lookup | Query::LookupRange { .. } = read.query
+        if let Query::Lookup | Query::LookupRange(_) = read.query
             && let Ok(Some(WholeBytes { version, bytes: whole, .. })) = view.whole(read.key)
         {
             let length = whole.len() as u64;
             let bytes = match read.query {
-                Query::LookupRange { range } => {
+                Query::LookupRange(LookupRange { range }) => {
                     let part = range.clip(length);
                     &whole[part.start as usize..part.end as usize]
                 }
@@ -81,7 +82,7 @@ impl Partition {
             deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
-        if let Query::ReadChunk { offset, length } = read.query {
+        if let Query::ReadChunk(ReadChunk { offset, length }) = read.query {
             let mut pieces = Vec::new();
             let found = view.chunk_at_once(read.key, (offset, length), |piece| pieces.push(piece));
             if let Ok(Some((state, summed))) = found {
@@ -96,13 +97,13 @@ impl Partition {
         let waits = !is_planted(Bug::ReadsUncommitted);
         let index = overlay.record(read.key).filter(|_| waits).map_or(0, |known| known.newest());
         buffers.contents.clear();
-        let shape = view.shape(read.key);
-        let answer = match &shape {
-            Ok(shape) => operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents),
-            Err(error) => Err(failure_of(error)),
+        let mut found = FoundRecord::find(view, read.key);
+        let answer = match &mut found {
+            Ok(record) => read.answer(record, &mut buffers.contents),
+            Err(failure) => Err(failure.clone()),
         };
-        let held_us = match (&answer, &shape) {
-            (Ok(_), Ok(Some(shape))) => grant(shape.version),
+        let held_us = match (&answer, &found) {
+            (Ok(_), Ok(FoundRecord { shape: Some(shape), .. })) => grant(shape.version),
             _ => 0,
         };
         deliver_read_locked(held, commit, to, (index, held_us), &answer, effects);
@@ -118,25 +119,14 @@ impl Partition {
     ) {
         let Partition { state, overlay, pending_replies: held, group, buffers, .. } = &mut *self;
         let (commit, handle) = (state.applied, group.handle());
-        let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
+        let view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         let index = overlay.record(read.key).map_or(0, |known| known.newest());
-        buffers.contents.clear();
-        let found = view.shape(read.key).or_fail().and_then(|shape| {
-            let holds = operations::wait::is_satisfied(
-                &mut view,
-                read.key,
-                shape.as_ref(),
-                until,
-                &mut buffers.contents,
-            )?;
-            Ok(holds.then_some(shape))
-        });
-        match found {
-            Ok(Some(shape)) => {
-                let answer = operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents);
+        match awaited(view, read.key, until, &mut buffers.contents) {
+            Ok((mut record, true)) => {
+                let answer = read.answer(&mut record, &mut buffers.contents);
                 deliver(held, commit, to, index, &answer, effects);
             }
-            Ok(None) => {
+            Ok((_, false)) => {
                 let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };
                 let deadline_ms = self.clock.now_ms() + u64::from(time_out_ms);
                 let asker = match to {
@@ -165,30 +155,16 @@ impl Partition {
         for number in self.waits.of(key) {
             let Partition { state, group, buffers, waits, .. } = &mut *self;
             let Some(wait) = waits.get(number) else { continue };
-            let mut view =
+            let view =
                 RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
-            buffers.contents.clear();
-            let found = view.shape(key).or_fail().and_then(|shape| {
-                let until = wait.awaited.until();
-                let holds = operations::wait::is_satisfied(
-                    &mut view,
-                    key,
-                    shape.as_ref(),
-                    &until,
-                    &mut buffers.contents,
-                )?;
-                Ok(holds.then_some(shape))
-            });
             let mut contents = std::mem::take(&mut buffers.contents);
-            let answer = match &found {
-                Ok(None) => {
+            let mut found = awaited(view, key, &wait.awaited.until(), &mut contents);
+            let answer = match &mut found {
+                Ok((_, false)) => {
                     buffers.contents = contents;
                     continue;
                 }
-                Ok(Some(shape)) => {
-                    let read = RecordRead { key, query: Query::Lookup };
-                    operations::read(&mut view, &read, shape.as_ref(), &mut contents)
-                }
+                Ok((record, true)) => Query::Lookup.answer(key, record, &mut contents),
                 Err(failure) => Err(failure.clone()),
             };
             if let Some(wait) = waits.take(number) {
@@ -203,33 +179,15 @@ impl Partition {
     pub(super) fn time_out<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        wait: &Wait,
+        wait: &waits::Wait,
         effects: &mut dyn PartitionEffects,
     ) {
         let Partition { state, group, buffers, .. } = &mut *self;
-        let mut view =
-            RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
-        buffers.contents.clear();
-        let (key, until) = (&*wait.key, wait.awaited.until());
-        let found = view.shape(key).or_fail().and_then(|shape| {
-            let holds = operations::wait::is_satisfied(
-                &mut view,
-                key,
-                shape.as_ref(),
-                &until,
-                &mut buffers.contents,
-            )?;
-            Ok((shape, holds))
-        });
+        let view = RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         let mut contents = std::mem::take(&mut buffers.contents);
-        let answer = match found {
-            Ok((shape, true)) => {
-                let read = RecordRead { key, query: Query::Lookup };
-                operations::read(&mut view, &read, shape.as_ref(), &mut contents)
-            }
-            Ok((shape, false)) => {
-                Err(Failure::TimedOut { version: shape.map(|shape| shape.version).unwrap_or_default() })
-            }
+        let answer = match awaited(view, &wait.key, &wait.awaited.until(), &mut contents) {
+            Ok((mut record, true)) => Query::Lookup.answer(&wait.key, &mut record, &mut contents),
+            Ok((record, false)) => Err(Failure::TimedOut { version: record.version() }),
             Err(failure) => Err(failure),
         };
         self.deliver_wait(wait.requester, &answer, effects);
@@ -263,4 +221,17 @@ impl Partition {
         };
         effects.answer(token, &Message::Answer(answer));
     }
+}
+
+/// The record of a wait, and whether it is in the awaited state. `out` is used as a buffer, and left empty.
+fn awaited<'c, 'v, D: Disk>(
+    view: RecordView<'v, D>,
+    key: &'c [u8],
+    until: &WaitUntil<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(FoundRecord<'c, 'v, D>, bool), Failure<'static>> {
+    out.clear();
+    let mut record = FoundRecord::find(view, key)?;
+    let is_satisfied = until.is_satisfied(&mut record, out)?;
+    Ok((record, is_satisfied))
 }

@@ -14,7 +14,7 @@ use crate::event::PartitionEffects;
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
 use crate::log_writer::NewLogEntry;
-use crate::operations::{self, Cell, LogAction, WritePlan};
+use crate::operations::{self, Cell, FoundRecord, LogAction, WritePlan};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
@@ -116,9 +116,15 @@ impl Partition {
             Err(error) => return Err(failure_of(&error)),
         };
         let (now_ms, bytes_max) = (self.clock.now_ms(), self.terms.bytes_max);
-        let mut cell = Cell { view, key: write.key, shape, at, now_ms, bytes_max, buffer: &mut buffer };
+        let mut cell = Cell {
+            found: FoundRecord { view, key: write.key, shape },
+            at,
+            now_ms,
+            bytes_max,
+            buffer: &mut buffer,
+        };
         let planned = operations::plan(&mut cell, write);
-        let before = cell.shape.take();
+        let before = cell.found.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {
             let what = (at, write.key, hint.as_ref());
             let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);

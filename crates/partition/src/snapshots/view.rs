@@ -2,16 +2,17 @@
 //! times that are closed.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
     ChunkHead, Engine, Handle, Parts, RecordBody, StoredRecord, copy_part_over, split_trailer,
 };
+use zerohop_record::state::ReadableRecord;
 use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
-use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, Query, Range, RecordRead, RecordType};
-use zerohop_wire::{BadRequestReason, Elements, Failure};
+use zerohop_wire::messages::{OperationAnswer, RecordRead, RecordType};
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::PastVersions;
 use crate::operations::EngineResultExt;
@@ -28,13 +29,25 @@ pub struct PastView<'v, D> {
     pub(crate) at: Timestamp,
 }
 
-/// A record without its contents, or with them if they are in one entry.
-enum RecordState {
-    Whole(Vec<u8>),
+/// The contents of a record, or their places.
+enum PastContents {
+    /// The bodies of its entries, those of a chunk in their order.
+    Bodies(Vec<Vec<u8>>),
     Parts(Parts),
 }
 
-impl<D: Disk> PastView<'_, D> {
+/// A record as it was.
+struct PastRecord<'p, 'v, D> {
+    view: &'p mut PastView<'v, D>,
+    key: &'p [u8],
+    record: RecordType,
+    version: Timestamp,
+    length: u64,
+    stamp: Option<BlobStamp>,
+    contents: PastContents,
+}
+
+impl<'v, D: Disk> PastView<'v, D> {
     /// Hands the whole of a bytes record to `take`, once, and says what the record was.
     ///
     /// # Errors
@@ -59,8 +72,8 @@ impl<D: Disk> PastView<'_, D> {
         match record.body {
             RecordBody::SingleEntry(bytes) => take(bytes),
             RecordBody::Parts(parts) => {
-                let (was, mut bytes) = (RecordState::Parts(parts), Vec::new());
-                self.each_part(&was, &mut |body, skip| {
+                let mut bytes = Vec::new();
+                self.each_part(&parts, &mut |body, skip| {
                     bytes.extend_from_slice(body.get(skip..).unwrap_or(&[]));
                 })?;
                 take(&bytes);
@@ -77,7 +90,7 @@ impl<D: Disk> PastView<'_, D> {
     pub fn values(
         &mut self,
         key: &[u8],
-        range: std::ops::Range<u64>,
+        range: Range<u64>,
         each: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Failure<'static>> {
         let mut left = range.end.saturating_sub(range.start);
@@ -99,122 +112,57 @@ impl<D: Disk> PastView<'_, D> {
 
     /// Answers a read. `out` is empty, and holds what the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
-        let found = self.engine.lookup_at(self.handle, read.key, self.at.0).or_fail()?;
-        let Some(record) = found else { return Err(Failure::NotFound) };
-        let (version, kind) = (Timestamp(record.timestamp), type_of(&record));
-        let was = match record.body {
-            RecordBody::SingleEntry(bytes) => RecordState::Whole(bytes.to_vec()),
-            RecordBody::Parts(parts) => RecordState::Parts(parts),
+        if !read.query.is_in_snapshots() {
+            return Err(BadRequestReason::SnapshotQuery.into());
+        }
+        match self.find(read.key)? {
+            Some(mut record) => read.answer(&mut record, out),
+            None => Err(Failure::NotFound),
+        }
+    }
+
+    fn find<'p>(&'p mut self, key: &'p [u8]) -> Result<Option<PastRecord<'p, 'v, D>>, Failure<'static>> {
+        let Some(found) = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()? else {
+            return Ok(None);
         };
-        match read.query {
-            Query::Inspect => {
-                let length = match kind {
-                    RecordType::Chunk => self.end_of(&was)?,
-                    _ => units_of(&was, kind),
-                };
-                let expires_at_ms = self.past.deadline(read.key, self.at, self.state);
-                Ok(WireOutcome::Info { version, record: kind, length, expires_at_ms })
+        let (version, record) = (Timestamp(found.timestamp), type_of(&found));
+        let (mut length, mut contents) = match found.body {
+            RecordBody::Parts(parts) => (parts.units, PastContents::Parts(parts)),
+            RecordBody::SingleEntry(body) => {
+                let count = body.first_chunk::<4>().filter(|_| record == RecordType::List);
+                let length = count.map_or(body.len() as u64, |count| u32::from_le_bytes(*count).into());
+                (length, PastContents::Bodies(vec![body.to_vec()]))
             }
-            Query::Lookup => self.contents(read.key, (&was, kind, version), Range::ALL, out),
-            Query::LookupRange { range } => self.contents(read.key, (&was, kind, version), range, out),
-            Query::ReadChunk { offset, length } => {
-                if kind != RecordType::Chunk {
-                    return Err(Failure::WrongType { found: kind });
+        };
+        let mut stamp = None;
+        if record == RecordType::Chunk {
+            // Only its entries say what a chunk is, so they are read once and kept.
+            let mut bodies = Vec::new();
+            match contents {
+                PastContents::Bodies(all) => bodies = all,
+                PastContents::Parts(parts) => {
+                    self.each_part(&parts, &mut |body, _| bodies.push(body.to_vec()))?
                 }
-                self.chunk(&was, version, (offset, length), out)
             }
-            _ => Err(BadRequestReason::SnapshotQuery.into()),
+            let heads = || bodies.iter().filter_map(|body| ChunkHead::decode(body));
+            length = heads().map(|head| head.range().end).max().unwrap_or(0);
+            stamp = Some(heads().next_back().map(|head| BlobStamp::decode(&head.stamp)).unwrap_or_default());
+            contents = PastContents::Bodies(bodies);
         }
-    }
-
-    fn contents<'o>(
-        &mut self,
-        key: &[u8],
-        (was, kind, version): (&RecordState, RecordType, Timestamp),
-        range: Range,
-        out: &'o mut Vec<u8>,
-    ) -> OperationAnswer<'o> {
-        let length = units_of(was, kind);
-        let part = range.clip(length);
-        match kind {
-            RecordType::Chunk => Err(Failure::WrongType { found: kind }),
-            RecordType::Bytes => {
-                let mut place = 0;
-                self.each_part(was, &mut |body, skip| {
-                    let body = body.get(skip..).unwrap_or(&[]);
-                    let (from, until) = (place, place + body.len() as u64);
-                    place = until;
-                    let (begin, end) = (part.start.max(from), part.end.min(until));
-                    if begin < end {
-                        out.extend_from_slice(&body[(begin - from) as usize..(end - from) as usize]);
-                    }
-                })?;
-                Ok(WireOutcome::Value { version, length, bytes: out })
-            }
-            RecordType::List => {
-                let (mut count, first) = (0, part.start);
-                let end = part.end.min(first.saturating_add(u64::from(LIST_PAGE_VALUES_MAX)));
-                self.values(key, first..end, &mut |value| {
-                    let bytes = out.len() + 4 + value.len();
-                    let has_room = count == 0 || bytes <= PAGE_BYTES_MAX;
-                    if has_room {
-                        out.extend_from_slice(&(value.len() as u32).to_le_bytes());
-                        out.extend_from_slice(value);
-                        count += 1;
-                    }
-                    has_room
-                })?;
-                Ok(WireOutcome::List { version, length, first, values: Elements::packed(count, out)? })
-            }
-        }
-    }
-
-    /// A part of a chunk: its writes laid over one another, in order.
-    fn chunk<'o>(
-        &mut self,
-        was: &RecordState,
-        version: Timestamp,
-        (offset, length): (u32, u32),
-        out: &'o mut Vec<u8>,
-    ) -> OperationAnswer<'o> {
-        let begin = u64::from(offset);
-        out.resize(length as usize, 0);
-        let (mut end, mut stamp) = (0, [0; 16]);
-        self.each_part(was, &mut |body, _| {
-            copy_part_over(out, begin, body);
-            if let Some(head) = ChunkHead::decode(body) {
-                (end, stamp) = (end.max(head.range().end), head.stamp);
-            }
-        })?;
-        out.truncate(end.saturating_sub(begin) as usize);
-        Ok(WireOutcome::Chunk { version, stamp: BlobStamp::decode(&stamp), bytes: out })
-    }
-
-    /// Where a chunk's last write ends.
-    fn end_of(&mut self, was: &RecordState) -> Result<u64, Failure<'static>> {
-        let mut end = 0;
-        self.each_part(was, &mut |body, _| {
-            end = end.max(ChunkHead::decode(body).map_or(0, |head| head.range().end));
-        })?;
-        Ok(end)
+        Ok(Some(PastRecord { view: self, key, record, version, length, stamp, contents }))
     }
 
     /// Passes the body of each part, and the number of leading bytes to skip.
     fn each_part(
         &mut self,
-        was: &RecordState,
+        parts: &Parts,
         each: &mut dyn FnMut(&[u8], usize),
     ) -> Result<(), Failure<'static>> {
-        match was {
-            RecordState::Whole(bytes) => each(bytes, 0),
-            RecordState::Parts(parts) => {
-                let mut skip = parts.skipped as usize;
-                for part in &parts.parts {
-                    let entry = self.engine.read_entry(self.handle, part.index).or_fail()?;
-                    let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
-                    each(body, std::mem::take(&mut skip));
-                }
-            }
+        let mut skip = parts.skipped as usize;
+        for part in &parts.parts {
+            let entry = self.engine.read_entry(self.handle, part.index).or_fail()?;
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            each(body, std::mem::take(&mut skip));
         }
         Ok(())
     }
@@ -234,6 +182,75 @@ impl<D: Disk> PastView<'_, D> {
     ) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
         let key = header_key(name)?;
         self.record_meta(&key)
+    }
+}
+
+impl<D: Disk> ReadableRecord for PastRecord<'_, '_, D> {
+    fn record_type(&self) -> Option<RecordType> {
+        Some(self.record)
+    }
+
+    fn version(&self) -> Timestamp {
+        self.version
+    }
+
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.view.past.deadline(self.key, self.view.at, self.view.state)
+    }
+
+    fn stamp(&self) -> Option<BlobStamp> {
+        self.stamp
+    }
+
+    fn read_bytes(&mut self, range: Range<u64>, out: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        let mut place = 0;
+        let mut add = |body: &[u8], skip: usize| {
+            let body = body.get(skip..).unwrap_or(&[]);
+            let (from, until) = (place, place + body.len() as u64);
+            place = until;
+            let (begin, end) = (range.start.max(from), range.end.min(until));
+            if begin < end {
+                out.extend_from_slice(&body[(begin - from) as usize..(end - from) as usize]);
+            }
+        };
+        match &self.contents {
+            PastContents::Bodies(bodies) if self.record == RecordType::Chunk => {
+                // The writes of a chunk lie over one another.
+                out.resize((range.end - range.start) as usize, 0);
+                bodies.iter().for_each(|body| copy_part_over(out, range.start, body));
+                Ok(())
+            }
+            PastContents::Bodies(bodies) => {
+                bodies.iter().for_each(|body| add(body, 0));
+                Ok(())
+            }
+            PastContents::Parts(parts) => self.view.each_part(parts, &mut add),
+        }
+    }
+
+    fn read_values(
+        &mut self,
+        values: Range<u64>,
+        (count_max, bytes_max): (u32, usize),
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Failure<'static>> {
+        let (mut count, begin) = (0, out.len());
+        let end = values.end.min(values.start.saturating_add(count_max.into()));
+        self.view.values(self.key, values.start..end, &mut |value| {
+            let bytes = out.len() - begin + 4 + value.len();
+            let has_room = count == 0 || bytes <= bytes_max;
+            if has_room {
+                out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+                out.extend_from_slice(value);
+                count += 1;
+            }
+            has_room
+        })?;
+        Ok(count)
     }
 }
 
@@ -258,15 +275,5 @@ fn type_of(record: &StoredRecord<'_>) -> RecordType {
         (true, _) => RecordType::List,
         (_, true) => RecordType::Chunk,
         _ => RecordType::Bytes,
-    }
-}
-
-fn units_of(was: &RecordState, kind: RecordType) -> u64 {
-    match was {
-        RecordState::Parts(parts) => parts.units,
-        RecordState::Whole(bytes) if kind == RecordType::List => {
-            bytes.first_chunk::<4>().map_or(0, |count| u64::from(u32::from_le_bytes(*count)))
-        }
-        RecordState::Whole(bytes) => bytes.len() as u64,
     }
 }

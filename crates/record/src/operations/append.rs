@@ -1,6 +1,6 @@
 //! `append`: values at the end of a list, in a log entry of their own. The earlier values are not touched.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::elements::Elements;
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
@@ -36,7 +36,7 @@ impl<'a> WriteOperation<'a> for Append<'a> {
         self.values.put(out)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let mut fields = body.fields::<8>()?;
         let count = fields.u32();
         fields.zeros(4);

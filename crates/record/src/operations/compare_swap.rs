@@ -1,6 +1,6 @@
 //! `compare_swap`: replaces the record if it equals the expected one, and otherwise answers with the record.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::{layout, split};
 use crate::ids::Timestamp;
@@ -48,7 +48,7 @@ impl<'a> WriteOperation<'a> for CompareSwap<'a> {
         Ok(new)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let mut fields = body.fields::<8>()?;
         let expected_len = fields.u32() as usize;
         fields.zeros(4);

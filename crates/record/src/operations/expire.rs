@@ -1,6 +1,6 @@
 //! `expire`: sets when a record expires. It writes no contents, so the record's version stays.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -34,7 +34,7 @@ impl<'a> WriteOperation<'a> for Expire {
         Ok(head.key)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let ms = body.fields::<8>()?.u64();
         let expiry = Expiry::from_numbers(body.detail(), ms)?;
         Ok((body.only_key()?, Self { expiry }))

@@ -1,6 +1,6 @@
 //! `extend`: bytes at the end of a bytes record, in a log entry of their own.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::record::{RecordType, check_value};
@@ -33,7 +33,7 @@ impl<'a> WriteOperation<'a> for Extend<'a> {
         Ok(self.bytes)
     }
 
-    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let (key, bytes) = body.key_and_payload()?;
         check_value(bytes)?;
         body.no_detail()?;

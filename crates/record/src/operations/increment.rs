@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -38,7 +38,7 @@ impl<'a> WriteOperation<'a> for Increment {
         Ok(head.key)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let delta = body.fields::<8>()?.i64();
         let key = body.only_key()?;
         body.no_detail()?;

@@ -1,6 +1,6 @@
 //! `insert`: sets the record to these bytes, whatever it was.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -40,7 +40,7 @@ impl<'a> WriteOperation<'a> for Insert<'a> {
     }
 
     #[inline]
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let ms = body.fields::<8>()?.u64();
         let expiry = Expiry::from_numbers(body.detail(), ms)?;
         let (key, value) = body.key_and_payload()?;

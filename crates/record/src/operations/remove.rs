@@ -1,6 +1,6 @@
 //! `remove`: removes the record.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::ids::Timestamp;
 use crate::kind::FrameKind;
@@ -28,7 +28,7 @@ impl<'a> WriteOperation<'a> for Remove {
         Ok(head.key)
     }
 
-    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         body.no_detail()?;
         Ok((body.only_key()?, Self))
     }

@@ -1,13 +1,16 @@
 //! What an operation declares and implements: a row of the table.
 
-use super::{WriteBody, WriteHead};
+use super::{OperationBody, ReadHead, WriteHead};
+use crate::answer::OperationAnswer;
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
-use crate::state::{ApplyResult, RecordState};
+use crate::state::{ApplyResult, ReadableRecord, RecordState};
 
 /// The kind of log entry that an operation writes when it changes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogKind {
+    /// None: the operation reads.
+    Nothing,
     /// The complete contents.
     Put,
     /// The contents that come behind the present ones.
@@ -23,21 +26,21 @@ pub enum LogKind {
 /// What an operation declares. `docs/protocols/wire.md` has the same rows.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// The kind of its frames, of class 02xx: its number and its name.
+    /// The kind of its frames, of class 01xx for a read and 02xx for a write: its number and its name.
     pub kind: FrameKind,
     /// What the detail byte has.
     pub detail: &'static str,
-    /// Its fields behind the first 16 bytes of a write, with their sizes in bytes.
+    /// Its fields behind the first 8 bytes of a read or 16 of a write, with their sizes in bytes.
     pub fields: &'static str,
     /// What comes behind the key.
     pub payload: &'static str,
-    /// The outcome of a write that was done.
+    /// The outcome of a success.
     pub answer: &'static str,
     /// The permissions that a token needs.
     pub needs: &'static [Permission],
     /// The entry that it writes.
     pub log: LogKind,
-    /// The failures because of the record's state, beside those of its condition.
+    /// The failures because of the record's state, beside those of a write's condition.
     pub errors: &'static [ErrorCode],
     /// The first version of the wire format that has it.
     pub since: u8,
@@ -58,7 +61,7 @@ pub trait WriteOperation<'a>: Copy {
     ///
     /// # Errors
     /// The bytes are not such an operation.
-    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>>;
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>>;
 
     /// Bytes of the payload, about.
     fn payload_bytes(&self) -> usize {
@@ -80,4 +83,41 @@ pub trait WriteOperation<'a>: Copy {
     /// # Errors
     /// The record cannot be read, or memory is full: the write may be sent again.
     fn apply(&self, record: &mut impl RecordState) -> ApplyResult<'a>;
+}
+
+/// An operation that reads a record.
+pub trait ReadOperation<'a>: Copy {
+    /// Its row in the table.
+    const FACTS: Facts;
+
+    /// Whether a snapshot answers it.
+    const IN_SNAPSHOT: bool = false;
+
+    /// Whether a transaction may have it.
+    const IN_TRANSACTION: bool = true;
+
+    /// Writes all but the last piece of the payload to `out`, and returns that piece.
+    ///
+    /// # Errors
+    /// A limit is exceeded.
+    fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>>;
+
+    /// Decodes key and operation.
+    ///
+    /// # Errors
+    /// The bytes are not such an operation.
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>>;
+
+    /// Bytes of the payload, about.
+    fn payload_bytes(&self) -> usize {
+        0
+    }
+
+    /// What it answers, about the record of this key. `out` is empty, and stores the contents that the answer borrows.
+    fn answer<'o>(
+        &self,
+        key: &[u8],
+        record: &mut impl ReadableRecord,
+        out: &'o mut Vec<u8>,
+    ) -> OperationAnswer<'o>;
 }

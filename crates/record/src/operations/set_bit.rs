@@ -1,6 +1,6 @@
 //! `set_bit`: one bit of a bytes record. It writes the complete record again; many bits belong into blobs.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -38,7 +38,7 @@ impl<'a> WriteOperation<'a> for SetBit {
         Ok(head.key)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let offset = body.fields::<8>()?.u64();
         check_bit(offset)?;
         let key = body.only_key()?;

@@ -1,7 +1,7 @@
 //! The rows of the table, and what follows from them.
 
 use super::{
-    Append, CompareSwap, Expire, Extend, Facts, Increment, Insert, Remove, SetBit, Take, Trim, WriteBody,
+    Append, CompareSwap, Expire, Extend, Facts, Increment, Insert, OperationBody, Remove, SetBit, Take, Trim,
     WriteHead, WriteOperation,
 };
 use crate::blob_change::BlobChange;
@@ -100,7 +100,7 @@ macro_rules! table {
                 }
             }
 
-            pub(crate) fn decode(kind: FrameKind, body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+            pub(crate) fn decode(kind: FrameKind, body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
                 match kind {
                     $(FrameKind::$variant => {
                         let (key, operation) = <$variant as WriteOperation<'a>>::decode(body)?;

@@ -1,11 +1,11 @@
 //! `take`: removes the record and answers with it. Its contents go into the log entry, so that a repeated request gets them again.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 use crate::record::RecordType;
-use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordState};
+use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, ReadableRecord as _, RecordState};
 
 /// Removes the record and returns it. Answers like a lookup of the record, or `NotFound`; `ValueTooLong` if it has more than
 /// `TAKE_BYTES_MAX` bytes, and `TooMany` if it is a list of more than `LIST_PAGE_VALUES_MAX` values. The record stays then.
@@ -30,7 +30,7 @@ impl<'a> WriteOperation<'a> for Take {
         Ok(head.key)
     }
 
-    fn decode(body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         body.no_detail()?;
         Ok((body.only_key()?, Self))
     }
@@ -49,8 +49,11 @@ impl<'a> WriteOperation<'a> for Take {
                     let refused = ApplyOutcome::TooMany { count: length, limit: LIST_PAGE_VALUES_MAX };
                     return Ok(EvaluatedWrite::nothing(refused));
                 }
-                record.buffer().extend_from_slice(&(length as u32).to_le_bytes());
-                if record.load_values(0..length, TAKE_BYTES_MAX)? < length {
+                let (list, buffer) = record.record_and_buffer();
+                buffer.extend_from_slice(&(length as u32).to_le_bytes());
+                let count = list.read_values(0..length, (LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX), buffer)?;
+                // One value is always read, however long it is.
+                if u64::from(count) < length || buffer.len() - 4 > TAKE_BYTES_MAX {
                     return Ok(too_long(TAKE_BYTES_MAX as u64 + 1));
                 }
             }

@@ -1,7 +1,7 @@
 //! `transform`: arithmetic and logic on one number in a bytes record. Bytes behind the record's end are zeros. It writes the
 //! complete record again; numbers of large records belong into blobs.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::record::RecordType;
@@ -28,7 +28,7 @@ impl<'a> WriteOperation<'a> for Transform {
         Ok(head.key)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let (transform, rest) = Transform::split(body.detail(), body.rest)?;
         body.rest = rest;
         Ok((body.only_key()?, transform))

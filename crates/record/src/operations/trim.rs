@@ -3,14 +3,16 @@
 //! Dropping a list's front is a small entry. Dropping its end writes the kept values again, and is refused if they do not fit into
 //! one entry.
 
-use super::{Facts, LogKind, WriteBody, WriteHead, WriteOperation};
+use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::ids::Timestamp;
 use crate::kind::FrameKind;
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::record::{Range, RecordType};
-use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
+use crate::state::{
+    ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, ReadableRecord as _, RecordState,
+};
 
 /// Keeps this part of a list and drops the rest; an empty part removes the record. Answers `Done`, number: the remaining length;
 /// `NotFound` if the record is absent.
@@ -40,7 +42,7 @@ impl<'a> WriteOperation<'a> for Trim {
         Ok(head.key)
     }
 
-    fn decode(mut body: WriteBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+    fn decode(mut body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
         let mut fields = body.fields::<16>()?;
         let keep = Range { start: fields.i64(), stop: fields.i64() };
         let key = body.only_key()?;
@@ -69,8 +71,9 @@ impl<'a> WriteOperation<'a> for Trim {
             return Ok(EvaluatedWrite { change: Change::DropFront(kept.start), outcome: record.done(units) });
         }
         let Ok(count) = u32::try_from(units) else { return Ok(EvaluatedWrite::nothing(too_long(u64::MAX))) };
-        record.buffer().extend_from_slice(&count.to_le_bytes());
-        if record.load_values(kept, LIST_ENTRY_BYTES_MAX)? < units {
+        let (list, buffer) = record.record_and_buffer();
+        buffer.extend_from_slice(&count.to_le_bytes());
+        if list.read_values(kept, (count, LIST_ENTRY_BYTES_MAX), buffer)? < count {
             return Ok(EvaluatedWrite::nothing(too_long(LIST_ENTRY_BYTES_MAX as u64 + 1)));
         }
         let (record_type, deadline) = (RecordType::List, record.deadline());

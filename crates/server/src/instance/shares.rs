@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest, WaitUntil};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
 use super::limits::{
@@ -131,12 +131,8 @@ pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
 }
 
 fn wait(read: &RecordRead<'_>) -> Option<usize> {
-    let Query::Wait { until } = &read.query else { return None };
-    let value = match until {
-        WaitUntil::Equals(value) | WaitUntil::Differs(value) => value.len(),
-        _ => 0,
-    };
-    Some(WAIT_BYTES + 2 * read.key.len() + value)
+    let is_wait = matches!(read.query, Query::Wait(_));
+    is_wait.then(|| WAIT_BYTES + 2 * read.key.len() + read.query.payload_bytes())
 }
 
 #[cfg(test)]

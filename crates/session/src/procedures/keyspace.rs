@@ -7,8 +7,9 @@ use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
-    self, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Number, Query, Range,
-    RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Take, Trim, WaitUntil, WriteChange,
+    self, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, LookupRange, Number, Query,
+    Range, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Take, Trim, Wait, WaitUntil,
+    WriteChange,
 };
 
 use super::cluster_handle::ClusterHandle;
@@ -191,7 +192,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         range: Range,
     ) -> Operation<'a, Option<Record>> {
-        self.read(key.as_ref(), Query::LookupRange { range }, operation::record)
+        self.read(key.as_ref(), Query::LookupRange(LookupRange { range }), operation::record)
     }
 
     /// Waits on the server until the record fulfils the condition, and returns the record. Ends with `TimedOut` at the deadline.
@@ -200,7 +201,7 @@ impl Keyspace {
         key: &'a (impl AsRef<[u8]> + ?Sized),
         until: WaitUntil<'a>,
     ) -> Operation<'a, Option<Record>> {
-        self.read(key.as_ref(), Query::Wait { until }, operation::record)
+        self.read(key.as_ref(), Query::Wait(Wait { until }), operation::record)
     }
 
     /// Lists the keys that begin with `prefix`, in pages, in an order that the servers choose.

@@ -32,10 +32,7 @@ impl CompositeItem {
         operation: &RecordOperation<'_>,
         seen: Option<Timestamp>,
     ) -> Result<Self, InvalidTransaction> {
-        if let RecordOperation::Read(RecordRead {
-            query: Query::Wait { .. } | Query::Confirm { .. }, ..
-        }) = operation
-        {
+        if matches!(operation, RecordOperation::Read(read) if !read.query.is_in_transactions()) {
             return Err(InvalidTransaction::Waits);
         }
         let mut packed = Vec::new();

@@ -14,7 +14,7 @@ use zerohop_placement::ClusterMap;
 use zerohop_transaction::limits::{ITEMS_MAX, RESULT_BYTES_MAX};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
+use zerohop_wire::messages::{Confirm, Query, ReadChunk, RecordOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure, pack};
 
 use super::commit::Commit;
@@ -195,7 +195,7 @@ impl ConsistentRead {
         let mut sendings = Vec::with_capacity(self.items.len());
         for (at, item) in self.items.iter().enumerate() {
             let version = version_of(self.got[at].as_ref()).unwrap_or_default();
-            match packed(item.key(), Query::Confirm { version }) {
+            match packed(item.key(), Query::Confirm(Confirm { version })) {
                 Ok(packed) => sendings.push(together(at, record(item.keyspace, packed))),
                 Err(failure) => return CompositeStep::End(Err(SessionError::Answer { failure })),
             }
@@ -326,7 +326,7 @@ fn together(at: usize, ask: RequestKind) -> ItemRequest {
 /// Whether the result is so long that the server should send it without a copy.
 fn is_long(item: &CompositeItem) -> bool {
     match item.operation() {
-        RecordOperation::Read(RecordRead { query: Query::ReadChunk { length, .. }, .. }) => {
+        RecordOperation::Read(RecordRead { query: Query::ReadChunk(ReadChunk { length, .. }), .. }) => {
             length >= SEPARATE_PART_BYTES_MIN
         }
         _ => false,

@@ -3,7 +3,7 @@
 
 use zerohop_session::{Coalescing, Collect, Reply, SessionRequest};
 use zerohop_wire::ids::{InstanceId, PartitionId};
-use zerohop_wire::messages::{Insert, Query, RecordOperation, RecordRead, WaitUntil};
+use zerohop_wire::messages::{Insert, Query, RecordOperation, RecordRead, Wait, WaitUntil};
 use zerohop_wire::{Failure, FrameKind};
 
 use crate::support::server::ServerRecord;
@@ -137,7 +137,7 @@ fn long_operation_gets_its_own_frame() {
 fn wait_gets_its_own_frame() {
     let mut world = ready(1);
     let keys = a_key_each(&world);
-    let query = Query::Wait { until: WaitUntil::Present };
+    let query = Query::Wait(Wait { until: WaitUntil::Present });
     let operation = RecordOperation::Read(RecordRead { key: keys[1].as_bytes(), query });
     world.submit(lookup(&keys[0]));
     world.submit(SessionRequest::record(KEYSPACE, &operation, 5_000).unwrap());

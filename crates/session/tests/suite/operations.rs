@@ -3,7 +3,7 @@
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{Append, BlobChange, Increment, Query, Take, WaitUntil, WriteChange};
+use zerohop_wire::messages::{Append, BlobChange, Increment, Query, Take, Wait, WaitUntil, WriteChange};
 use zerohop_wire::{DecodeResult, Decoder, Elements, Failure, FrameKind};
 
 use crate::support;
@@ -252,7 +252,7 @@ fn wait_carries_its_time_out_and_is_not_retried() {
     world.submit(lookup("k"));
     world.run_until_idle();
     world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(5) }));
-    let token = world.submit(read("k", Query::Wait { until: WaitUntil::Present }));
+    let token = world.submit(read("k", Query::Wait(Wait { until: WaitUntil::Present })));
     world.run_until_idle();
     let failure = Failure::TimedOut { version: Timestamp(5) };
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));

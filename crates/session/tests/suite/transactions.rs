@@ -7,8 +7,8 @@ use zerohop_session::{CompositeItem, InvalidTransaction, Reply, SessionError, Se
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
 use zerohop_wire::messages::{
-    Append, Condition, Expiry, Insert, Query, RecordOperation, RecordRead, RecordWrite, Remove, WaitUntil,
-    WriteChange,
+    Append, Condition, Expiry, Insert, Query, RecordOperation, RecordRead, RecordWrite, Remove, Wait,
+    WaitUntil, WriteChange,
 };
 use zerohop_wire::{AbortReason, Failure, FrameKind};
 
@@ -128,8 +128,10 @@ fn empty_and_oversized_transactions_are_refused_with_reason() {
         SessionRequest::read_many(vec![put("k", b"v")], LIMIT_US).unwrap_err(),
         InvalidTransaction::Writes
     );
-    let wait =
-        RecordOperation::Read(RecordRead { key: b"k", query: Query::Wait { until: WaitUntil::Present } });
+    let wait = RecordOperation::Read(RecordRead {
+        key: b"k",
+        query: Query::Wait(Wait { until: WaitUntil::Present }),
+    });
     assert_eq!(CompositeItem::new(KEYSPACE, &wait, None).unwrap_err(), InvalidTransaction::Waits);
     let value = vec![0; 16 << 20];
     let change = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });

@@ -15,7 +15,7 @@ use zerohop_wire::ids::{
 };
 use zerohop_wire::messages::{
     ClusterId, Condition, Expiry, Insert, OperationAnswer, Outcome, Query, RecordRead, RecordWrite, Stamp,
-    WaitUntil,
+    Wait, WaitUntil,
 };
 use zerohop_wire::{Envelope, Failure, Message, messages};
 
@@ -276,7 +276,7 @@ impl InstanceBench {
 
     pub(super) fn wait(&mut self, keyspace: u32, key: &str, time_out_ms: u32) -> u64 {
         let envelope = Envelope { time_out_ms, ..self.envelope(keyspace, key) };
-        self.read_at(envelope, key, Query::Wait { until: WaitUntil::Present })
+        self.read_at(envelope, key, Query::Wait(Wait { until: WaitUntil::Present }))
     }
 
     pub(super) fn read_at(&mut self, envelope: Envelope, key: &str, query: Query<'_>) -> u64 {

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{
 };
 use zerohop_wire::messages::{
     self, Condition, Expiry, Extend, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite,
-    SnapshotAsk, SnapshotRequest, Stamp, WaitUntil,
+    SnapshotAsk, SnapshotRequest, Stamp, Wait, WaitUntil,
 };
 use zerohop_wire::{Elements, Envelope, Failure, Message};
 
@@ -102,7 +102,7 @@ fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]:
     let requests = [
         Message::Write { stamp, write },
         Message::Read { seen, read: read(Query::Lookup) },
-        Message::Read { seen, read: read(Query::Wait { until: WaitUntil::Present }) },
+        Message::Read { seen, read: read(Query::Wait(Wait { until: WaitUntil::Present })) },
         Message::Batch(OperationBatch { stamp, operations: Elements::from_slice(&operations) }),
         Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), request: ask }),
     ];

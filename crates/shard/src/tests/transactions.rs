@@ -21,7 +21,7 @@ use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Condition, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
+    Condition, Confirm, Expiry, Increment, Insert, NumberType, Operator, PeerMessage, Query, RecordOperation,
     RecordRead, RecordWrite, ReturnedNumber, StageBytes, Stamp, Transact, Transform, WriteChange,
 };
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Envelope, Failure, Features, Message, pack};
@@ -301,7 +301,7 @@ fn read_waits_for_pending_intents() {
     assert_eq!(world.answer(asked), None);
     let read = world.read(&other);
     let envelope = world.benches[participant].envelope(KEYSPACE, &other);
-    let confirm = Query::Confirm { version: Timestamp::ZERO };
+    let confirm = Query::Confirm(Confirm { version: Timestamp::ZERO });
     let confirmed = world.benches[participant].read_at(envelope, &other, confirm);
     let put = world.benches[participant].put(KEYSPACE, &other, "later");
     assert_eq!(world.run(&other), Err(Failure::Busy { retry_after_ms: 10 }), "a unit comes again");

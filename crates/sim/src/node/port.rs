@@ -246,7 +246,7 @@ pub(crate) enum PortFrame<'f> {
 mod tests {
     use super::*;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::{Query, RecordRead, WaitUntil};
+    use zerohop_wire::messages::{Query, RecordRead, Wait, WaitUntil};
 
     /// Whether the answer of a request tells a record's state when it is released or times out, as
     /// `TimedOut`.
@@ -265,7 +265,7 @@ mod tests {
     fn only_time_out_of_wait_shows_record_state() {
         let seen = Timestamp::ZERO;
         let read = |query| Message::Read { seen, read: RecordRead { key: b"key", query } };
-        assert!(shows_state_at_time_out(&read(Query::Wait { until: WaitUntil::Present })));
+        assert!(shows_state_at_time_out(&read(Query::Wait(Wait { until: WaitUntil::Present }))));
         assert!(
             !shows_state_at_time_out(&read(Query::Lookup)),
             "nobody looked, or what was found is in doubt"

@@ -234,3 +234,39 @@ impl OperationDraws {
         value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use zerohop_wire::FrameKind;
+    use zerohop_wire::messages::{Query, RecordOperation, WriteChange};
+
+    use super::*;
+
+    /// Procedures send these; the workload of blobs has them.
+    const OF_PROCEDURES: [FrameKind; 2] = [FrameKind::Confirm, FrameKind::ReadChunk];
+
+    #[test]
+    fn operations_of_the_table_are_drawn() {
+        let mix = OperationMix { has_large_values: false, expires: true, is_hot: false };
+        let mut draws = OperationDraws::new(Random::new(0), mix);
+        // Long enough for the draw that bounds the length of texts.
+        for key in KEYS {
+            draws.saw(KeyspaceId(1), key.as_bytes(), Timestamp(1), Some(vec![0; 500]));
+        }
+        let kind_of = |operation: &RecordOperation<'_>| match operation {
+            RecordOperation::Read(read) => read.kind(),
+            RecordOperation::Write(write) => write.kind(),
+        };
+        let drawn: BTreeSet<FrameKind> =
+            (0..5_000).map(|_| draws.operation(KeyspaceId(1)).with_wire(kind_of)).collect();
+        for row in Query::TABLE.iter().chain(WriteChange::TABLE) {
+            assert!(
+                drawn.contains(&row.kind) || OF_PROCEDURES.contains(&row.kind),
+                "no client of the simulator calls `{}`",
+                row.kind
+            );
+        }
+    }
+}

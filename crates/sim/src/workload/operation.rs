@@ -5,9 +5,9 @@ use std::fmt;
 use zerohop_wire::Elements;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Append, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Query, Range,
-    RecordOperation as Wire, RecordRead, RecordWrite, Remove, SetBit, Take, Transform, Trim, WaitUntil,
-    WriteChange,
+    Append, CompareSwap, Condition, CountBits, Expire, Expiry, Extend, GetBit, Increment, Insert,
+    LookupRange, Query, Range, RecordOperation as Wire, RecordRead, RecordWrite, Remove, SetBit, Take,
+    Transform, Trim, Wait, WaitUntil, WriteChange,
 };
 
 use super::tokens::display_bytes;
@@ -79,20 +79,7 @@ impl RecordCall {
     /// Whether it may change the record.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        matches!(
-            self.act,
-            Act::Insert { .. }
-                | Act::Remove
-                | Act::Append { .. }
-                | Act::Extend { .. }
-                | Act::CompareSwap { .. }
-                | Act::Increment { .. }
-                | Act::SetBit { .. }
-                | Act::Transform(_)
-                | Act::Expire { .. }
-                | Act::Trim { .. }
-                | Act::Take
-        )
+        self.with_wire(|operation| matches!(operation, Wire::Write(_)))
     }
 
     /// Whether it waits on the server.
@@ -129,11 +116,11 @@ impl RecordCall {
             Act::Take => then(&write(WriteChange::Take(Take))),
             Act::Trim { keep } => then(&write(WriteChange::Trim(Trim { keep: *keep }))),
             Act::Lookup => then(&read(Query::Lookup)),
-            Act::LookupRange { range } => then(&read(Query::LookupRange { range: *range })),
+            Act::LookupRange { range } => then(&read(Query::LookupRange(LookupRange { range: *range }))),
             Act::Inspect => then(&read(Query::Inspect)),
-            Act::GetBit { offset } => then(&read(Query::GetBit { offset: *offset })),
-            Act::CountBits { range } => then(&read(Query::CountBits { range: *range })),
-            Act::Wait { until } => then(&read(Query::Wait { until: until.as_wire() })),
+            Act::GetBit { offset } => then(&read(Query::GetBit(GetBit { offset: *offset }))),
+            Act::CountBits { range } => then(&read(Query::CountBits(CountBits { range: *range }))),
+            Act::Wait { until } => then(&read(Query::Wait(Wait { until: until.as_wire() }))),
         }
     }
 }

@@ -25,10 +25,10 @@ pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
 use zerohop_record::answer;
 pub use zerohop_record::{
-    Append, BlobChange, Compare, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, Number,
-    NumberType, OperationAnswer, Operator, Outcome, Query, Range, RecordRead, RecordType, RecordWrite,
-    Remove, ReturnedNumber, Scan, ScannedKey, SetBit, Shape, SliceComparison, Take, Transform, Trim,
-    WaitUntil, WriteChange,
+    Append, BlobChange, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit,
+    Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome,
+    Query, Range, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber, Scan, ScannedKey,
+    SetBit, Shape, SliceComparison, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;

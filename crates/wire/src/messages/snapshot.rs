@@ -15,7 +15,7 @@
 //! to open it opens it only once.
 
 use super::batch::RecordOperation;
-use super::{Query, RecordRead, Scan};
+use super::{RecordRead, Scan};
 use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left};
@@ -197,8 +197,5 @@ fn check_age(age_ms: u64) -> Result<(), Failure<'static>> {
 }
 
 fn check_query(read: &RecordRead<'_>) -> Result<(), Failure<'static>> {
-    match read.query {
-        Query::Lookup | Query::LookupRange { .. } | Query::Inspect | Query::ReadChunk { .. } => Ok(()),
-        _ => Err(BadRequestReason::SnapshotQuery.into()),
-    }
+    if read.query.is_in_snapshots() { Ok(()) } else { Err(BadRequestReason::SnapshotQuery.into()) }
 }

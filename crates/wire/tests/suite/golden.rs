@@ -121,17 +121,25 @@ fn reads(check: Check<'_>) {
     };
     let range = Range { start: -10, stop: i64::MAX };
     read("lookup", "key", Query::Lookup);
-    read("lookup_range", "the last ten", Query::LookupRange { range });
+    read("lookup_range", "the last ten", Query::LookupRange(LookupRange { range }));
     read("inspect", "key", Query::Inspect);
-    read("read_chunk", "bytes 8 to 4104", Query::ReadChunk { offset: 8, length: 4096 });
-    read("get_bit", "bit 12", Query::GetBit { offset: 12 });
-    read("count_bits", "the last ten bytes", Query::CountBits { range });
-    read("wait", "until the value is 'ready'", Query::Wait { until: WaitUntil::Equals(b"ready") });
-    read("wait_differs", "until it is not 'ready'", Query::Wait { until: WaitUntil::Differs(b"ready") });
-    read("wait_absent", "until there is no record", Query::Wait { until: WaitUntil::Absent });
-    read("wait_present", "until there is one", Query::Wait { until: WaitUntil::Present });
-    read("wait_changed", "until the version is another", Query::Wait { until: WaitUntil::Changed(VERSION) });
-    read("confirm", "whether the version is the same", Query::Confirm { version: VERSION });
+    read("read_chunk", "bytes 8 to 4104", Query::ReadChunk(ReadChunk { offset: 8, length: 4096 }));
+    read("get_bit", "bit 12", Query::GetBit(GetBit { offset: 12 }));
+    read("count_bits", "the last ten bytes", Query::CountBits(CountBits { range }));
+    read("wait", "until the value is 'ready'", Query::Wait(Wait { until: WaitUntil::Equals(b"ready") }));
+    read(
+        "wait_differs",
+        "until it is not 'ready'",
+        Query::Wait(Wait { until: WaitUntil::Differs(b"ready") }),
+    );
+    read("wait_absent", "until there is no record", Query::Wait(Wait { until: WaitUntil::Absent }));
+    read("wait_present", "until there is one", Query::Wait(Wait { until: WaitUntil::Present }));
+    read(
+        "wait_changed",
+        "until the version is another",
+        Query::Wait(Wait { until: WaitUntil::Changed(VERSION) }),
+    );
+    read("confirm", "whether the version is the same", Query::Confirm(Confirm { version: VERSION }));
     let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000, blobs: false };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
@@ -145,7 +153,7 @@ fn reads(check: Check<'_>) {
     snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotAsk::Open { lease_ms, age_ms });
     snapshot("renew_snapshot", "for 30 s", SnapshotAsk::Renew { lease_ms });
     snapshot("close_snapshot", "nothing more", SnapshotAsk::Close);
-    let query = Query::ReadChunk { offset: 8, length: 4096 };
+    let query = Query::ReadChunk(ReadChunk { offset: 8, length: 4096 });
     snapshot(
         "read_at",
         "bytes 8 to 4104",

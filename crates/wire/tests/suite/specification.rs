@@ -1,7 +1,7 @@
 //! `docs/protocols/wire.md` names every number that this crate knows, with its name.
 
 use zerohop_record::operations::Facts;
-use zerohop_wire::messages::{RecordType, Shape, WriteChange};
+use zerohop_wire::messages::{Query, RecordType, Shape, WriteChange};
 use zerohop_wire::{AbortReason, AuthFault, BadRequestReason, ErrorCode, FrameKind, limits};
 
 const SPECIFICATION: &str = include_str!("../../../../docs/protocols/wire.md");
@@ -78,7 +78,7 @@ fn grouped(number: u64) -> String {
 
 #[test]
 fn the_specification_has_the_rows_of_the_table_of_operations() {
-    for row in WriteChange::TABLE {
+    for row in Query::TABLE.iter().chain(WriteChange::TABLE) {
         let Facts { kind, detail, fields, payload, answer, .. } = row;
         assert_says(&format!("\n| {:#06x} | {kind} | answer: {answer} |", kind.number()));
         assert_says(&format!("\n| {kind} | {detail} | {fields} | {payload} |"));

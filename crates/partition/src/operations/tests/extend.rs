@@ -2,7 +2,7 @@
 
 use zerohop_wire::Failure;
 use zerohop_wire::limits::VALUE_BYTES_MAX;
-use zerohop_wire::messages::{Extend, Query, Range, RecordType, WriteChange};
+use zerohop_wire::messages::{Extend, LookupRange, Query, Range, RecordType, WriteChange};
 
 use crate::testing::{PartitionBench, append, insert};
 
@@ -19,7 +19,7 @@ fn extend_creates_a_record_and_lengthens_it() {
     assert_eq!(bench.write(b"k", extend(b"cde")).number(), Ok(5));
     assert_eq!(bench.bytes(b"k").as_deref(), Some(&b"abcde"[..]));
     let range = Range { start: 1, stop: -1 };
-    let part = bench.read(b"k", Query::LookupRange { range });
+    let part = bench.read(b"k", Query::LookupRange(LookupRange { range }));
     assert_eq!((part.bytes(), part.length()), (Some(b"bcd".to_vec()), 5));
     assert_eq!(bench.write(b"k", insert(b"x")).number(), Ok(0));
     assert_eq!(bench.write(b"k", extend(b"y")).number(), Ok(2));

@@ -38,6 +38,13 @@ fn take_keeps_too_long_record() {
     bench.write(b"list", append(&[&value, &value])).number().expect("is done");
     assert_eq!(bench.write(b"list", TAKE).number(), Err(Failure::ValueTooLong { length, limit }));
     assert_eq!(bench.list(b"list").map(|list| list.len()), Some(2));
+    bench.write(b"one", append(&[&vec![7; TAKE_BYTES_MAX]])).number().expect("is done");
+    assert_eq!(
+        bench.write(b"one", TAKE).number(),
+        Err(Failure::ValueTooLong { length, limit }),
+        "with its length before it"
+    );
+    assert_eq!(bench.list(b"one").map(|list| list.len()), Some(1));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use zerohop_engine::Durability;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     Condition, Extend, Increment, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite, Stamp,
-    WaitUntil, WriteChange,
+    Wait, WaitUntil, WriteChange,
 };
 use zerohop_wire::{Elements, Failure, Message};
 
@@ -81,7 +81,7 @@ fn empty_batch_gets_an_empty_answer() {
 #[test]
 fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
-    let wait = |until| Query::Wait { until };
+    let wait = |until| Query::Wait(Wait { until });
     let operations = [
         read(b"a", wait(WaitUntil::Present)),
         write(b"x", insert(b"v")),
@@ -104,7 +104,8 @@ fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
 fn write_in_a_batch_answers_wait_in_the_same_batch() {
     for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = PartitionRig::new(durability);
-        let operations = [read(b"k", Query::Wait { until: WaitUntil::Present }), write(b"k", insert(b"v"))];
+        let operations =
+            [read(b"k", Query::Wait(Wait { until: WaitUntil::Present })), write(b"k", insert(b"v"))];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
         rig.flush();
         let answers = at_once.or_else(|| rig.out.batches.remove(&token(1))).expect("is answered");
@@ -116,8 +117,8 @@ fn write_in_a_batch_answers_wait_in_the_same_batch() {
 fn closed_connection_drops_its_batches() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let operations = [
-        read(b"a", Query::Wait { until: WaitUntil::Present }),
-        read(b"b", Query::Wait { until: WaitUntil::Present }),
+        read(b"a", Query::Wait(Wait { until: WaitUntil::Present })),
+        read(b"b", Query::Wait(Wait { until: WaitUntil::Present })),
     ];
     send(&mut rig, 1, Stamp::default(), &operations);
     rig.step(PartitionEvent::Disconnected { connection: 1 });

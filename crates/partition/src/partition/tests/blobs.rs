@@ -6,8 +6,8 @@ use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query, RecordType,
-    Remove, ReturnedNumber, Stamp, Transform, WriteChange,
+    BlobChange, CompareSwap, Condition, Expire, Expiry, Extend, Number, Operator, Outcome, Query, ReadChunk,
+    RecordType, Remove, ReturnedNumber, Stamp, Transform, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Failure};
 
@@ -92,7 +92,7 @@ fn chunk_refuses_writes_of_older_generation() {
     assert_eq!(bench.write(&key, write(stamp, 10, b"abc", false)).number(), Err(Failure::NeedHeader));
     assert_eq!(bench.write(&key, write(stamp, 10, b"abc", true)).number(), Ok(0));
     assert_eq!(bench.write(&key, write(stamp, 12, b"XY", false)).number(), Ok(0));
-    let read = Query::ReadChunk { offset: 9, length: 100 };
+    let read = Query::ReadChunk(ReadChunk { offset: 9, length: 100 });
     assert_eq!(chunk_of(&bench.read(&key, read)), Ok((stamp, b"\0abXY".to_vec())));
     // A single write outside a transaction has no blob of its own.
     let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
@@ -106,7 +106,7 @@ fn chunk_refuses_writes_of_older_generation() {
     assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
     let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep, creates_absent: false });
     assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
-    let whole = Query::ReadChunk { offset: 0, length: 4096 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 4096 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
     // The same truncation again, after a write that knew it, removes nothing.
     assert_eq!(bench.write(&key, write(later, 20, b"!", false)).number(), Ok(0));
@@ -138,7 +138,7 @@ fn chunk_operations_refuse_wrong_keys_and_types() {
     let is_chunk = Err(Failure::WrongType { found: RecordType::Chunk });
     assert_eq!(bench.read(&chunk, Query::Lookup).number(), is_chunk);
     bench.write(b"plain", insert(b"v")).number().expect("is done");
-    let whole = Query::ReadChunk { offset: 0, length: 1 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 1 });
     let is_bytes = Err(Failure::WrongType { found: RecordType::Bytes });
     assert_eq!(bench.read(b"plain", whole).number(), is_bytes);
     assert_eq!(bench.scan(b"", b"", 100).0, [b"plain".to_vec()], "blobs are not among the keys");
@@ -224,7 +224,7 @@ fn full_chunk_overwrite_makes_old_entries_dead() {
     }
     let dead = bench.at_once.engine.partition_stats(handle).expect("is open").log.dead_bytes;
     assert!(dead > 4096 + 4000 + 4099 + 4100, "{dead}");
-    let whole = Query::ReadChunk { offset: 0, length: 6000 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 6000 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, [&[6; 4999][..], &[5]].concat())));
 }
 
@@ -242,7 +242,7 @@ fn long_chunk_writes_read_back_unchanged_also_after_crash() {
         bench.write(&key, write(stamp, offset as u32, &bytes, true)).number().expect("is done");
         wanted.resize(wanted.len().max(offset + length), 0);
         wanted[offset..offset + length].copy_from_slice(&bytes);
-        let whole = Query::ReadChunk { offset: 0, length: 1 << 20 };
+        let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 1 << 20 });
         assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted.clone())));
     }
     let mut rig = PartitionRig::new(Durability::Sync);
@@ -255,7 +255,7 @@ fn long_chunk_writes_read_back_unchanged_also_after_crash() {
     }
     for round in 0..2 {
         rig.flush();
-        let query = Query::ReadChunk { offset: 0, length: 1 << 20 };
+        let query = Query::ReadChunk(ReadChunk { offset: 0, length: 1 << 20 });
         let read = zerohop_wire::messages::RecordRead { key: &key, query };
         let seen = zerohop_wire::ids::Timestamp::ZERO;
         rig.send(token(100 + round), 0, &zerohop_wire::Message::Read { seen, read });
@@ -279,7 +279,7 @@ fn partition_keeps_no_read_buffer() {
     let second = Stamp { sequence: zerohop_wire::ids::Sequence(2), ..Stamp::default() };
     rig.write(token(5), second, &key, write(stamp, 0, &bytes[..10], true));
     for (number, length, kept) in [(2, 1 << 20, 1 << 20), (3, 4 << 20, 4 << 20), (4, 6 << 20, 0)] {
-        let query = Query::ReadChunk { offset: 0, length };
+        let query = Query::ReadChunk(ReadChunk { offset: 0, length });
         let read = zerohop_wire::messages::RecordRead { key: &key, query };
         let seen = zerohop_wire::ids::Timestamp::ZERO;
         rig.send(token(number), 0, &zerohop_wire::Message::Read { seen, read });
@@ -308,7 +308,7 @@ fn chunk_overwritten_many_times_keeps_few_entries_and_bytes() {
         wanted[at..at + 16].copy_from_slice(&bytes);
         bench.write(&key, write(stamp, at as u32, &bytes, false)).number().expect("is done");
     }
-    let whole = Query::ReadChunk { offset: 0, length: CHUNK as u32 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: CHUNK as u32 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
     let handle = bench.at_once.partition.handle();
     let state = bench.at_once.engine.chunk_state(handle, &key).expect("reads").expect("is there");
@@ -385,7 +385,7 @@ fn chunk_with_many_small_writes_is_rewritten_occasionally() {
         wanted[at as usize] = byte[0];
         bench.write(&key, write(stamp, at, &byte, false)).number().expect("is done");
     }
-    let whole = Query::ReadChunk { offset: 0, length: 4096 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 4096 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
     let state = {
         let handle = bench.at_once.partition.handle();
@@ -413,7 +413,7 @@ fn long_chunk_is_not_rewritten_for_4_kib_writes() {
         wanted[at..at + 4096].copy_from_slice(&bytes);
         bench.write(&key, write(stamp, at as u32, &bytes, false)).number().expect("is done");
     }
-    let whole = Query::ReadChunk { offset: 0, length: CHUNK as u32 };
+    let whole = Query::ReadChunk(ReadChunk { offset: 0, length: CHUNK as u32 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
     let grown = bench.log_bytes() - before;
     assert!(grown < WRITES * (4096 + 200), "{grown} bytes for {WRITES} writes");
@@ -507,7 +507,7 @@ fn random_chunk_histories_match_the_model() {
                     expected.push((write_to, Ok(None)));
                 }
                 _ => {
-                    let read = Query::ReadChunk { offset, length: 500 };
+                    let read = Query::ReadChunk(ReadChunk { offset, length: 500 });
                     let message = zerohop_wire::Message::Read {
                         seen: zerohop_wire::ids::Timestamp::ZERO,
                         read: zerohop_wire::messages::RecordRead { key: &key, query: read },

@@ -7,8 +7,8 @@ use zerohop_record::memory::{MemoryContents, MemoryRecord};
 use zerohop_record::state::ApplyOutcome;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, Insert, OperationAnswer, Outcome, Query, Range, RecordRead, RecordType, RecordWrite,
-    Stamp, WaitUntil, WriteChange,
+    Condition, Confirm, CountBits, Expiry, GetBit, Insert, LookupRange, OperationAnswer, Outcome, Query,
+    Range, RecordRead, RecordType, RecordWrite, Stamp, Wait, WaitUntil, WriteChange,
 };
 use zerohop_wire::{Elements, Failure};
 
@@ -165,12 +165,12 @@ impl ModelHistory {
         let record = self.now.records.get(key);
         let version = record.map(|record| record.version).unwrap_or_default();
         let answer = match (&read.query, record) {
-            (Query::ReadChunk { .. }, _) => unreachable!("chunks have a model of their own"),
+            (Query::ReadChunk(_), _) => unreachable!("chunks have a model of their own"),
             (Query::Lookup, _) => self.now.lookup(key, Range::ALL),
-            (Query::LookupRange { range }, _) => self.now.lookup(key, *range),
-            (Query::Wait { until }, _) if !self.now.is_satisfied(key, until) => return None,
-            (Query::Wait { .. }, _) => self.now.lookup(key, Range::ALL),
-            (Query::Confirm { version: seen }, _) => {
+            (Query::LookupRange(LookupRange { range }), _) => self.now.lookup(key, *range),
+            (Query::Wait(Wait { until }), _) if !self.now.is_satisfied(key, until) => return None,
+            (Query::Wait(_), _) => self.now.lookup(key, Range::ALL),
+            (Query::Confirm(Confirm { version: seen }), _) => {
                 // An absence of a record is not confirmed.
                 let number = u64::from(version == *seen && record.is_some());
                 OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
@@ -183,14 +183,14 @@ impl ModelHistory {
                 expires_at_ms: known.deadline,
             })),
             (
-                Query::GetBit { .. } | Query::CountBits { .. },
+                Query::GetBit(_) | Query::CountBits(_),
                 Some(MemoryRecord { contents: MemoryContents::List(_), .. }),
             ) => OwnedAnswer::of(&Err(Failure::WrongType { found: RecordType::List })),
-            (Query::GetBit { offset }, known) => {
+            (Query::GetBit(GetBit { offset }), known) => {
                 let number = known.map_or(0, |known| bit(known, *offset));
                 OwnedAnswer::of(&Ok(Outcome::Done { version, number }))
             }
-            (Query::CountBits { range }, known) => {
+            (Query::CountBits(CountBits { range }), known) => {
                 let number = known.map_or(0, |known| {
                     let part = range.clip(known.length());
                     (part.start * 8..part.end * 8).map(|offset| bit(known, offset)).sum()

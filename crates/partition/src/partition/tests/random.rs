@@ -7,8 +7,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, EngineOptions};
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Condition, Expiry, NumberType, OperationBatch, Operator, Query, Range, RecordOperation, RecordRead,
-    ReturnedNumber, Scan, Stamp, Transform,
+    Condition, Confirm, CountBits, Expiry, GetBit, LookupRange, NumberType, OperationBatch, Operator, Query,
+    Range, RecordOperation, RecordRead, ReturnedNumber, Scan, Stamp, Transform, Wait,
 };
 use zerohop_wire::{Elements, Failure, Message};
 
@@ -282,11 +282,11 @@ impl RandomRun {
     fn query(&mut self) -> Query<'static> {
         match self.random.below(7) {
             0..2 => Query::Lookup,
-            6 => Query::Confirm { version: Timestamp(self.random.below(2)) },
-            2 => Query::LookupRange { range: self.range() },
+            6 => Query::Confirm(Confirm { version: Timestamp(self.random.below(2)) }),
+            2 => Query::LookupRange(LookupRange { range: self.range() }),
             3 => Query::Inspect,
-            4 => Query::GetBit { offset: self.random.below(40) },
-            _ => Query::CountBits { range: self.range() },
+            4 => Query::GetBit(GetBit { offset: self.random.below(40) }),
+            _ => Query::CountBits(CountBits { range: self.range() }),
         }
     }
 
@@ -302,7 +302,7 @@ impl RandomRun {
         let (token, key) = (self.token(), self.key());
         let until = self.until(&key);
         let time_out_ms = 1 + self.random.below(100) as u32;
-        let read = RecordRead { key: &key, query: Query::Wait { until: until.until() } };
+        let read = RecordRead { key: &key, query: Query::Wait(Wait { until: until.until() }) };
         self.rig.send(token, time_out_ms, &Message::Read { seen: Timestamp::ZERO, read });
         match self.history.read(&read) {
             Some(due) => self.expect(token, vec![due]),

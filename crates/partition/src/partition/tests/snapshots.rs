@@ -7,8 +7,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Expire, Expiry, Extend, Insert, Member, Query, Range, RecordRead, Remove, Scan, SnapshotAsk,
-    SnapshotRequest, Trim, WriteChange,
+    BlobChange, Expire, Expiry, Extend, Insert, LookupRange, Member, Query, Range, ReadChunk, RecordRead,
+    Remove, Scan, SnapshotAsk, SnapshotRequest, Trim, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
@@ -89,8 +89,8 @@ fn keys() -> Vec<Vec<u8>> {
 const QUERIES: [Query<'static>; 4] = [
     Query::Lookup,
     Query::Inspect,
-    Query::LookupRange { range: Range { start: -3, stop: i64::MAX } },
-    Query::ReadChunk { offset: 2, length: 40 },
+    Query::LookupRange(LookupRange { range: Range { start: -3, stop: i64::MAX } }),
+    Query::ReadChunk(ReadChunk { offset: 2, length: 40 }),
 ];
 
 /// An open snapshot, and the answers at the time of its opening.

@@ -6,7 +6,7 @@ use zerohop_base::random::Random;
 use zerohop_engine::Durability;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Expiry, Query, RecordRead, RecordType, WaitUntil};
+use zerohop_wire::messages::{Expiry, Query, RecordRead, RecordType, Wait, WaitUntil};
 
 use crate::testing::{PartitionRig, insert, token};
 use crate::{PartitionEvent, Program, ProgramResult, Unit};
@@ -288,7 +288,7 @@ fn wait_sees_a_batch_atomically() {
         let mut rig = PartitionRig::new(durability);
         let wait = |until| zerohop_wire::Message::Read {
             seen: Default::default(),
-            read: RecordRead { key: b"k0", query: Query::Wait { until } },
+            read: RecordRead { key: b"k0", query: Query::Wait(Wait { until }) },
         };
         rig.send(token(1), 1_000, &wait(WaitUntil::Equals(b"between")));
         rig.send(token(2), 1_000, &wait(WaitUntil::Equals(b"at the end")));

@@ -5,7 +5,7 @@ use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{
     Condition, Expire, Expiry, Extend, Increment, Query, RecordRead, RecordWrite, Remove, SetBit, Stamp,
-    Trim, WaitUntil, WriteChange,
+    Trim, Wait, WaitUntil, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
@@ -62,7 +62,7 @@ fn a_failed_condition_and_an_absence_wait_too() {
     let write_if = RecordWrite { key: b"k", condition: Condition::IfPresent, change: insert(b"w") };
     rig.send(token(3), 0, &Message::Write { stamp: Stamp::default(), write: write_if });
     read(&mut rig, 4, b"k", Query::Lookup);
-    read(&mut rig, 5, b"k", Query::Wait { until: WaitUntil::Absent });
+    read(&mut rig, 5, b"k", Query::Wait(Wait { until: WaitUntil::Absent }));
     rig.answer(token(1));
     assert!(rig.out.answers.is_empty());
     rig.flush();
@@ -80,7 +80,7 @@ fn wait_ends_with_committed_state_only() {
     rig.flush();
     write(&mut rig, 2, b"k", WriteChange::Remove(Remove));
     let wait = |until| {
-        let read = RecordRead { key: b"k", query: Query::Wait { until } };
+        let read = RecordRead { key: b"k", query: Query::Wait(Wait { until }) };
         Message::Read { seen: Timestamp::ZERO, read }
     };
     rig.send(token(3), 10, &wait(WaitUntil::Equals(b"v")));
@@ -123,7 +123,7 @@ fn every_operation_sees_uncommitted_writes() {
 #[test]
 fn wait_sees_transient_state_within_one_flush() {
     let mut rig = PartitionRig::new(Durability::Sync);
-    read(&mut rig, 1, b"k", Query::Wait { until: WaitUntil::Equals(b"one") });
+    read(&mut rig, 1, b"k", Query::Wait(Wait { until: WaitUntil::Equals(b"one") }));
     write(&mut rig, 2, b"k", insert(b"one"));
     write(&mut rig, 3, b"k", insert(b"two"));
     assert!(rig.answer(token(1)).is_none());
@@ -137,7 +137,7 @@ fn test_finds_waits_not_woken_mutant() {
     use crate::planted::{Bug, plant};
     let is_woken = || {
         let mut rig = PartitionRig::new(Durability::Memory);
-        read(&mut rig, 1, b"k", Query::Wait { until: WaitUntil::Present });
+        read(&mut rig, 1, b"k", Query::Wait(Wait { until: WaitUntil::Present }));
         write(&mut rig, 2, b"k", insert(b"one"));
         rig.answer(token(1)).is_some()
     };

@@ -126,7 +126,7 @@ fn run<D: Disk>(
         }
         match operation {
             RecordOperation::Read(read) => {
-                if matches!(read.query, Query::Wait { .. }) {
+                if matches!(read.query, Query::Wait(_)) {
                     return Err(refuse(Reason::Malformed));
                 }
                 out.clear();

@@ -42,7 +42,7 @@ impl ParkedRequest {
 
 /// The records of a request, and whether it may change any; `None`: it never waits for intents.
 fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
-    let waits = |query: &Query<'_>| !matches!(query, Query::Confirm { .. });
+    let waits = |query: &Query<'_>| !matches!(query, Query::Confirm(_));
     match message {
         Message::Read { read, .. } => waits(&read.query).then(|| (vec![read.key], false)),
         Message::Write { write, .. } => Some((vec![write.key], true)),

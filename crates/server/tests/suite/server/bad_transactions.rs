@@ -8,7 +8,7 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, Sequence, SessionId};
 use zerohop_wire::messages::{
-    Condition, Increment, Query, RecordOperation, RecordRead, RecordWrite, WriteChange,
+    Condition, Increment, Query, RecordOperation, RecordRead, RecordWrite, Wait, WriteChange,
 };
 use zerohop_wire::{AbortReason, Failure, pack};
 
@@ -109,7 +109,7 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
 
     // A wait among its items; a coordinator that is not the last partition.
     let mut parts = good.clone();
-    let wait = Query::Wait { until: zerohop_wire::messages::WaitUntil::Present };
+    let wait = Query::Wait(Wait { until: zerohop_wire::messages::WaitUntil::Present });
     let mut bytes = Vec::new();
     pack(&RecordOperation::Read(RecordRead { key: one.as_bytes(), query: wait }), &mut bytes).unwrap();
     let of_one = parts.iter_mut().find(|part| part.routing_key != good[1].routing_key).unwrap();

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{BODY_BYTES_MAX, TRANSACTION_ITEMS_MAX};
-use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead};
+use zerohop_wire::messages::{Confirm, Query, ReadChunk, RecordOperation as WireOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::multi_chunk::with_trailing_zeros;
@@ -51,7 +51,7 @@ impl Blob<'_> {
     /// Sends a read of a part of a chunk.
     pub(super) fn read_part(&self, header: &KnownHeader, part: ChunkRange) -> Result<PendingReply, Error> {
         let key = self.chunk_key(header, part.number)?;
-        let query = Query::ReadChunk { offset: part.within, length: part.length };
+        let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
         self.start(&WireOperation::Read(RecordRead { key: &key, query }))
     }
 
@@ -110,7 +110,7 @@ impl Blob<'_> {
         let mut items = Vec::with_capacity(parts.len());
         for part in parts {
             let key = self.chunk_key(header, part.number)?;
-            let query = Query::ReadChunk { offset: part.within, length: part.length };
+            let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
             let read = WireOperation::Read(RecordRead { key: &key, query });
             let item = CompositeItem::new(self.keyspace.id(), &read, None);
             items.push(item.map_err(|unfit| about(Reason::Unfit(unfit)))?);
@@ -140,7 +140,7 @@ impl Blob<'_> {
             for &(number, version) in some {
                 let key = self.chunk_key(header, number)?;
                 let confirm =
-                    WireOperation::Read(RecordRead { key: &key, query: Query::Confirm { version } });
+                    WireOperation::Read(RecordRead { key: &key, query: Query::Confirm(Confirm { version }) });
                 let together = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
                 let (token, answer) = oneshot::channel();
                 requests.push((self.request(&confirm)?.collecting(together), token));

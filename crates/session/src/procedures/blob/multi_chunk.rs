@@ -4,8 +4,8 @@ use crate::{CompositeItem, Reply, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove,
-    WriteChange,
+    BlobChange, Condition, Query, ReadChunk, RecordOperation as WireOperation, RecordRead, RecordWrite,
+    Remove, WriteChange,
 };
 use zerohop_wire::{AbortReason, Failure};
 
@@ -94,7 +94,7 @@ impl BlobTransaction<'_, '_> {
     /// Adds a read of a part of a chunk.
     pub(super) fn add_part_read(&mut self, header: &KnownHeader, part: ChunkRange) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, part.number)?;
-        let query = Query::ReadChunk { offset: part.within, length: part.length };
+        let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
         self.add(&WireOperation::Read(RecordRead { key: &key, query }), None)
     }
 

@@ -3,7 +3,7 @@
 use crate::{Reply, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::{Query, RecordOperation as WireOperation, RecordRead};
+use zerohop_wire::messages::{Query, ReadChunk, RecordOperation as WireOperation, RecordRead};
 
 use super::transactional::{BlobKnowledge, PresentBlob, ReadSpan};
 use super::{Blob, TransactionBlob, known_of};
@@ -52,7 +52,7 @@ impl<'a> TransactionBlob<'a> {
     pub(crate) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
         let ask = |part: &super::ChunkRange| {
             let key = self.blob.chunk_key(&span.header, part.number)?;
-            let query = Query::ReadChunk { offset: part.within, length: part.length };
+            let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
             self.blob.request(&WireOperation::Read(RecordRead { key: &key, query }))
         };
         span.parts.iter().map(ask).collect()

@@ -6,7 +6,7 @@ use crate::Reply;
 use bytes::Bytes;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Query, RecordRead};
+use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::{Snapshot, found};
 use crate::procedures::blob::{BlobInfo, contents_of, own_attributes, with_trailing_zeros};
@@ -110,7 +110,7 @@ impl SnapshotBlob<'_> {
 
     async fn chunk_part(&self, number: u64, length: u32) -> Result<Option<(Timestamp, Bytes)>, Error> {
         let key = self.chunk_key(number)?;
-        let query = Query::ReadChunk { offset: 0, length };
+        let query = Query::ReadChunk(ReadChunk { offset: 0, length });
         match found(&self.name, self.start(&key, query)?).await? {
             Some(Reply::Chunk { version, stamp, bytes }) if stamp.id == self.stamp.id => {
                 Ok(Some((version, bytes)))
@@ -156,7 +156,7 @@ impl SnapshotBlobRead<'_> {
         let within = self.next - (number << bits);
         let length = ((1 << bits) - within).min(self.end - self.next).min(PIECE_BYTES);
         let key = self.blob.chunk_key(number)?;
-        let query = Query::ReadChunk { offset: within as u32, length: length as u32 };
+        let query = Query::ReadChunk(ReadChunk { offset: within as u32, length: length as u32 });
         let answer = self.blob.start(&key, query)?;
         self.ahead.push_back((self.blob.name.clone(), answer, length as usize));
         self.next += length;

@@ -21,7 +21,7 @@ use zerohop_placement::PartitionCount;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::messages::{Query, Range, RecordOperation, RecordRead, SnapshotAsk};
+use zerohop_wire::messages::{LookupRange, Query, Range, RecordOperation, RecordRead, SnapshotAsk};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
 pub use scan::{SnapshotBlobList, SnapshotScan};
@@ -217,7 +217,7 @@ impl Inner {
     fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<PendingReply, Error> {
         let limit_us = self.client.limit_us();
         let request = match read.query {
-            Query::ReadChunk { .. } if is_planted(Bug::SnapshotOfTheMoment) => {
+            Query::ReadChunk(_) if is_planted(Bug::SnapshotOfTheMoment) => {
                 SessionRequest::record(keyspace, &RecordOperation::Read(*read), limit_us)
             }
             _ => SessionRequest::read_at(keyspace, (self.id, self.at), read, limit_us),
@@ -281,7 +281,7 @@ impl Snapshot {
         key: &(impl AsRef<[u8]> + ?Sized),
         range: Range,
     ) -> Result<Option<Record>, Error> {
-        let read = RecordRead { key: key.as_ref(), query: Query::LookupRange { range } };
+        let read = RecordRead { key: key.as_ref(), query: Query::LookupRange(LookupRange { range }) };
         match self.inner.read(keyspace.id(), &read).await? {
             Some(reply) => record(reply).map(Some),
             None => Ok(None),

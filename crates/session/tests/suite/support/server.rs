@@ -440,7 +440,7 @@ impl FakeCluster {
         tell: impl FnOnce(OperationAnswer<'_>) -> R,
     ) -> R {
         let found = self.partitions[at.get() as usize].records.get(read.key);
-        if let Query::Confirm { version: seen } = read.query {
+        if let Query::Confirm(Confirm { version: seen }) = read.query {
             let version = found.map_or(Timestamp::ZERO, |(version, _)| *version);
             return tell(Ok(Outcome::Done { version, number: u64::from(version == seen) }));
         }

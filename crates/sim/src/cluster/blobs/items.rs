@@ -4,8 +4,8 @@ use zerohop_session::{CompositeItem, Reply, SessionRequest};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, chunk_key, header_key};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
-    BlobChange, Condition, NumberType, Operator, Query, RecordOperation, RecordRead, RecordWrite, Remove,
-    ReturnedNumber, Transform, WriteChange,
+    BlobChange, Condition, Confirm, NumberType, Operator, Query, ReadChunk, RecordOperation, RecordRead,
+    RecordWrite, Remove, ReturnedNumber, Transform, WriteChange,
 };
 
 use super::ChunkRead;
@@ -181,7 +181,7 @@ pub(in crate::cluster) fn key_of_chunk(blob: u64, chunk: u64) -> Vec<u8> {
 
 /// A read of a whole chunk.
 pub(in crate::cluster) const WHOLE_CHUNK: Query<'static> =
-    Query::ReadChunk { offset: 0, length: CHUNK_BYTES as u32 };
+    Query::ReadChunk(ReadChunk { offset: 0, length: CHUNK_BYTES as u32 });
 
 pub(super) fn read_header_request(blob: BlobKey, limit_us: u64) -> SessionRequest {
     single_request(blob.0, &read(&key_of_header(blob.1), Query::Lookup), limit_us)
@@ -206,7 +206,11 @@ pub(super) fn confirms(
     limit_us: u64,
 ) -> Vec<SessionRequest> {
     let confirm = |(chunk, version)| {
-        single_request(blob.0, &read(&key_of_chunk(blob.1, chunk), Query::Confirm { version }), limit_us)
+        single_request(
+            blob.0,
+            &read(&key_of_chunk(blob.1, chunk), Query::Confirm(Confirm { version })),
+            limit_us,
+        )
     };
     (0..).zip(versions).map(confirm).collect()
 }

@@ -256,9 +256,10 @@ fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a>
         3 => SnapshotAsk::Scan { at, scan: scan(seed, sub, value) },
         _ => {
             let range = Range { start: n[0] as i64, stop: n[1] as i64 };
-            let chunk = Query::ReadChunk { offset: n[0] as u32 % 4096, length: n[1] as u32 % 4096 };
-            let query =
-                [Query::Lookup, Query::LookupRange { range }, Query::Inspect, chunk][n[2] as usize % 4];
+            let chunk =
+                Query::ReadChunk(ReadChunk { offset: n[0] as u32 % 4096, length: n[1] as u32 % 4096 });
+            let query = [Query::Lookup, Query::LookupRange(LookupRange { range }), Query::Inspect, chunk]
+                [n[2] as usize % 4];
             SnapshotAsk::Read { at, read: RecordRead { key: &seed.key, query } }
         }
     };
@@ -288,18 +289,21 @@ fn range(n: &[u64; 5]) -> Range {
 fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordRead<'a> {
     let n = &seed.n;
     let query = match sub % 12 {
-        10 => Query::ReadChunk { offset: (n[1] % (8 << 20)) as u32, length: (n[2] % (8 << 20)) as u32 },
+        10 => Query::ReadChunk(ReadChunk {
+            offset: (n[1] % (8 << 20)) as u32,
+            length: (n[2] % (8 << 20)) as u32,
+        }),
         0 => Query::Lookup,
-        1 => Query::LookupRange { range: range(n) },
+        1 => Query::LookupRange(LookupRange { range: range(n) }),
         2 => Query::Inspect,
-        3 => Query::GetBit { offset: n[1] % (1 << 27) },
-        4 => Query::CountBits { range: range(n) },
-        5 => Query::Wait { until: WaitUntil::Equals(value) },
-        6 => Query::Wait { until: WaitUntil::Differs(value) },
-        7 => Query::Wait { until: WaitUntil::Absent },
-        8 => Query::Wait { until: WaitUntil::Present },
-        9 => Query::Confirm { version: Timestamp(n[1]) },
-        _ => Query::Wait { until: WaitUntil::Changed(Timestamp(n[1])) },
+        3 => Query::GetBit(GetBit { offset: n[1] % (1 << 27) }),
+        4 => Query::CountBits(CountBits { range: range(n) }),
+        5 => Query::Wait(Wait { until: WaitUntil::Equals(value) }),
+        6 => Query::Wait(Wait { until: WaitUntil::Differs(value) }),
+        7 => Query::Wait(Wait { until: WaitUntil::Absent }),
+        8 => Query::Wait(Wait { until: WaitUntil::Present }),
+        9 => Query::Confirm(Confirm { version: Timestamp(n[1]) }),
+        _ => Query::Wait(Wait { until: WaitUntil::Changed(Timestamp(n[1])) }),
     };
     RecordRead { key: &seed.key, query }
 }

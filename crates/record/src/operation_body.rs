@@ -1,4 +1,4 @@
-//! The bytes of a write in a frame: the fields that every write begins with, and the means to read those behind them.
+//! The bytes of an operation in a frame: the fields that every read or write begins with, and the means to read those behind them.
 
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
@@ -27,15 +27,36 @@ impl<'a> WriteHead<'a> {
     }
 }
 
-/// The body of a received write behind its first 16 bytes.
+/// The fields that every read begins with, for sending.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadHead<'a> {
+    /// The key of the record.
+    pub key: &'a [u8],
+    key_len: u32,
+}
+
+impl<'a> ReadHead<'a> {
+    /// Errors: the key is too long.
+    pub fn new(key: &'a [u8]) -> Result<Self, Failure<'static>> {
+        Ok(Self { key, key_len: check_key(key)? })
+    }
+
+    /// The 8 bytes; `detail` is the operation's own.
+    #[inline(always)]
+    pub fn fields(&self, detail: u8) -> [u8; 8] {
+        layout(|to| to.u32(self.key_len).u8(detail).zeros(3))
+    }
+}
+
+/// The body of a received operation behind the fields that all begin with.
 #[derive(Debug)]
-pub struct WriteBody<'a> {
+pub struct OperationBody<'a> {
     pub(crate) key_len: usize,
     pub(crate) detail: u8,
     pub(crate) rest: &'a [u8],
 }
 
-impl<'a> WriteBody<'a> {
+impl<'a> OperationBody<'a> {
     /// The detail byte of an operation that has one.
     #[inline(always)]
     pub fn detail(&self) -> u8 {

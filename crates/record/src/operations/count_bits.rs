@@ -1,0 +1,49 @@
+//! `count_bits`: the number of one bits in a bytes record.
+
+use super::lookup_range::{decode_range, put_range};
+use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use crate::answer::OperationAnswer;
+use crate::error::{ErrorCode, Failure, Permission};
+use crate::kind::FrameKind;
+use crate::record::Range;
+use crate::state::ReadableRecord;
+
+/// The number of one bits in these bytes. Answers `Done`, number: the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountBits {
+    /// The range of bytes.
+    pub range: Range,
+}
+
+impl<'a> ReadOperation<'a> for CountBits {
+    const FACTS: Facts = Facts {
+        kind: FrameKind::CountBits,
+        detail: "0",
+        fields: "range (16), in bytes",
+        payload: "none",
+        answer: "done, number: the count",
+        needs: &[Permission::Read],
+        log: LogKind::Nothing,
+        errors: &[ErrorCode::WrongType],
+        since: 1,
+    };
+
+    fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        put_range(self.range, head, out)
+    }
+
+    fn decode(body: OperationBody<'a>) -> Result<(&'a [u8], Self), Failure<'static>> {
+        let (key, range) = decode_range(body)?;
+        Ok((key, Self { range }))
+    }
+
+    fn answer<'o>(
+        &self,
+        _: &[u8],
+        record: &mut impl ReadableRecord,
+        out: &'o mut Vec<u8>,
+    ) -> OperationAnswer<'o> {
+        record.only_bytes(|length| self.range.clip(length), out)?;
+        Ok(record.done(out.iter().map(|byte| u64::from(byte.count_ones())).sum()))
+    }
+}
