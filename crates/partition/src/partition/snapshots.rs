@@ -13,14 +13,15 @@ use zerohop_wire::{BadRequestReason, Failure, Message};
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
 use crate::event::{PartitionEffects, Token};
-use crate::limits::{ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{
+    ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX, STREAM_SNAPSHOTS_MAX,
+};
 use crate::log_writer::NewLogEntry;
 use crate::operations::{self, EngineResultExt};
 use crate::planted::{Bug, is_planted};
 use crate::program::{Program, SnapshotOpening};
-use crate::snapshots::is_for_answer;
 use crate::snapshots::view::PastView;
-use crate::snapshots::{PastVersions, SnapshotRetention};
+use crate::snapshots::{PastVersions, SnapshotRetention, SnapshotUse};
 use crate::state::PartitionState;
 
 /// The log index that an answer waits for, and the earliest time that can be read.
@@ -106,12 +107,13 @@ impl Partition {
         if let Some((index, kept)) = snapshots.appended(id) {
             return Ok((index, kept.floor));
         }
-        let is_for_answer = is_for_answer(id);
-        match snapshots.count(is_for_answer) {
-            count if is_for_answer && count >= ANSWER_SNAPSHOTS_MAX => {
+        let count = snapshots.count_like(id);
+        match SnapshotUse::of(id) {
+            SnapshotUse::Answer if count >= ANSWER_SNAPSHOTS_MAX => {
                 return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
             }
-            count if !is_for_answer && count >= SNAPSHOTS_MAX => {
+            SnapshotUse::Client if count >= SNAPSHOTS_MAX => return Err(BadRequestReason::Snapshots.into()),
+            SnapshotUse::Stream if count >= STREAM_SNAPSHOTS_MAX => {
                 return Err(BadRequestReason::Snapshots.into());
             }
             _ => {}

@@ -12,7 +12,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use crate::entry_metadata::Mark;
-use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX, STREAM_SNAPSHOTS_MAX};
 use crate::snapshots::answer_snapshot;
 use crate::testing::{OwnedAnswer, PartitionBench, append, insert};
 
@@ -259,6 +259,17 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     }
     let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
+    // Those of streams are counted apart.
+    let stream = |id| SnapshotId::for_stream(id).0;
+    for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
+        open(&mut bench, stream(id));
+    }
+    let ask = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
+    let one_more = send_snapshot_request(&mut bench, stream(1_000), ask);
+    assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
+    for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
+        send_snapshot_request(&mut bench, stream(id), SnapshotAsk::Close);
+    }
     // Those of long answers are counted apart, and wait for one of them to end.
     let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
     let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
