@@ -8,11 +8,12 @@ use serde::Serialize;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
 use zerohop_wire::words::{by_number, counted};
 
-use crate::common::admin;
+use crate::common::disk::{self, NodeDisk};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ShownView};
+use crate::common::{admin, damaged};
 use crate::keyspace::ShownKeyspace;
 use crate::output;
 
@@ -72,8 +73,13 @@ struct StatusNode {
     following: u32,
     /// It is a manager of the control group.
     in_control: bool,
-    /// Partitions whose only in-sync copy is damaged, of the node that was asked.
+    /// Partitions whose only in-sync copy is damaged.
     damaged: Vec<ShownDamaged>,
+    /// Free and all bytes of the disk of its data folder; null: not reported, or it has no data folder.
+    disk_free_bytes: Option<u64>,
+    disk_total_bytes: Option<u64>,
+    #[serde(skip)]
+    disk: Option<NodeDisk>,
 }
 
 /// A damaged copy of a partition.
@@ -101,7 +107,10 @@ struct ShownInstance {
 
 pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, CommandError> {
     let client = arguments.target.connect().await?;
-    let shown = ShownStatus::from(admin::status(&client).await?);
+    let mut status = admin::status(&client).await?;
+    // Nodes report troubles and disks only of themselves.
+    damaged::find(&arguments.target, &mut status).await;
+    let shown = ShownStatus::from(status);
     match arguments.json {
         true => output::json(&shown)?,
         false => output::result(shown.to_string().trim_end())?,
@@ -122,6 +131,12 @@ impl From<Status> for ShownStatus {
         // Problems of the whole cluster come first.
         let mut warnings = first.clone();
         warnings.extend(gone.iter().map(|id| format!("node {id} is down")));
+        let disks = status.nodes.iter().filter_map(|node| Some((node.id, NodeDisk::of(node)?)));
+        warnings.extend(
+            disks
+                .filter(|(_, disk)| disk.is_low())
+                .map(|(id, disk)| format!("of the disk of node {id} {}: {}", disk.words(), disk::ADVICE)),
+        );
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         ShownStatus {
             groups: ShownGroups { groups, short, rebuilding, moving, recovering, down, lost },
@@ -139,6 +154,8 @@ impl From<Status> for ShownStatus {
 
 impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
+        let disk = NodeDisk::of(&status);
+        let NodeStatus { disk_free_bytes, disk_total_bytes, .. } = status;
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
@@ -156,6 +173,9 @@ impl From<NodeStatus> for StatusNode {
             following,
             in_control,
             damaged: damaged.into_iter().map(Into::into).collect(),
+            disk_free_bytes: disk.map(|_| disk_free_bytes),
+            disk_total_bytes: disk.map(|_| disk_total_bytes),
+            disk,
         }
     }
 }
@@ -214,6 +234,9 @@ impl fmt::Display for ShownStatus {
                     format_bytes(instance.resident_bytes),
                     counted(instance.connections, "connection")
                 )?;
+            }
+            if let Some(disk) = node.disk {
+                writeln!(f, "  disk: {}", disk.words())?;
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }

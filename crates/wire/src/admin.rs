@@ -395,6 +395,12 @@ pub struct NodeStatus {
     /// Only for the node that reports this: partitions without service because their only in-sync copy is here and corrupt.
     #[prost(message, repeated, tag = "13")]
     pub damaged: Vec<DamagedPartition>,
+    /// Only for the node that reports this: bytes that are free on the disk of its data folder.
+    #[prost(uint64, tag = "14")]
+    pub disk_free_bytes: u64,
+    /// Size of that disk in bytes; 0: not known, or there is no data folder.
+    #[prost(uint64, tag = "15")]
+    pub disk_total_bytes: u64,
 }
 
 /// An instance of a node.

@@ -1,5 +1,5 @@
 //! State that each node reports only of itself, so that all nodes that are up are asked: its
-//! alerts, and partitions whose sole copy is corrupt.
+//! alerts, the room on its disk, and partitions whose sole copy is corrupt.
 
 use std::time::Duration;
 
@@ -34,6 +34,7 @@ pub(crate) async fn find(target: &ClusterTarget, status: &mut Status) -> Vec<Dam
         for own in told.nodes.into_iter().filter(|node| node.pid != 0) {
             if let Some(node) = status.nodes.iter_mut().find(|node| node.id == own.id) {
                 (node.troubles, node.damaged) = (own.troubles, own.damaged);
+                (node.disk_free_bytes, node.disk_total_bytes) = (own.disk_free_bytes, own.disk_total_bytes);
             }
         }
     }

@@ -17,6 +17,7 @@ use super::groups;
 use super::instances;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
+use crate::process::disk_bytes;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
@@ -86,6 +87,8 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             ..empty
         }
     };
+    let disk = shared.about.data.as_deref().and_then(disk_bytes);
+    let (disk_free_bytes, disk_total_bytes) = disk.unwrap_or_default();
     let managers = clustered::managers(shared).await;
     let groups::GroupCounts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
@@ -121,6 +124,8 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             started_ms: shared.about.started_ms,
             troubles: troubles.clone(),
             damaged: damaged.clone(),
+            disk_free_bytes,
+            disk_total_bytes,
             ..node_status
         }
     });
@@ -216,7 +221,8 @@ pub(super) fn to_json(status: &Status) -> Value {
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
-            "in_control": node.in_control, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
+            "in_control": node.in_control, "disk_free_bytes": node.disk_free_bytes,
+            "disk_total_bytes": node.disk_total_bytes, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {
