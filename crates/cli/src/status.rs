@@ -75,11 +75,28 @@ struct StatusNode {
     in_control: bool,
     /// Partitions whose only in-sync copy is damaged.
     damaged: Vec<ShownDamaged>,
-    /// Free and all bytes of the disk of its data folder; null: not reported, or it has no data folder.
+    #[serde(flatten)]
+    disk: ShownDisk,
+}
+
+/// Free and all bytes of the disk of a node's data folder; null: not reported, or it has no data folder.
+#[derive(Debug, Serialize)]
+struct ShownDisk {
     disk_free_bytes: Option<u64>,
     disk_total_bytes: Option<u64>,
     #[serde(skip)]
-    disk: Option<NodeDisk>,
+    known: Option<NodeDisk>,
+}
+
+impl ShownDisk {
+    fn of(node: &NodeStatus) -> Self {
+        let known = NodeDisk::of(node);
+        ShownDisk {
+            disk_free_bytes: known.map(|_| node.disk_free_bytes),
+            disk_total_bytes: known.map(|_| node.disk_total_bytes),
+            known,
+        }
+    }
 }
 
 /// A damaged copy of a partition.
@@ -154,8 +171,7 @@ impl From<Status> for ShownStatus {
 
 impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
-        let disk = NodeDisk::of(&status);
-        let NodeStatus { disk_free_bytes, disk_total_bytes, .. } = status;
+        let disk = ShownDisk::of(&status);
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
@@ -173,8 +189,6 @@ impl From<NodeStatus> for StatusNode {
             following,
             in_control,
             damaged: damaged.into_iter().map(Into::into).collect(),
-            disk_free_bytes: disk.map(|_| disk_free_bytes),
-            disk_total_bytes: disk.map(|_| disk_total_bytes),
             disk,
         }
     }
@@ -235,7 +249,7 @@ impl fmt::Display for ShownStatus {
                     counted(instance.connections, "connection")
                 )?;
             }
-            if let Some(disk) = node.disk {
+            if let Some(disk) = node.disk.known {
                 writeln!(f, "  disk: {}", disk.words())?;
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
