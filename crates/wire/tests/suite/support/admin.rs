@@ -121,6 +121,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         following: 17,
         in_control: true,
         damaged: vec![damaged],
+        disk_free_bytes: 0,
+        disk_total_bytes: 0,
     };
     let groups =
         GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
@@ -145,6 +147,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         groups: Some(groups),
         view: None,
     };
+    let with_disk = NodeStatus { id: 1, disk_free_bytes: 18, disk_total_bytes: 19, ..NodeStatus::default() };
+    let with_disk = Status { nodes: vec![with_disk], ..Status::default() };
     let viewed = Status { view: Some(view), ..Status::default() };
     let partition = PartitionStatus {
         partition: 5,
@@ -173,6 +177,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
     vec![
         ("refused", "a keyspace of this name", AdminReply::Refused(refused)),
         ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
+        ("status_disk", "the room on a node's disk", AdminReply::Status(Box::new(with_disk))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
         ("keyspace", "with every field", AdminReply::Keyspace(keyspace)),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
