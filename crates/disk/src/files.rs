@@ -19,6 +19,7 @@ use std::task::Waker;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
+use rustix::process::{Resource, getrlimit};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use zerohop_system::descriptors::Descriptors;
@@ -47,6 +48,9 @@ pub struct FilesDisk {
     files: OpenFiles,
     /// Folders whose own names are durable.
     durable_folders: BTreeSet<String>,
+    /// The process's limit of the length of a file, in bytes. A write beyond it could end the process by a signal, so it is refused as on a full
+    /// disk.
+    file_bytes_max: u64,
     _lock: File,
 }
 
@@ -87,6 +91,7 @@ impl FilesDisk {
             zeroing: BTreeMap::new(),
             files: OpenFiles::new(folder, descriptors_max),
             durable_folders: BTreeSet::new(),
+            file_bytes_max: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
             _lock: lock(root)?,
         })
     }
@@ -169,6 +174,15 @@ impl FilesDisk {
         (folders, names): (Vec<OwnedFd>, Vec<String>),
         waker: Option<Waker>,
     ) -> DiskResult<SyncTicket> {
+        if let Some(key) = self.files.synced_key(file).filter(|_| folders.is_empty()) {
+            // Nothing to do, so that it needs no descriptor, of which there may be none.
+            let (path, ticket) = (self.files.peek(file, "sync_begin")?.path.clone(), self.next_ticket);
+            self.next_ticket += 1;
+            let begun = BegunFileSync { path, file: key, changes: 0, folders: names, result: Some(Ok(())) };
+            self.begun.insert(ticket, begun);
+            waker.into_iter().for_each(Waker::wake);
+            return Ok(SyncTicket(ticket));
+        }
         let (key, file) = self.files.get(file, "sync_begin")?;
         file.check_sound()?;
         let begun = BegunFileSync {
@@ -281,7 +295,11 @@ impl Disk for FilesDisk {
             self.collect_done().map_err(|errno| failed("", "append", errno))?;
             self.wait_for_zeros(file, end, "append")?;
         }
+        let file_bytes_max = self.file_bytes_max;
         let (_, file) = self.files.get(file, "append")?;
+        if file.bytes.saturating_add(bytes) > file_bytes_max {
+            return Err(DiskError::Full);
+        }
         file.truncate_tail()?;
         file.changes += 1;
         let descriptor = file.descriptor();
@@ -323,6 +341,9 @@ impl Disk for FilesDisk {
     }
 
     fn sync(&mut self, file: FileId) -> DiskResult<()> {
+        if self.files.synced_key(file).is_some() {
+            return Ok(());
+        }
         let (_, file) = self.files.get(file, "sync")?;
         file.sync()
     }

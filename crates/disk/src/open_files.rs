@@ -131,6 +131,16 @@ impl OpenFiles {
         file.ok_or_else(|| DiskError::not_open(id, operation))
     }
 
+    /// The key of a file without a descriptor of which this process has synced everything: its next sync has nothing to do, and must not fail for
+    /// want of a descriptor. A file that this process has only read may have unsynced bytes of an earlier process.
+    pub(super) fn synced_key(&self, id: FileId) -> Option<u64> {
+        let key = *self.ids.get(id.0)?;
+        let file = self.files.get(key)?;
+        let is_sound = file.failure.is_none() && !file.needs_tail_truncation;
+        let is_synced = file.changes > 0 && !file.has_unsynced();
+        (file.descriptor.is_none() && is_sound && is_synced).then_some(key)
+    }
+
     /// The descriptor of an id's file, if the file has one now.
     pub(super) fn descriptor_if_open(&self, id: FileId) -> Option<Arc<OwnedFd>> {
         self.ids.get(id.0).and_then(|key| self.files.get(*key))?.descriptor.clone()

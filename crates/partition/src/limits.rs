@@ -89,6 +89,9 @@ pub const TRANSACTED_BYTES_MAX: u64 = 24 << 20;
 /// Snapshots that a partition keeps at once. Each retains versions that have changed since.
 pub const SNAPSHOTS_MAX: usize = 64;
 
+/// Snapshots that a partition keeps beside these, each for one long stream of a blob. A stream beyond them reads without a snapshot.
+pub const STREAM_SNAPSHOTS_MAX: usize = 64;
+
 /// Snapshots that a partition keeps beside these, each for one long answer that its client is taking: what comes when there are as many
 /// waits for one of them to end. A token gets another one only while it has fewer than are free: eight if it is alone.
 pub const ANSWER_SNAPSHOTS_MAX: usize = 16;

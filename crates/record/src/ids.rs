@@ -123,6 +123,23 @@ impl KeyspaceId {
     pub const NONE: Self = Self(0);
 }
 
+impl SnapshotId {
+    /// The high 32 bits of the ids of snapshots that a long stream of a blob opens for itself.
+    const STREAM_MARK: u128 = 0x7374_7265;
+
+    /// The id for a snapshot of a stream, from a random number of which the high 32 bits do not matter.
+    #[must_use]
+    pub const fn for_stream(random: u128) -> Self {
+        Self(Self::STREAM_MARK << 96 | random << 32 >> 32)
+    }
+
+    /// Whether a stream has opened the snapshot for itself: servers count these apart from the snapshots that programs open.
+    #[must_use]
+    pub const fn is_for_stream(self) -> bool {
+        self.0 >> 96 == Self::STREAM_MARK
+    }
+}
+
 newtype!(
     /// A hybrid-logical-clock time: milliseconds since 1970 in the upper 48 bits, a counter in the lower 16.
     ///

@@ -74,11 +74,12 @@ pub struct UnitTooLarge {
 
 impl std::fmt::Display for UnitTooLarge {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let bytes = self.bytes;
         write!(
             f,
-            "the records of this command in several partitions have more than {bytes} bytes, {FETCHED_BYTES_MAX} are allowed: name \
-             fewer keys at once; nothing was done"
+            "the records of one command or MULTI over several partitions have a limit of {} MiB ({FETCHED_BYTES_MAX} bytes), and these \
+             have {} or more: name fewer keys at once; nothing was done",
+            FETCHED_BYTES_MAX >> 20,
+            self.bytes
         )
     }
 }

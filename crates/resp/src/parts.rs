@@ -122,9 +122,10 @@ impl JoinedReplies {
         }
         self.parts += 1;
         if self.items.len() > REPLY_BYTES_MAX {
-            let bytes = self.items.len();
             return Err(error(&format!(
-                "ERR the reply would have more than {bytes} bytes, {REPLY_BYTES_MAX} are allowed: ask for fewer keys"
+                "ERR the reply of one command over several partitions has a limit of {} MiB ({REPLY_BYTES_MAX} bytes), and this one would be \
+                 longer: name fewer keys at once; nothing was changed",
+                REPLY_BYTES_MAX >> 20
             )));
         }
         Ok(())

@@ -1,5 +1,8 @@
 //! Figures of the system about this process.
 
+use std::path::Path;
+
+use rustix::fs::statvfs;
 use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,6 +21,16 @@ pub(crate) fn cpu_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Free and total bytes of the disk of a folder, as far as programs without special rights may use it; `None` if the system does not report
+/// them.
+pub(crate) fn disk_bytes(folder: &Path) -> Option<(u64, u64)> {
+    let disk = statvfs(folder).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    // Blocks for the superuser are in neither of the two.
+    let reserved = disk.f_bfree.saturating_sub(disk.f_bavail);
+    Some((free, disk.f_blocks.saturating_sub(reserved).saturating_mul(disk.f_frsize)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,5 +39,12 @@ mod tests {
     fn this_process_has_memory_and_has_run() {
         assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 16));
         assert!(cpu_s() > 0.0);
+    }
+
+    #[test]
+    fn disk_of_a_folder_has_a_size() {
+        let (free, total) = disk_bytes(Path::new("/")).unwrap();
+        assert!(free <= total && total > 0, "{free} of {total}");
+        assert_eq!(disk_bytes(Path::new("/nowhere/at/all")), None);
     }
 }

@@ -395,6 +395,12 @@ pub struct NodeStatus {
     /// Only for the node that reports this: partitions without service because their only in-sync copy is here and corrupt.
     #[prost(message, repeated, tag = "13")]
     pub damaged: Vec<DamagedPartition>,
+    /// Only for the node that reports this: bytes that are free on the disk of its data folder.
+    #[prost(uint64, tag = "14")]
+    pub disk_free_bytes: u64,
+    /// Size of that disk in bytes; 0: not known, or there is no data folder.
+    #[prost(uint64, tag = "15")]
+    pub disk_total_bytes: u64,
 }
 
 /// An instance of a node.
@@ -421,9 +427,6 @@ pub struct InstanceStatus {
     /// Number of open connections.
     #[prost(uint32, tag = "7")]
     pub connections: u32,
-    /// Bytes that are free on its disk; 0: not known.
-    #[prost(uint64, tag = "8")]
-    pub free_bytes: u64,
 }
 
 /// A keyspace.

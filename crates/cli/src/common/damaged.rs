@@ -1,5 +1,5 @@
-//! Alerts of nodes, and partitions whose sole copy is corrupt. Each node reports only its own, so
-//! that all nodes that are up are asked.
+//! State that each node reports only of itself, so that all nodes that are up are asked: its
+//! alerts, the room on its disk, and partitions whose sole copy is corrupt.
 
 use zerohop_wire::admin::{DamagedPartition, Status};
 use zerohop_wire::words::counted;

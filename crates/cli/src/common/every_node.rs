@@ -1,5 +1,5 @@
-//! State that each node reports only of itself: its process and instances, its alerts, its copies
-//! of keyspaces. All nodes that are up are asked.
+//! State that each node reports only of itself: its process and instances, its alerts, the room on
+//! its disk, its copies of keyspaces. All nodes that are up are asked.
 
 use std::time::Duration;
 
@@ -43,6 +43,7 @@ fn merge(status: &mut Status, told: Status) {
         if let Some(node) = status.nodes.iter_mut().find(|node| node.id == own.id && node.pid == 0) {
             (node.pid, node.version, node.started_ms) = (own.pid, own.version, own.started_ms);
             (node.instances, node.troubles, node.damaged) = (own.instances, own.troubles, own.damaged);
+            (node.disk_free_bytes, node.disk_total_bytes) = (own.disk_free_bytes, own.disk_total_bytes);
         }
     }
     for own in told.keyspaces {

@@ -7,6 +7,7 @@ use zerohop_wire::words::{by_number, counted};
 
 use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
+use crate::common::disk::{self, NodeDisk};
 use crate::common::{damaged, view};
 
 /// The most nodes whose clocks are asked; in larger clusters a sample is enough.
@@ -111,7 +112,18 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
         let advice = "it goes from this list when its cause ends; the log of the node names the cause";
         Finding::problem("nodes", &about, text.clone(), advice)
     };
-    std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
+    let disk = NodeDisk::of(node).map(|disk| check_disk(&about, disk));
+    std::iter::once(state).chain(node.troubles.iter().map(trouble)).chain(disk).collect()
+}
+
+/// Judges the room on the disk that a node reports.
+fn check_disk(about: &str, disk: NodeDisk) -> Finding {
+    let found = disk.words();
+    match disk {
+        _ if disk.is_full() => Finding::problem("disk-space", about, found, disk::ADVICE),
+        _ if disk.is_low() => Finding::warning("disk-space", about, found, disk::ADVICE),
+        _ => Finding::ok("disk-space", about, found),
+    }
 }
 
 fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {

@@ -13,12 +13,10 @@ use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::words::counted;
 
 use super::finding::Finding;
+use crate::common::disk::{ADVICE, FREE_BYTES_MIN};
 use crate::common::ending::CommandError;
 use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
-
-/// Below this, nodes refuse writes; it includes a margin for what they write meanwhile.
-const FREE_BYTES_MIN: u64 = 256 << 20;
 
 /// Below this, an operator should act.
 const FREE_BYTES_LOW: u64 = 2 << 30;
@@ -32,9 +30,11 @@ const FLUSH_SLOW: Duration = Duration::from_millis(20);
 /// Flushes measured, of which the median counts.
 const FLUSHES: usize = 9;
 
-/// Checks this machine.
-pub(super) fn check_machine(target: &ClusterTarget, folder: &Path) -> Vec<Finding> {
-    let mut findings = vec![files(), space(folder), flush(folder)];
+/// Checks this machine; the room on the folder's disk only with `with_space`.
+pub(super) fn check_machine(target: &ClusterTarget, folder: &Path, with_space: bool) -> Vec<Finding> {
+    let mut findings = vec![files()];
+    findings.extend(with_space.then(|| space(folder)));
+    findings.push(flush(folder));
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
         Err(CommandError::Secret(error @ SecretFileError::Open { .. })) => {
@@ -105,10 +105,9 @@ fn space(folder: &Path) -> Finding {
 
 fn check_space(about: String, free: u64) -> Finding {
     let found = format!("{} are free", format_bytes(free));
-    let advice = "make room, move the data to a larger disk, or add nodes: full nodes refuse writes and go on with reads";
     match free {
-        0..FREE_BYTES_MIN => Finding::problem("disk-space", about, found, advice),
-        FREE_BYTES_MIN..FREE_BYTES_LOW => Finding::warning("disk-space", about, found, advice),
+        0..FREE_BYTES_MIN => Finding::problem("disk-space", about, found, ADVICE),
+        FREE_BYTES_MIN..FREE_BYTES_LOW => Finding::warning("disk-space", about, found, ADVICE),
         _ => Finding::ok("disk-space", about, found),
     }
 }

@@ -5,7 +5,7 @@ mod cluster;
 mod finding;
 mod machine;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -33,8 +33,8 @@ const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write`
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// The folder whose disk is checked [default: zerohop-data in the current folder if it exists, else the current
-    /// folder].
+    /// The folder of this machine whose disk is checked, beside the disks that the nodes report [default: zerohop-data in
+    /// the current folder if it exists; else the current folder, and its free bytes only with --machine].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Checks only this machine, not the cluster.
@@ -55,11 +55,12 @@ struct DoctorReport<'a> {
 /// Runs all checks. The answer is negative if there is a problem; warnings do not count.
 pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, CommandError> {
     let DoctorArguments { target, data, machine: machine_only, json } = arguments;
-    let folder = data.unwrap_or_else(|| {
-        let usual = Path::new("zerohop-data");
-        if usual.is_dir() { usual.to_owned() } else { PathBuf::from(".") }
-    });
-    let mut findings = machine::check_machine(&target, &folder);
+    let usual = Some(PathBuf::from("zerohop-data")).filter(|usual| usual.is_dir());
+    let named = data.or(usual);
+    // The current folder says nothing about the disks of nodes, which report these themselves.
+    let with_space = named.is_some() || machine_only;
+    let folder = named.unwrap_or_else(|| PathBuf::from("."));
+    let mut findings = machine::check_machine(&target, &folder, with_space);
     if !machine_only {
         findings.extend(of_cluster(&target).await);
     }

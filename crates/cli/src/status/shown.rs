@@ -1,13 +1,14 @@
 //! The output of `zerohop status`, as JSON and as text.
 
 use std::fmt;
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 
 use serde::Serialize;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
 use zerohop_wire::words::{by_number, counted};
 
 use super::verdict::{StatusTotals, StatusVerdict, judge};
+use crate::common::disk::{self, NodeDisk};
 use crate::common::quantity::format_bytes;
 use crate::common::view::{self, ShownView};
 use crate::keyspace::ShownKeyspace;
@@ -65,8 +66,30 @@ struct StatusNode {
     following: u32,
     /// It is a manager of the control group.
     in_control: bool,
-    /// Partitions whose only in-sync copy is damaged, of the node that was asked.
+    /// Partitions whose only in-sync copy is damaged.
     damaged: Vec<ShownDamaged>,
+    #[serde(flatten)]
+    disk: ShownDisk,
+}
+
+/// Free and all bytes of the disk of a node's data folder; null: not reported, or it has no data folder.
+#[derive(Debug, Serialize)]
+struct ShownDisk {
+    disk_free_bytes: Option<u64>,
+    disk_total_bytes: Option<u64>,
+    #[serde(skip)]
+    known: Option<NodeDisk>,
+}
+
+impl ShownDisk {
+    fn of(node: &NodeStatus) -> Self {
+        let known = NodeDisk::of(node);
+        ShownDisk {
+            disk_free_bytes: known.map(|_| node.disk_free_bytes),
+            disk_total_bytes: known.map(|_| node.disk_total_bytes),
+            known,
+        }
+    }
 }
 
 /// A damaged copy of a partition.
@@ -90,8 +113,6 @@ struct ShownInstance {
     log_bytes: u64,
     resident_bytes: u64,
     connections: u32,
-    /// `None`: not known.
-    free_bytes: Option<NonZeroU64>,
 }
 
 impl From<Status> for ShownStatus {
@@ -109,6 +130,12 @@ impl From<Status> for ShownStatus {
         // Problems of the whole cluster come first.
         let mut warnings = first.clone();
         warnings.extend(gone.iter().map(|id| format!("node {id} is down")));
+        let disks = status.nodes.iter().filter_map(|node| Some((node.id, NodeDisk::of(node)?)));
+        warnings.extend(
+            disks
+                .filter(|(_, disk)| disk.is_low())
+                .map(|(id, disk)| format!("of the disk of node {id} {}: {}", disk.words(), disk::ADVICE)),
+        );
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         let (verdict, verdict_line) = judge(&without_keyspaces, warnings.len());
         ShownStatus {
@@ -130,6 +157,7 @@ impl From<Status> for ShownStatus {
 
 impl From<NodeStatus> for StatusNode {
     fn from(status: NodeStatus) -> Self {
+        let disk = ShownDisk::of(&status);
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
@@ -147,6 +175,7 @@ impl From<NodeStatus> for StatusNode {
             following,
             in_control,
             damaged: damaged.into_iter().map(Into::into).collect(),
+            disk,
         }
     }
 }
@@ -160,18 +189,8 @@ impl From<DamagedPartition> for ShownDamaged {
 
 impl From<InstanceStatus> for ShownInstance {
     fn from(status: InstanceStatus) -> Self {
-        let InstanceStatus {
-            id,
-            addr,
-            partitions,
-            entries,
-            log_bytes,
-            resident_bytes,
-            connections,
-            free_bytes,
-        } = status;
-        let free_bytes = NonZeroU64::new(free_bytes);
-        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections, free_bytes }
+        let InstanceStatus { id, addr, partitions, entries, log_bytes, resident_bytes, connections } = status;
+        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
     }
 }
 
@@ -207,7 +226,7 @@ impl fmt::Display for ShownStatus {
                 }
                 writeln!(
                     f,
-                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}{}",
+                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}",
                     instance.id,
                     instance.addr,
                     counted(instance.partitions, "partition"),
@@ -215,11 +234,11 @@ impl fmt::Display for ShownStatus {
                     by_number(instance.entries, "record or version", "records and versions"),
                     format_bytes(instance.log_bytes),
                     format_bytes(instance.resident_bytes),
-                    counted(instance.connections, "connection"),
-                    instance
-                        .free_bytes
-                        .map_or_else(String::new, |free| format!(", {} free", format_bytes(free.get())))
+                    counted(instance.connections, "connection")
                 )?;
+            }
+            if let Some(disk) = node.disk.known {
+                writeln!(f, "  disk: {}", disk.words())?;
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use zerohop_wire::admin::{GroupsStatus, NodeStatus, NodeView, Status};
 use zerohop_wire::words::{by_number, counted};
 
+use crate::common::disk::NodeDisk;
 use crate::common::quantity::format_bytes;
 
 /// The verdict, from the best to the worst.
@@ -134,7 +135,7 @@ impl StatusTotals {
             log_bytes: status.keyspaces.iter().map(|keyspace| keyspace.log_bytes).sum(),
             resident_bytes: instances().map(|one| one.resident_bytes).sum(),
             connections: instances().map(|one| u64::from(one.connections)).sum(),
-            free_bytes: instances().map(|one| one.free_bytes).filter(|free| *free > 0).min(),
+            free_bytes: answered.iter().filter_map(|node| NodeDisk::of(node)).map(NodeDisk::free).min(),
         }
     }
 

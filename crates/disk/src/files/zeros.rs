@@ -15,6 +15,7 @@ const ZEROED_AHEAD_MAX: u64 = 4 << 20;
 impl FilesDisk {
     /// Has zeros written after a file's end, if room was requested and little is left. If that is impossible, appends extend the file.
     pub(super) fn zero_ahead(&mut self, key: u64) {
+        let file_bytes_max = self.file_bytes_max;
         let Some(file) = self.files.by_key(key) else { return };
         let from = file.zeroed_bytes.max(file.bytes);
         let ahead = (file.bytes / 2).clamp(ZEROED_AHEAD_MIN, ZEROED_AHEAD_MAX);
@@ -22,7 +23,10 @@ impl FilesDisk {
         if has_enough || file.zeroing_from.is_some() || self.zeroing.len() >= ZEROS_BEGUN_MAX {
             return;
         }
-        let until = file.reserve_bytes.min(from + ahead);
+        let until = file.reserve_bytes.min(from + ahead).min(file_bytes_max);
+        if until <= from {
+            return;
+        }
         let path = file.path.clone();
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let Ok(own) = openat(self.files.root(), &*path, flags, Mode::empty()) else { return };

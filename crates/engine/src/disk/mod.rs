@@ -101,6 +101,16 @@ impl DiskError {
         matches!(self, DiskError::Full | DiskError::Scarce { .. })
     }
 
+    /// The meaning of the error of an operation that makes a name durable, and a file with it: without a descriptor for the folder nothing was
+    /// done, and the same call may succeed later.
+    #[must_use]
+    pub(crate) fn beyond_repair_unless_scarce(self) -> Self {
+        match self {
+            DiskError::Scarce { .. } => self,
+            other => other.beyond_repair(),
+        }
+    }
+
     /// The meaning of a sync's error: if the disk has no room for what it accepted earlier, the error is not a full disk
     /// where a retry may succeed, but a loss of data.
     #[must_use]

@@ -198,6 +198,7 @@ impl SimulatedDisk {
 impl Disk for SimulatedDisk {
     fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
         let mut state = self.state();
+        state.needs_descriptor()?;
         state.admit(DiskOperation::Open, 0, path)?;
         let file = match mode {
             OpenMode::Existing => state.names.file(path, "open")?,
@@ -226,6 +227,7 @@ impl Disk for SimulatedDisk {
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
         let mut state = self.state();
+        state.needs_descriptor()?;
         if let Err(error) = state.admit_file(DiskOperation::Append, data.len(), file) {
             let reached = state.random.fail.below(data.len() as u64 + 1) as usize;
             if let Ok(file) = state.file(file, DiskOperation::Append) {
@@ -250,6 +252,7 @@ impl Disk for SimulatedDisk {
 
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
         let mut state = self.state();
+        state.needs_descriptor()?;
         state.admit_file(DiskOperation::ReadAt, into.len(), file)?;
         let issued = state.file(file, DiskOperation::ReadAt)?.issued();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -338,6 +341,7 @@ impl Disk for SimulatedDisk {
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         let mut state = self.state();
+        state.needs_descriptor()?;
         state.admit_file(DiskOperation::Truncate, 0, file)?;
         let contents = state.file(file, DiskOperation::Truncate)?;
         let cut = (contents.issued().len() as u64).checked_sub(bytes);
@@ -365,6 +369,7 @@ impl Disk for SimulatedDisk {
 
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         let mut state = self.state();
+        state.needs_descriptor()?;
         state.admit(DiskOperation::List, 0, dir)?;
         let entries = state.names.list(dir)?.map(|(name, named)| {
             let (bytes, is_dir) = match named {
@@ -379,6 +384,7 @@ impl Disk for SimulatedDisk {
     fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
         let state = &mut *self.state();
         let power_was_off = state.power_is_off();
+        state.needs_descriptor()?;
         let admitted = state.admit(DiskOperation::SyncDir, 0, dir);
         let mut changes = state.names.needed_by(dir)?;
         match admitted {

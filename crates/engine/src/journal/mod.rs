@@ -222,7 +222,8 @@ impl Journal {
         let file = disk.open(&path, OpenMode::Create)?;
         let written = disk.append(file, &header.encode());
         let synced = written.and_then(|()| {
-            disk.sync(file).and_then(|()| disk.sync_dir(FOLDER)).map_err(DiskError::beyond_repair)
+            disk.sync(file).map_err(DiskError::beyond_repair)?;
+            disk.sync_dir(FOLDER).map_err(DiskError::beyond_repair_unless_scarce)
         });
         if let Err(error) = synced {
             disk.close(file);

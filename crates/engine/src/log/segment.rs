@@ -441,7 +441,7 @@ impl Segment {
             } else {
                 disk.sync_begin_with_name(file, folder)
             }
-            .map_err(DiskError::beyond_repair)?;
+            .map_err(DiskError::beyond_repair_unless_scarce)?;
             self.syncing = Some((ticket, self.written, self.last_index));
         }
         Ok(())

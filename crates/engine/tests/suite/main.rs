@@ -16,6 +16,7 @@ mod model;
 mod planted;
 mod recovery;
 mod repair;
+mod scarce;
 mod support;
 mod taking;
 mod taking_random;

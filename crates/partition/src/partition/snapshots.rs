@@ -13,14 +13,15 @@ use zerohop_wire::{BadRequestReason, Failure, Message};
 use super::{AnswerTarget, Partition};
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
 use crate::event::{PartitionEffects, Token};
-use crate::limits::{ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{
+    ANSWER_SNAPSHOTS_MAX, BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX, STREAM_SNAPSHOTS_MAX,
+};
 use crate::log_writer::NewLogEntry;
 use crate::operations::{self, EngineResultExt};
 use crate::planted::{Bug, is_planted};
 use crate::program::{Program, SnapshotOpening};
-use crate::snapshots::is_for_answer;
 use crate::snapshots::view::PastView;
-use crate::snapshots::{PastVersions, SnapshotRetention};
+use crate::snapshots::{PastVersions, SnapshotRetention, SnapshotUse};
 use crate::state::PartitionState;
 
 /// The log index that an answer waits for, and the earliest time that can be read.
@@ -37,7 +38,9 @@ impl Partition {
         let id = snapshot.id;
         let opened = match &snapshot.request {
             // Only this member chooses them: a client could use up the places of others.
-            SnapshotAsk::Open { .. } if is_for_answer(id) => Err(BadRequestReason::SnapshotId.into()),
+            SnapshotAsk::Open { .. } if SnapshotUse::of(id) == SnapshotUse::Answer => {
+                Err(BadRequestReason::SnapshotId.into())
+            }
             SnapshotAsk::Open { lease_ms, age_ms } => {
                 self.open_snapshot(engine, id, (*lease_ms, *age_ms), None, effects)
             }
@@ -109,16 +112,17 @@ impl Partition {
         if let Some((index, kept)) = snapshots.appended(id) {
             return Ok((index, kept.floor));
         }
-        let is_for_answer = is_for_answer(id);
-        match snapshots.count(is_for_answer) {
-            count if is_for_answer => {
+        let count = snapshots.count_like(id);
+        match SnapshotUse::of(id) {
+            SnapshotUse::Answer => {
                 let free = ANSWER_SNAPSHOTS_MAX.saturating_sub(count);
                 let is_over = holder.is_some_and(|holder| snapshots.count_of(holder) >= free);
                 if free == 0 || is_over {
                     return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
                 }
             }
-            count if count >= SNAPSHOTS_MAX => {
+            SnapshotUse::Client if count >= SNAPSHOTS_MAX => return Err(BadRequestReason::Snapshots.into()),
+            SnapshotUse::Stream if count >= STREAM_SNAPSHOTS_MAX => {
                 return Err(BadRequestReason::Snapshots.into());
             }
             _ => {}

@@ -22,7 +22,7 @@ use crate::limits::SNAPSHOTS_CLOSING_MAX;
 use crate::planted::{Bug, is_planted};
 
 pub use answer_ids::answer_snapshot;
-pub(crate) use answer_ids::is_for_answer;
+use answer_ids::is_for_answer;
 pub(crate) use past::PastVersions;
 
 /// The snapshots of a partition; see the module.
@@ -43,6 +43,27 @@ pub(crate) struct Snapshots {
     closing_times: BTreeMap<Timestamp, u64>,
     /// As primary: the log index of the last mark that ends overdue snapshots.
     end_mark: u64,
+}
+
+/// What a snapshot is for. Each use has a limit of its own, so that none keeps the others from opening snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SnapshotUse {
+    /// A client's program, such as a backup.
+    Client,
+    /// A long stream of a blob.
+    Stream,
+    /// One long answer to a Redis client.
+    Answer,
+}
+
+impl SnapshotUse {
+    pub(crate) fn of(id: SnapshotId) -> Self {
+        match id {
+            id if is_for_answer(id) => Self::Answer,
+            id if id.is_for_stream() => Self::Stream,
+            _ => Self::Client,
+        }
+    }
 }
 
 /// How a snapshot is kept.
@@ -69,10 +90,11 @@ impl Snapshots {
         self.open.len() + self.appended.len()
     }
 
-    /// Those of them that are for one answer each, or the others.
-    pub(crate) fn count(&self, are_for_answers: bool) -> usize {
+    /// The number of those that are for the same use as this one.
+    pub(crate) fn count_like(&self, id: SnapshotId) -> usize {
         let appended = self.appended.values().map(|(id, _)| id);
-        self.open.keys().chain(appended).filter(|id| is_for_answer(**id) == are_for_answers).count()
+        let wanted = SnapshotUse::of(id);
+        self.open.keys().chain(appended).filter(|id| SnapshotUse::of(**id) == wanted).count()
     }
 
     /// A snapshot is counted to a token from now on.

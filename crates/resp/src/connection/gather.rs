@@ -187,7 +187,7 @@ impl Gather {
         }
         if self.keys.len() > KEYS_BYTES_MAX {
             self.fail(&format!(
-                "ERR the keys are more than the {} MiB of one reply: use SCAN",
+                "ERR the reply of KEYS has a limit of {} MiB, and these keys have more: use SCAN, which returns them page by page",
                 KEYS_BYTES_MAX >> 20
             ));
         }

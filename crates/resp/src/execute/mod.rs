@@ -296,8 +296,10 @@ impl Execution<'_> {
     pub(crate) fn check_reply(&self) -> ExecuteResult {
         match self.reply.len() - self.begin {
             length if length > REPLY_BYTES_MAX => Err(StopReason::Refused(format!(
-                "ERR the reply would have more than {length} bytes, {REPLY_BYTES_MAX} are allowed: ask for less at once, as by a \
-                 smaller range or fewer keys; nothing was done"
+                "ERR the reply of a command, or of a MULTI with all its commands, has a limit of {} MiB ({REPLY_BYTES_MAX} bytes), and this \
+                 one would have {length} or more: use a smaller range or fewer keys, or LRANGE or MGET outside of MULTI, whose reply has \
+                 no limit in one partition; nothing was done",
+                REPLY_BYTES_MAX >> 20
             ))),
             _ => Ok(()),
         }

@@ -1,7 +1,8 @@
 //! Times from the arrival of a client's request to its answer, by class of operation.
 //!
-//! The clock is read at the first request and at the end of a batch of the event loop, not for every request. A request that is answered within
-//! its call only increments a counter; one that waits, such as for a flush or for other replicas, has an entry until its answer.
+//! The clock is read at the first request and at the end of a batch of the event loop, not for every request, and nothing is stored for each
+//! request: the first one of a class in a batch that waits, such as for a flush or for other replicas, stands for all of that class in the
+//! batch. A request that is answered within its call has the time of its batch.
 
 use std::collections::BTreeMap;
 
@@ -61,8 +62,15 @@ impl OperationClass {
 /// A histogram of times in microseconds.
 pub(crate) type LatencyHistogram = Histogram<BUCKETS>;
 
-/// A request that waits for its answer: its class, and the time of its batch in microseconds.
-type Pending = (OperationClass, u64);
+/// A request that waits for its answer, for all that came with it.
+#[derive(Clone, Copy, Debug)]
+struct Representative {
+    class: OperationClass,
+    /// The time of its batch in microseconds.
+    begun_us: u64,
+    /// The number of requests that it stands for; 0 until its batch ends.
+    count: u64,
+}
 
 /// The times; see the module.
 #[derive(Debug)]
@@ -76,9 +84,11 @@ pub(crate) struct OperationLatencies {
     current: Option<(RequestKey, OperationClass)>,
     /// Number of requests of this batch that were answered within their call, by class.
     at_once: [u64; OperationClass::ALL.len()],
-    pending: BTreeMap<RequestKey, Pending>,
-    /// Earlier requests that were answered in this batch.
-    ended: Vec<Pending>,
+    /// Number of requests of this batch that wait, by class, and the first of them.
+    waiting: [(u64, RequestKey); OperationClass::ALL.len()],
+    pending: BTreeMap<RequestKey, Representative>,
+    /// Those that were answered in this batch.
+    ended: Vec<Representative>,
 }
 
 /// A connection, and a request of it.
@@ -96,6 +106,7 @@ impl OperationLatencies {
             histograms: Default::default(),
             current: None,
             at_once: Default::default(),
+            waiting: Default::default(),
             pending: BTreeMap::new(),
             ended: Vec::new(),
         }
@@ -119,8 +130,12 @@ impl OperationLatencies {
     /// The request has been processed.
     #[inline]
     pub(crate) fn end_call(&mut self) {
-        if let Some((key, class)) = self.current.take() {
-            self.pending.insert(key, (class, self.batch_us));
+        let Some((key, class)) = self.current.take() else { return };
+        let (count, first) = &mut self.waiting[class as usize];
+        *count += 1;
+        if *count == 1 {
+            *first = key;
+            self.pending.insert(key, Representative { class, begun_us: self.batch_us, count: 0 });
         }
     }
 
@@ -132,6 +147,7 @@ impl OperationLatencies {
                 self.current = None;
                 self.at_once[class as usize] += 1;
             }
+            _ if self.pending.is_empty() => {}
             _ => self.ended.extend(self.pending.remove(&key(to))),
         }
     }
@@ -168,8 +184,19 @@ impl OperationLatencies {
         for (histogram, count) in self.histograms.iter_mut().zip(&mut self.at_once) {
             histogram.count_times(now_us.saturating_sub(batch_us), std::mem::take(count));
         }
-        for (class, begun_us) in self.ended.drain(..) {
-            self.histograms[class as usize].count(now_us.saturating_sub(begun_us));
+        for (class, (count, first)) in std::mem::take(&mut self.waiting).into_iter().enumerate() {
+            if count == 0 {
+                continue;
+            }
+            // Only a representative of this batch has no count yet.
+            let of_this_batch = |one: &&mut Representative| one.class as usize == class && one.count == 0;
+            let answered = self.ended.iter_mut().find(of_this_batch);
+            if let Some(one) = answered.or_else(|| self.pending.get_mut(&first)) {
+                one.count = count;
+            }
+        }
+        for one in self.ended.drain(..) {
+            self.histograms[one.class as usize].count_times(now_us.saturating_sub(one.begun_us), one.count);
         }
     }
 
@@ -203,21 +230,36 @@ mod tests {
             latencies.answered(token(1, request));
             latencies.end_call();
         }
-        // Three more wait. One is answered in a later batch, one is dropped, and one loses its connection.
-        for (connection, request) in [(1, 3), (1, 4), (2, 3)] {
-            latencies.begin(token(connection, request), &lookup);
-            latencies.end_call();
-        }
+        // Three more wait; the first of them stands for all.
+        let wait = |latencies: &mut OperationLatencies, waiting: &[(u64, u64)]| {
+            for (connection, request) in waiting {
+                latencies.begin(token(*connection, *request), &lookup);
+                latencies.end_call();
+            }
+            assert_eq!(latencies.pending.len(), 1);
+        };
+        wait(&mut latencies, &[(1, 3), (1, 4), (2, 3)]);
         assert!(!latencies.has_ended());
         latencies.count_batch(1_100);
-        latencies.answered(token(1, 3));
-        latencies.dropped(token(1, 4));
-        latencies.closed(2);
         latencies.answered(token(2, 3));
+        latencies.answered(token(1, 3));
         assert!(latencies.has_ended() && latencies.pending.is_empty());
         latencies.count_batch(6_000);
+        // Two are answered in their own batch.
+        latencies.batch_us = 7_000;
+        wait(&mut latencies, &[(1, 5), (1, 6)]);
+        latencies.answered(token(1, 5));
+        latencies.count_batch(7_010);
         let [(class, histogram)] = latencies.histograms()[..] else { panic!("other classes") };
         let (sum, count, _) = histogram.parts();
-        assert_eq!((class, sum, count), (OperationClass::Read, 2 * 100 + 5_000, 3));
+        assert_eq!((class, sum, count), (OperationClass::Read, 2 * 100 + 3 * 5_000 + 2 * 10, 7));
+        // Of those that follow, one is dropped, and one loses its connection.
+        wait(&mut latencies, &[(1, 7)]);
+        latencies.dropped(token(1, 7));
+        latencies.count_batch(8_000);
+        wait(&mut latencies, &[(2, 8)]);
+        latencies.closed(2);
+        latencies.answered(token(2, 8));
+        assert!(!latencies.has_ended() && latencies.pending.is_empty());
     }
 }

@@ -84,8 +84,11 @@ impl TokenShares {
                 let until_ms = now_ms.saturating_add(u64::from(lease_ms));
                 let ends_ms = now_ms.saturating_add(age_ms);
                 let is_new = !of_partition.contains_key(&snapshot.id);
-                let own = of_partition.values().filter(|opened| opened.token == token).count();
-                if is_new && (own >= TOKEN_SNAPSHOTS_MAX || of_partition.len() >= TOKENS_SNAPSHOTS_MAX) {
+                // Partitions count the snapshots of streams apart, with the same limit.
+                let is_like = |id: &SnapshotId| id.is_for_stream() == snapshot.id.is_for_stream();
+                let like = || of_partition.iter().filter(|(id, _)| is_like(id));
+                let own = like().filter(|(_, opened)| opened.token == token).count();
+                if is_new && (own >= TOKEN_SNAPSHOTS_MAX || like().count() >= TOKENS_SNAPSHOTS_MAX) {
                     return Err(BadRequestReason::TokenSnapshots.into());
                 }
                 of_partition
@@ -170,6 +173,7 @@ mod tests {
             assert_eq!(ask(ROBOT, 1, id, OPEN, 0), Ok(()));
         }
         assert_eq!(ask(ROBOT, 1, 99, OPEN, 0), full);
+        assert_eq!(ask(ROBOT, 1, SnapshotId::for_stream(1).0, OPEN, 0), Ok(()), "a stream is counted apart");
         assert_eq!(ask(ROBOT, 1, 3, OPEN, 0), Ok(()), "it is open already");
         assert_eq!((ask(ROBOT, 2, 99, OPEN, 0), ask(Access::All, 1, 98, OPEN, 0)), (Ok(()), Ok(())));
         assert_eq!(ask(ROBOT, 1, 0, SnapshotAsk::Close, 0), Ok(()));

@@ -189,6 +189,7 @@ mod tests {
             incarnation: Incarnation(7),
             started_ms: 0,
             in_memory: true,
+            data: None,
             warning: Some("a disk for tests"),
             secret,
             tls: None,

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 use zerohop_placement::MapHistory;
@@ -31,6 +32,8 @@ pub(crate) struct NodeIdentity {
     pub(crate) started_ms: u64,
     /// There is no data folder.
     pub(crate) in_memory: bool,
+    /// The data folder.
+    pub(crate) data: Option<PathBuf>,
     /// A warning about the disk for the operator.
     pub(crate) warning: Option<&'static str>,
     /// The cluster's secret, if there is one.

@@ -1,6 +1,6 @@
 //! The status of the node: one value, for control requests and as JSON.
 
-use std::num::{NonZeroU32, NonZeroU64};
+use std::num::NonZeroU32;
 
 use serde_json::{Value, json};
 use zerohop_placement::ClusterMap;
@@ -18,9 +18,7 @@ use super::groups;
 use super::instances;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
-
-/// A disk that reports more free bytes has no limit: it is memory, or does not know its size.
-const FREE_BYTES_MAX: u64 = 1 << 62;
+use crate::process::disk_bytes;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
@@ -87,11 +85,12 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             log_bytes: stats.log_bytes,
             resident_bytes: stats.engine.resident_bytes,
             connections: u32::try_from(figures.connections).unwrap_or(u32::MAX),
-            free_bytes: Some(stats.free_bytes).filter(|free| *free <= FREE_BYTES_MAX).unwrap_or(0),
             ..empty
         }
     };
     let own = instances::by_keyspace(figures.iter().flatten().map(|one| &one.stats));
+    let disk = shared.about.data.as_deref().and_then(disk_bytes);
+    let (disk_free_bytes, disk_total_bytes) = disk.unwrap_or_default();
     let managers = clustered::managers(shared).await;
     let groups::GroupCounts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
@@ -127,6 +126,8 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             started_ms: shared.about.started_ms,
             troubles: troubles.clone(),
             damaged: damaged.clone(),
+            disk_free_bytes,
+            disk_total_bytes,
             ..node_status
         }
     });
@@ -217,7 +218,6 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "addr": one.addr, "partitions": one.partitions, "entries": one.entries,
             "log_bytes": one.log_bytes, "resident_bytes": one.resident_bytes, "connections": one.connections,
-            "free_bytes": NonZeroU64::new(one.free_bytes),
         })
     };
     let damaged = |one: &DamagedPartition| {
@@ -232,7 +232,8 @@ pub(super) fn to_json(status: &Status) -> Value {
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
-            "in_control": node.in_control, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
+            "in_control": node.in_control, "disk_free_bytes": node.disk_free_bytes,
+            "disk_total_bytes": node.disk_total_bytes, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {

@@ -125,6 +125,7 @@ pub(super) fn start(
         incarnation,
         started_ms: unix_ms(),
         in_memory: options.data.is_none(),
+        data: options.data.clone(),
         warning,
         secret: options.secret.clone(),
         tls: options.tls.clone(),

@@ -416,6 +416,7 @@ impl Assembly<'_> {
             incarnation,
             started_ms: unix_ms(),
             in_memory: options.data.is_none(),
+            data: options.data.clone(),
             warning,
             secret: options.secret.clone(),
             tls: options.tls.clone(),

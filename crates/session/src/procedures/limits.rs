@@ -102,3 +102,15 @@ pub(crate) const DROP_NOT_NOW_MAX: Duration = Duration::from_secs(5);
 
 /// Pause before the client repeats the request, unless the manager has itself waited before its reply.
 pub(crate) const DROP_PAUSE: Duration = Duration::from_millis(100);
+
+/// Lease of the snapshot that a long stream of a blob reads: about as long as a primary may be silent until another one takes its place.
+pub(crate) const STREAM_SNAPSHOT_LEASE: Duration = Duration::from_secs(15);
+
+/// Maximum age of such a snapshot in milliseconds: a reader that stands still must not keep replaced bytes on disk without end.
+pub(crate) const STREAM_SNAPSHOT_AGE_MS: u64 = 30 * 60 * 1000;
+
+/// Maximum number of times that a stream opens a snapshot, because the keyspace was split or the blob replaced meanwhile.
+pub(crate) const STREAM_SNAPSHOT_ATTEMPTS: u32 = 4;
+
+/// Maximum time in microseconds until such a snapshot is open; after that the stream reads without it.
+pub(crate) const STREAM_SNAPSHOT_OPEN_US: u64 = 2_000_000;

@@ -20,6 +20,7 @@ mod operation;
 mod scan;
 mod shell;
 mod snapshot;
+mod snapshot_lease;
 mod transaction;
 mod transform;
 mod verify;

@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, prlimit};
+use serde_json::Value;
 
-use crate::support::serving::{ServingProgram, zerohop};
+use crate::support::serving::{ServingProgram, pid, zerohop};
+use crate::support::wait_for;
 
 /// A limit below 400 connections, and below the number of partitions.
 const LIMIT: u32 = 300;
@@ -40,6 +42,11 @@ struct LineClient(BufReader<TcpStream>);
 impl LineClient {
     fn connect(address: &str) -> LineClient {
         LineClient(BufReader::new(TcpStream::connect(address).unwrap()))
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> String {
+        let (key_bytes, value_bytes) = (key.len(), value.len());
+        self.send_line(&format!("*3\r\n$3\r\nSET\r\n${key_bytes}\r\n{key}\r\n${value_bytes}\r\n{value}"))
     }
 
     fn send_line(&mut self, line: &str) -> String {
@@ -81,6 +88,111 @@ fn connections_do_not_use_descriptors_of_data() {
         );
     }
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+}
+
+/// Each node has no descriptor left for a while, as if another part of the process used them all: files that it does not have open cannot be written.
+#[test]
+fn nodes_without_descriptors_lose_nothing_and_accept_writes_once_they_have_some() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("data");
+    let start = || {
+        let mut command = zerohop(&[
+            "up",
+            "--nodes",
+            "3",
+            "--port",
+            "0",
+            "--json",
+            "--instances",
+            "1",
+            "--log-level",
+            "error",
+        ]);
+        command.arg("--data").arg(&data);
+        ServingProgram::start(command)
+    };
+    let cluster = start();
+    let nodes = cluster.ready["nodes"].as_array().unwrap().clone();
+    let allow = |files: u64| {
+        for node in &nodes {
+            let pid = pid(node["pid"].as_u64().unwrap());
+            let limit = Rlimit { current: Some(files), maximum: Some(4096) };
+            prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+        }
+    };
+    allow(4096);
+    let mut client = LineClient::connect(&instances(&cluster)[0]);
+    let key = |number: usize| format!("key-{number}");
+    let value = |number: usize| number.to_string().repeat(20_000);
+    for number in 0..100 {
+        assert_eq!(client.set(&key(number), &value(number)), "+OK\r\n");
+    }
+    // Fewer than they have open.
+    allow(8);
+    let mut acknowledged: Vec<usize> = (0..100).collect();
+    // Each refusal takes as long as a command waits for its partition.
+    let mut refused = 0;
+    for number in 100..400 {
+        match client.set(&key(number), &value(number)) == "+OK\r\n" {
+            true => acknowledged.push(number),
+            false => refused += 1,
+        }
+        if refused == 3 {
+            break;
+        }
+    }
+    allow(4096);
+    for number in 400..500 {
+        let set = || client.set(&key(number), &value(number));
+        wait_for("the write is accepted", set, |answer| answer == "+OK\r\n");
+        acknowledged.push(number);
+    }
+    let troubles = || -> Vec<Value> {
+        let status = cluster.json(&["status"]);
+        status["nodes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|node| node["troubles"].as_array().unwrap().clone())
+            .collect()
+    };
+    wait_for("no node reports a trouble", troubles, Vec::is_empty);
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+
+    let cluster = start();
+    let mut client = LineClient::connect(&instances(&cluster)[0]);
+    for number in acknowledged {
+        let length = value(number).len();
+        assert_eq!(
+            client.send_line(&format!("STRLEN {}", key(number))),
+            format!(":{length}\r\n"),
+            "{number}"
+        );
+    }
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+}
+
+#[test]
+fn file_size_limit_ends_a_read_of_a_blob_with_a_sentence() {
+    let cluster = ServingProgram::in_memory();
+    let folder = crate::support::folder();
+    let put = cluster.run_with(&["blob", "put", "b"], &vec![7; 4 << 20]);
+    assert!(put.status.success(), "{put:?}");
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        r#"ulimit -f 1024 && exec "$@""#,
+        "sh",
+        env!("CARGO_BIN_EXE_zerohop"),
+        "blob",
+        "get",
+        "b",
+    ]);
+    command.arg(folder.path().join("file")).env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{told}");
+    assert!(told.contains("File too large"), "{told}");
 }
 
 #[test]

@@ -109,6 +109,48 @@ fn secret_file_readable_by_others_is_a_problem() {
 }
 
 #[test]
+fn nodes_report_the_room_on_their_disks() {
+    let folder = crate::support::folder();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("node-2"), "400m") else {
+        return crate::support::not_run("only root may mount a disk of 400 MiB");
+    };
+    let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json"]);
+    command.args(["--log-level", "error", "--data", folder.path().to_str().unwrap()]);
+    let cluster = ServingProgram::start(command);
+    let nodes = cluster.ready["nodes"].as_array().unwrap();
+    let low =
+        nodes.iter().find(|node| node["data"].as_str().unwrap().ends_with("node-2")).unwrap()["id"].clone();
+    disk.leave(20 << 20);
+    for node in nodes {
+        let manager = node["manager"].as_str().unwrap();
+        let ask = |command: &str| zerohop(&[command, "--json", "--endpoint", manager]).output().unwrap();
+        let status: Value = serde_json::from_str(&stdout(&ask("status"))).unwrap();
+        for shown in status["nodes"].as_array().unwrap() {
+            let (free, total) = (&shown["disk_free_bytes"], &shown["disk_total_bytes"]);
+            let (free, total) = (free.as_u64().unwrap(), total.as_u64().unwrap());
+            assert!(
+                free <= total && (shown["id"] != low || free <= 20 << 20 && total == 400 << 20),
+                "{shown}"
+            );
+        }
+        let warned = format!("of the disk of node {low} ");
+        let warnings = status["warnings"].as_array().unwrap();
+        assert!(warnings.iter().any(|one| one.as_str().unwrap().starts_with(&warned)), "{status}");
+        let text = stdout(&zerohop(&["status", "--endpoint", manager]).output().unwrap());
+        assert!(text.contains(&format!("WARNING: {warned}")), "{text}");
+        assert_eq!(text.matches("  disk: ").count(), 3, "{text}");
+        let found = findings(&ask("doctor"), "disk-space");
+        let abouts: Vec<&str> = found.iter().map(|one| one["about"].as_str().unwrap()).collect();
+        assert!(abouts.len() == 3 && abouts.iter().all(|about| about.starts_with("node ")), "{found:?}");
+        let of_low = found.iter().find(|one| one["about"] == format!("node {low}").as_str()).unwrap();
+        assert!(
+            of_low["verdict"] == "problem" && of_low["advice"].as_str().unwrap().contains("make room"),
+            "{of_low}"
+        );
+    }
+}
+
+#[test]
 fn node_alerts_are_shown_from_any_endpoint() {
     let folder = crate::support::folder();
     let Some(disk) = SmallDisk::mount(&folder.path().join("node-2"), "220m") else {

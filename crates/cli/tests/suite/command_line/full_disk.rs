@@ -181,3 +181,29 @@ fn changes_that_cannot_be_saved_have_one_line_in_the_log() {
     assert!(log.contains("attempts=1"), "{log}");
     disk.free();
 }
+
+/// An idle partition is checked about once a minute.
+#[test]
+fn idle_node_frees_the_space_of_removed_records() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("data");
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "1"]);
+    let long = vec![b'x'; 1 << 20];
+    let lines = |line: fn(usize) -> String| (0..60).map(line).collect::<String>();
+    for number in 0..60 {
+        let insert = cluster.run_with(&["kv", "insert", &format!("key-{number}"), "-"], &long);
+        assert_eq!(code(&insert), 0, "{insert:?}");
+    }
+    let log_bytes = || -> u64 {
+        let status = cluster.json(&["status"]);
+        let instances = status["nodes"][0]["instances"].as_array().unwrap();
+        instances.iter().map(|instance| instance["log_bytes"].as_u64().unwrap()).sum()
+    };
+    assert!(log_bytes() > 60 * MIB, "{}", log_bytes());
+    cluster.ok(&["kv", "insert", "stays", "value"]);
+    let removed = cluster.run_with(&["txn"], lines(|number| format!("remove key-{number}\n")).as_bytes());
+    assert_eq!(code(&removed), 0, "{removed:?}");
+    // No request comes that could cause it: only the status is read.
+    wait_for("the space is free", log_bytes, |bytes| *bytes < 10 * MIB);
+    assert_eq!(cluster.ok(&["kv", "lookup", "stays"]), "value");
+}

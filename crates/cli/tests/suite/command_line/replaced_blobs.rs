@@ -2,7 +2,7 @@
 //! wherever the writer is killed.
 
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::pin::pin;
 use std::process::{ChildStdin, Stdio};
 use std::task::Poll;
@@ -440,35 +440,97 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
     });
 }
 
+/// How the version that a reader has begun with is replaced during the read.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// By a put that is staged.
+    Bind,
+    /// By a put in one transaction.
+    Put,
+    /// By new contents under the same header.
+    Replace,
+    Delete,
+}
+
 #[test]
-fn reader_of_replaced_blob_gets_old_bytes_then_a_specific_error() {
+fn reader_of_replaced_blob_finishes_the_version_with_which_it_began() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let blob = keyspace.blob("b");
-        for (old, new) in [(1, 2), (2, 3)] {
+        let endings = [Ending::Bind, Ending::Bind, Ending::Put, Ending::Replace, Ending::Delete];
+        // Longer than the bytes that a stream reads ahead, and shorter.
+        let runs = [40 * MIB, 6 * MIB].into_iter().flat_map(|bytes| endings.map(|ending| (bytes, ending)));
+        for (bytes, ending) in runs {
             let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
-            put.push(&repeated_byte(old, 40 * MIB)).await.unwrap();
+            put.push(&repeated_byte(1, bytes)).await.unwrap();
             put.publish().await.unwrap();
             let mut pieces = keyspace.blob("b").read_at(0, u64::MAX).await.unwrap();
-            let first = pieces.next_piece().await.unwrap().expect("a piece");
-            assert!(first.iter().all(|byte| *byte == old));
-            let staged = blob.stage(None, b"").await.unwrap();
-            let place = place(&keyspace, &staged);
-            place.write_at(0, &repeated_byte(new, 40 * MIB)).await.unwrap();
-            blob.bind(&staged, b"").await.unwrap();
-            let error = loop {
-                match pieces.next_piece().await {
-                    Ok(Some(piece)) => {
-                        assert!(piece.iter().all(|byte| *byte == old), "bytes of another blob")
-                    }
-                    Ok(None) => panic!("all of a blob that is not there any more"),
-                    Err(error) => break error,
+            let mut all = pieces.next_piece().await.unwrap().expect("a piece").to_vec();
+            let new = repeated_byte(2, 40 * MIB);
+            match ending {
+                Ending::Bind => {
+                    let staged = blob.stage(None, b"").await.unwrap();
+                    place(&keyspace, &staged).write_at(0, &new).await.unwrap();
+                    blob.bind(&staged, b"").await.unwrap();
                 }
-            };
-            assert!(matches!(error, Error::Blob { why: BlobError::ChangedMeanwhile, .. }), "{error}");
-            assert!(read_blob(&keyspace).await == repeated_byte(new, 40 * MIB));
+                Ending::Put => {
+                    let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
+                    put.push(&new).await.unwrap();
+                    put.publish().await.unwrap();
+                }
+                Ending::Replace => blob.replace(&new, None).await.unwrap(),
+                Ending::Delete => assert!(blob.delete().await.unwrap()),
+            }
+            match ending {
+                Ending::Delete => assert!(blob.stat().await.unwrap().is_none()),
+                _ => assert!(read_blob(&keyspace).await == new),
+            }
+            while let Some(piece) = pieces.next_piece().await.unwrap() {
+                all.extend_from_slice(&piece);
+            }
+            assert!(all == repeated_byte(1, bytes), "bytes of another blob: {bytes}, {ending:?}");
         }
     });
+}
+
+#[test]
+fn streams_that_are_dropped_leave_their_snapshots_to_later_ones() {
+    let cluster = ServingProgram::in_memory();
+    with_client(&cluster, |_client, keyspace| async move {
+        let blob = keyspace.blob("b");
+        let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
+        put.push(&repeated_byte(1, 20 * MIB)).await.unwrap();
+        put.publish().await.unwrap();
+        // More than a partition keeps at a time.
+        for _ in 0..80 {
+            blob.read_at(0, u64::MAX).await.unwrap().next_piece().await.unwrap().expect("a piece");
+        }
+        let mut pieces = blob.read_at(0, u64::MAX).await.unwrap();
+        let mut bytes = pieces.next_piece().await.unwrap().expect("a piece").len();
+        blob.delete().await.unwrap();
+        while let Some(piece) = pieces.next_piece().await.unwrap() {
+            bytes += piece.len();
+        }
+        assert_eq!(bytes, 20 * MIB);
+    });
+}
+
+#[test]
+fn program_that_reads_a_blob_into_a_slow_pipe_prints_the_old_version() {
+    let cluster = ServingProgram::in_memory();
+    let (old, new) = (repeated_byte(1, LONG_BYTES), repeated_byte(2, LONG_BYTES));
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], &old)), 0);
+    let mut reader = RunningProcess::start(
+        zerohop(&["blob", "get", "b", "--endpoint", cluster.endpoint()]).stdout(Stdio::piped()),
+    );
+    let mut out = reader.stdout.take().unwrap();
+    let mut read = vec![0; MIB];
+    out.read_exact(&mut read).unwrap();
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--replace"], &new)), 0);
+    assert_is(&cluster, &new);
+    out.read_to_end(&mut read).unwrap();
+    assert!(read == old, "{} bytes of the old version", read.iter().filter(|byte| **byte == 1).count());
+    assert!(reader.ended().success());
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub struct Chance {
 pub struct SimulatedFaults {
     /// How likely each operation is to fail.
     pub fail: BTreeMap<DiskOperation, Chance>,
+    /// How likely an operation that needs a descriptor is to find none, and to do nothing. A file with unsynced bytes has one, so its sync
+    /// needs no other.
+    pub scarce: Option<Chance>,
     /// How likely any operation is to take `stall_us` longer.
     pub stall: Option<Chance>,
     /// Simulated microseconds of a stall.
@@ -94,6 +97,13 @@ impl SimulatedFaults {
     #[must_use]
     pub fn failing(mut self, operation: DiskOperation, numerator: u32, denominator: u32) -> Self {
         self.fail.insert(operation, Chance { numerator, denominator });
+        self
+    }
+
+    /// With a chance that an operation finds no descriptor.
+    #[must_use]
+    pub fn scarce(mut self, numerator: u32, denominator: u32) -> Self {
+        self.scarce = Some(Chance { numerator, denominator });
         self
     }
 

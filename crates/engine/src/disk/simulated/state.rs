@@ -54,6 +54,7 @@ pub(super) struct Streams {
     pub(super) stall: Random,
     pub(super) crash: Random,
     pub(super) schedule: Random,
+    pub(super) scarcity: Random,
 }
 
 impl Streams {
@@ -65,6 +66,7 @@ impl Streams {
             stall: random.fork(3),
             crash: random.fork(4),
             schedule: random.fork(5),
+            scarcity: random.fork(6),
         }
     }
 }
@@ -87,6 +89,15 @@ impl SimulatedState {
             elapsed_us: 0,
             counts: OperationCounts::default(),
             random: Streams::new(seed),
+        }
+    }
+
+    /// The error for an operation that finds no descriptor.
+    pub(super) fn needs_descriptor(&mut self) -> DiskResult<()> {
+        let Some(chance) = self.faults.scarce.filter(|_| !self.power_is_off()) else { return Ok(()) };
+        match self.random.scarcity.chance(chance.numerator.into(), chance.denominator.into()) {
+            true => Err(DiskError::Scarce { what: "the simulated process has no free descriptor" }),
+            false => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
 use crate::entry_metadata::Mark;
-use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::limits::{ANSWER_SNAPSHOTS_MAX, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX, STREAM_SNAPSHOTS_MAX};
 use crate::snapshots::answer_snapshot;
 use crate::testing::{OwnedAnswer, PartitionBench, PartitionRig, append, insert};
 use crate::{Program, SnapshotOpening, Unit};
@@ -261,6 +261,17 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     }
     let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
+    // Those of streams are counted apart.
+    let stream = |id| SnapshotId::for_stream(id).0;
+    for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
+        open(&mut bench, stream(id));
+    }
+    let ask = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
+    let one_more = send_snapshot_request(&mut bench, stream(1_000), ask);
+    assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
+    for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
+        send_snapshot_request(&mut bench, stream(id), SnapshotAsk::Close);
+    }
     // Those of long answers are counted apart, and their ids are not for clients.
     assert_eq!(open_for_answer(&mut bench.at_once, 1, None), Ok(()));
     let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
@@ -351,7 +362,8 @@ fn token_leaves_snapshots_of_long_answers_to_others() {
     assert_eq!(opened(rig, Some(10)), 3);
     assert_eq!(opened(rig, None), 2);
     assert_eq!(opened(rig, Some(11)), 0);
-    let count = rig.partition.snapshots.as_deref().map(|snapshots| snapshots.count(true));
+    let id = answer_snapshot(Member { instance: InstanceId(1), incarnation: Incarnation(2) }, 99);
+    let count = rig.partition.snapshots.as_deref().map(|snapshots| snapshots.count_like(id));
     assert_eq!(count, Some(ANSWER_SNAPSHOTS_MAX));
 }
 

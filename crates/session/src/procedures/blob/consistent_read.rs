@@ -176,6 +176,26 @@ impl Blob<'_> {
         &self,
         ranges: &[(u64, u64)],
     ) -> Result<(Vec<Bytes>, BlobReadVersion), Error> {
+        let (header, wanted, looked) = self.read_consistent(ranges, u64::MAX).await?;
+        Ok(wanted.joined(&header, looked))
+    }
+
+    /// Same as [`Blob::read_whole`] for one range, in one piece for each chunk. Refuses more than `bytes_max` bytes.
+    pub(super) async fn read_pieces(&self, range: (u64, u64), bytes_max: u64) -> Result<Vec<Bytes>, Error> {
+        let (_, wanted, looked) = self.read_consistent(&[range], bytes_max).await?;
+        let lengths = wanted.parts.iter().map(|part| part.length as usize);
+        Ok(looked
+            .into_iter()
+            .zip(lengths)
+            .map(|(one, length)| with_trailing_zeros(one.bytes, length))
+            .collect())
+    }
+
+    async fn read_consistent(
+        &self,
+        ranges: &[(u64, u64)],
+        bytes_max: u64,
+    ) -> Result<(KnownHeader, WantedRanges, Vec<FoundPart>), Error> {
         let mut failures = 0;
         while failures < BLOB_CHECKS_MAX {
             let mut header = self.recalled().await?;
@@ -187,9 +207,12 @@ impl Blob<'_> {
                 header = self.known().await?;
             }
             let wanted = WantedRanges::of(&header, ranges);
+            if wanted.bytes() > bytes_max {
+                return Err(self.error(BlobError::TooLong { limit: bytes_max }));
+            }
             if failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
                 match self.read_together(&header, &wanted).await? {
-                    Some(looked) => return Ok(wanted.joined(&header, looked)),
+                    Some(looked) => return Ok((header, wanted, looked)),
                     None => failures += 1,
                 }
                 continue;
@@ -209,7 +232,7 @@ impl Blob<'_> {
             if let Some(looked) =
                 self.confirm_parts(&header, &wanted, (looked, is_one_moment), &mut failures).await?
             {
-                return Ok(wanted.joined(&header, looked));
+                return Ok((header, wanted, looked));
             }
         }
         Err(self.error(BlobError::Contended))

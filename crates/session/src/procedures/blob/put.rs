@@ -58,8 +58,8 @@ struct LongPut<'a> {
 
 impl<'a> Blob<'a> {
     /// Starts a put of a blob of any length. The blob becomes visible when [`BlobPut::publish`] returns. Until then readers see the previous blob.
-    /// If there was none, the put does not replace, and more than 16 MiB have been pushed, they get [`BlobError::Unfinished`]. A reader of a blob
-    /// that is replaced meanwhile ends with [`BlobError::ChangedMeanwhile`]. The put uses 64 MiB of memory plus the bytes in flight.
+    /// If there was none, the put does not replace, and more than 16 MiB have been pushed, they get [`BlobError::Unfinished`]. A stream that
+    /// has begun to read the previous blob finishes it. The put uses 64 MiB of memory plus the bytes in flight.
     ///
     /// Of several puts that replace the same blob at the same time, the last one to be published is the one that stays. A put that conflicts with
     /// another one, or with a removal, is repeated until the client's deadline.

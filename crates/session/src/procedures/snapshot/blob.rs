@@ -8,11 +8,12 @@ use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
-use super::{Snapshot, found};
+use super::Snapshot;
 use crate::procedures::blob::{BlobInfo, contents_of, own_attributes, with_trailing_zeros};
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::shell::PendingReply;
+use crate::procedures::snapshot_lease::found;
 
 /// Size of one request in bytes, and the number of such requests in flight.
 const PIECE_BYTES: u64 = 1 << 20;

@@ -15,13 +15,10 @@ mod scan;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::planted::{Bug, is_planted};
-use crate::{Reply, SessionError as Reason, SessionRequest};
+use crate::Reply;
 use zerohop_placement::PartitionCount;
-use zerohop_wire::Failure;
-use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
-use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::messages::{LookupRange, Query, Range, RecordOperation, RecordRead, SnapshotAsk};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{LookupRange, Query, Range, RecordRead, SnapshotAsk};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
 pub use scan::{SnapshotBlobList, SnapshotScan};
@@ -31,13 +28,7 @@ use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::operation::{self, Info, Record};
 use crate::procedures::shell::{BackgroundTask, PendingReply};
-
-/// Number of partitions that the client queries in parallel.
-const QUERIES_PARALLEL: usize = 256;
-/// Maximum number of times that the client opens a snapshot again because a keyspace was split meanwhile.
-const ATTEMPTS_MAX: u32 = 4;
-/// Renewals within one lease: two of them may be lost.
-const RENEWALS_PER_LEASE: u32 = 3;
+use crate::procedures::snapshot_lease::{QUERIES_PARALLEL, SnapshotLease, found, millis, renew};
 
 /// Options of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,16 +51,8 @@ impl Default for SnapshotOptions {
 /// expires.
 #[derive(Debug)]
 pub struct Snapshot {
-    inner: Arc<Inner>,
+    inner: Arc<SnapshotLease>,
     renewing: BackgroundTask,
-}
-
-#[derive(Debug)]
-struct Inner {
-    client: ClusterHandle,
-    id: SnapshotId,
-    at: Timestamp,
-    keyspaces: Vec<(KeyspaceId, PartitionCount)>,
 }
 
 impl ClusterHandle {
@@ -90,153 +73,13 @@ impl ClusterHandle {
         keyspaces: &[&Keyspace],
         options: SnapshotOptions,
     ) -> Result<Snapshot, Error> {
-        let id = u128::from(self.random()) << 64 | u128::from(self.random());
-        let mut inner = Inner {
-            client: self.clone(),
-            id: SnapshotId(id),
-            at: Timestamp::ZERO,
-            keyspaces: keyspaces.iter().map(|one| (one.id(), one.config().partitions)).collect(),
-        };
-        inner.keyspaces.sort_unstable_by_key(|(id, _)| *id);
-        inner.keyspaces.dedup_by_key(|(id, _)| *id);
-        let lease_ms = u32::try_from(options.lease.as_millis()).unwrap_or(u32::MAX);
+        let keyspaces = keyspaces.iter().map(|one| (one.id(), one.config().partitions)).collect();
+        let mut inner = SnapshotLease::new(self, keyspaces);
         let age_ms = u64::try_from(options.age.as_millis()).unwrap_or(u64::MAX);
-        match inner.open(lease_ms, age_ms).await {
-            Ok(at) => inner.at = at,
-            Err(error) => {
-                // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
-                let _left = inner.query_all_partitions(SnapshotAsk::Close).await;
-                return Err(error);
-            }
-        }
+        inner.open(millis(options.lease), age_ms).await?;
         let inner = Arc::new(inner);
-        let renewing = self.spawn(renew(Arc::clone(&inner), options.lease, lease_ms));
+        let renewing = self.spawn(renew(Arc::clone(&inner), options.lease));
         Ok(Snapshot { inner, renewing })
-    }
-}
-
-/// Renews the lease until the snapshot is dropped, closed, or gone.
-async fn renew(inner: Arc<Inner>, lease: Duration, lease_ms: u32) {
-    loop {
-        inner.client.sleep(lease / RENEWALS_PER_LEASE).await;
-        if let Err(error) = inner.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await
-            && matches!(error.failure(), Some(Failure::SnapshotExpired))
-        {
-            // The next read of the snapshot reports this error.
-            return;
-        }
-    }
-}
-
-impl Inner {
-    async fn open(&mut self, lease_ms: u32, age_ms: u64) -> Result<Timestamp, Error> {
-        let age_ms = age_ms.min(SNAPSHOT_AGE_MS_MAX);
-        let mut attempts = 0;
-        let at = loop {
-            match self.query_all_partitions(SnapshotAsk::Open { lease_ms, age_ms }).await {
-                Ok(newest) => break newest,
-                Err(error) => {
-                    attempts += 1;
-                    let Some(partitions) = error.split_into().filter(|_| attempts < ATTEMPTS_MAX) else {
-                        return Err(error);
-                    };
-                    self.follow_split(partitions).await?;
-                }
-            }
-        };
-        // A partition that replies has a clock that is not behind the snapshot: writes from now on are not in the snapshot.
-        if !is_planted(Bug::SnapshotNotFixed) {
-            self.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await?;
-        }
-        Ok(at)
-    }
-
-    /// One of the keyspaces has more partitions. The client queries each keyspace, because the error does not say which one was split.
-    async fn follow_split(&mut self, partitions: PartitionCount) -> Result<(), Error> {
-        for at in 0..self.keyspaces.len() {
-            let (id, before) = self.keyspaces[at];
-            if before >= partitions {
-                continue;
-            }
-            let ask = self.request_within(1_000_000, (id, PartitionId(0), partitions), SnapshotAsk::Close)?;
-            if let Ok(Ok(_)) = self.client.submit(ask).await {
-                self.keyspaces[at].1 = partitions;
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends a request to every partition and returns the highest version among the replies.
-    async fn query_all_partitions(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
-        let all: Vec<(KeyspaceId, PartitionId, PartitionCount)> = self
-            .keyspaces
-            .iter()
-            .flat_map(|(keyspace, partitions)| {
-                partitions.ids().map(move |partition| (*keyspace, partition, *partitions))
-            })
-            .collect();
-        let (mut newest, mut failed) = (Timestamp::ZERO, None);
-        for some in all.chunks(QUERIES_PARALLEL) {
-            let answers: Vec<PendingReply> = some
-                .iter()
-                .map(|place| Ok(self.client.submit(self.request(*place, ask)?)))
-                .collect::<Result<_, Error>>()?;
-            for answer in answers {
-                match answer.await.unwrap_or(Err(Reason::Closed)) {
-                    Ok(Reply::Done { version, .. }) => newest = newest.max(version),
-                    Ok(_) => failed = Some(Error::Unexpected),
-                    Err(reason) => failed = Some(Error::general(reason)),
-                }
-            }
-            if let Some(error) = failed.take_if(|_| !matches!(ask, SnapshotAsk::Close)) {
-                return Err(error);
-            }
-        }
-        failed.map_or(Ok(newest), Err)
-    }
-
-    fn request(
-        &self,
-        (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
-        ask: SnapshotAsk<'_>,
-    ) -> Result<SessionRequest, Error> {
-        self.request_within(self.client.limit_us(), (keyspace, partition, partitions), ask)
-    }
-
-    fn request_within(
-        &self,
-        limit_us: u64,
-        (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
-        ask: SnapshotAsk<'_>,
-    ) -> Result<SessionRequest, Error> {
-        SessionRequest::snapshot(keyspace, (partition, partitions), (self.id, ask), limit_us)
-            .map_err(|failure| Error::general(Reason::Answer { failure }))
-    }
-
-    /// Sends a read of a record at the snapshot's time.
-    fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<PendingReply, Error> {
-        let limit_us = self.client.limit_us();
-        let request = match read.query {
-            Query::ReadChunk(_) if is_planted(Bug::SnapshotOfTheMoment) => {
-                SessionRequest::record(keyspace, &RecordOperation::Read(*read), limit_us)
-            }
-            _ => SessionRequest::read_at(keyspace, (self.id, self.at), read, limit_us),
-        };
-        let request = request.map_err(|failure| Error::about(read.key, Reason::Answer { failure }))?;
-        Ok(self.client.submit(request))
-    }
-
-    async fn read(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<Option<Reply>, Error> {
-        found(read.key, self.start(keyspace, read)?).await
-    }
-}
-
-/// The result of a read; `None` if there was no record.
-async fn found(key: &[u8], answer: PendingReply) -> Result<Option<Reply>, Error> {
-    match answer.await.unwrap_or(Err(Reason::Closed)) {
-        Ok(reply) => Ok(Some(reply)),
-        Err(Reason::Answer { failure: Failure::NotFound }) => Ok(None),
-        Err(reason) => Err(Error::about(key, reason)),
     }
 }
 

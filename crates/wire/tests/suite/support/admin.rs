@@ -108,7 +108,6 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         log_bytes: 12,
         resident_bytes: 13,
         connections: 14,
-        free_bytes: 0,
     };
     let node = NodeStatus {
         id: 1,
@@ -124,6 +123,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         following: 17,
         in_control: true,
         damaged: vec![damaged],
+        disk_free_bytes: 0,
+        disk_total_bytes: 0,
     };
     let groups =
         GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
@@ -149,12 +150,12 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         view: None,
     };
     // Programs before these figures send and read the same bytes without them.
-    let instance = InstanceStatus { free_bytes: 20, ..InstanceStatus::default() };
     let measured = Status {
-        nodes: vec![NodeStatus { instances: vec![instance], ..NodeStatus::default() }],
         keyspaces: vec![KeyspaceStatus { records: 18, log_bytes: 19, ..KeyspaceStatus::default() }],
         ..Status::default()
     };
+    let with_disk = NodeStatus { id: 1, disk_free_bytes: 18, disk_total_bytes: 19, ..NodeStatus::default() };
+    let with_disk = Status { nodes: vec![with_disk], ..Status::default() };
     let viewed = Status { view: Some(view), ..Status::default() };
     let partition = PartitionStatus {
         partition: 5,
@@ -183,7 +184,8 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
     vec![
         ("refused", "a keyspace of this name", AdminReply::Refused(refused)),
         ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
-        ("status_figures", "with the figures of a node", AdminReply::Status(Box::new(measured))),
+        ("status_figures", "with the figures of a keyspace", AdminReply::Status(Box::new(measured))),
+        ("status_disk", "the room on a node's disk", AdminReply::Status(Box::new(with_disk))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
         ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
