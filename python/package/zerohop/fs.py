@@ -85,8 +85,8 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     cachable = True
 
     def __init__(self, endpoint: Optional[str] = None, **options: Any) -> None:
-        names = ("secret", "secret_file", "token", "token_file", "timeout", "connect_timeout")
-        names += ("tls_ca", "tls_cert", "tls_key")
+        proofs = ("secret", "secret_file", "token", "token_file", "tls_ca", "tls_cert", "tls_key")
+        names = (*proofs, "timeout", "connect_timeout")
         self._connecting = {name: options.pop(name) for name in names if name in options}
         super().__init__(**options)
         self._endpoint = endpoint or os.environ.get("ZEROHOP_ENDPOINT") or "127.0.0.1:7400"
