@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
-use serde_json::Value;
 
 use crate::support::serving::{ServingProgram, pid, zerohop};
 use crate::support::wait_for;
@@ -147,16 +146,6 @@ fn nodes_without_descriptors_lose_nothing_and_accept_writes_once_they_have_some(
         wait_for("the write is accepted", set, |answer| answer == "+OK\r\n");
         acknowledged.push(number);
     }
-    let troubles = || -> Vec<Value> {
-        let status = cluster.json(&["status"]);
-        status["nodes"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .flat_map(|node| node["troubles"].as_array().unwrap().clone())
-            .collect()
-    };
-    wait_for("no node reports a trouble", troubles, Vec::is_empty);
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 
     let cluster = start();
