@@ -30,11 +30,13 @@ pub enum Bug {
     RemovedLeaderStays,
     /// A leader that is to be removed hands over to a manager that does not answer.
     HandoverToSilentManager,
+    /// Entries are written without the commit index: a restarted manager campaigns with the votes of older members.
+    CommitIndexNotWritten,
 }
 
 impl Bug {
-    /// Bugs that managers alone show, except [`Bug::VoteNotSynced`], which requires two candidates and a crash
-    /// at the same moment.
+    /// Bugs that managers alone show, except two that require a crash at a certain moment:
+    /// [`Bug::VoteNotSynced`] and [`Bug::CommitIndexNotWritten`].
     pub const OF_MANAGERS: [Bug; 7] = [
         Bug::FollowerPromoted,
         Bug::OlderEpochAccepted,
