@@ -26,17 +26,25 @@ pub enum Bug {
     UnseenNodeNotDeclaredDead,
     /// A bootstrap member without a log bootstraps the group without contacting the others.
     BootstrapWithoutPeers,
+    /// A manager that leads when its own removal is decided remains leader.
+    RemovedLeaderStays,
+    /// A leader that is to be removed hands over to a manager that does not answer.
+    HandoverToSilentManager,
+    /// Entries are written without the commit index: a restarted manager campaigns with the votes of older members.
+    CommitIndexNotWritten,
 }
 
 impl Bug {
-    /// Bugs that managers alone show, except [`Bug::VoteNotSynced`], which requires two candidates and a crash
-    /// at the same moment.
-    pub const OF_MANAGERS: [Bug; 5] = [
+    /// Bugs that managers alone show, except two that require a crash at a certain moment:
+    /// [`Bug::VoteNotSynced`] and [`Bug::CommitIndexNotWritten`].
+    pub const OF_MANAGERS: [Bug; 7] = [
         Bug::FollowerPromoted,
         Bug::OlderEpochAccepted,
         Bug::AcknowledgesBeforeCommit,
         Bug::RetryAppliedTwice,
         Bug::RestartedReplicaStaysInSync,
+        Bug::RemovedLeaderStays,
+        Bug::HandoverToSilentManager,
     ];
 
     /// Bugs that complete nodes show.

@@ -8,6 +8,8 @@ use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 #[derive(Debug, Default)]
 pub(super) struct RaftLog {
     pub(super) hard: HardState,
+    /// The last written hard state of this process.
+    pub(super) hard_written: HardState,
     pub(super) snapshot: Snapshot,
     /// Without gaps; the first is at most one behind the snapshot's.
     entries: Vec<Entry>,
@@ -26,7 +28,7 @@ impl RaftLog {
             }
             _ => (meta.index, meta.term),
         };
-        RaftLog { hard, snapshot, entries, before }
+        RaftLog { hard, hard_written: HardState::default(), snapshot, entries, before }
     }
 
     /// Number and bytes of the entries that the last snapshot does not cover.

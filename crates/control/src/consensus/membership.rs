@@ -6,6 +6,7 @@ use raft::{INVALID_ID, ProgressState};
 use super::Consensus;
 use crate::command::ManagerId;
 use crate::limits::LEARNER_BEHIND_MAX;
+use crate::planted::{Bug, is_planted};
 
 /// A step towards the wanted membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Consensus {
                     ProgressState::Probe => one.matched >= committed,
                     ProgressState::Snapshot => false,
                 };
-                is_near && one.recent_active
+                is_near && (one.recent_active || is_planted(Bug::HandoverToSilentManager))
             })
         };
         let missing: Vec<ManagerId> = wanted.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
@@ -76,7 +77,7 @@ impl Consensus {
     /// If that voter cannot, the voters elect a leader after their time-outs.
     pub(super) fn step_down_if_removed(&mut self) {
         let raft = &self.core.raft;
-        if !self.is_leader() || raft.promotable() {
+        if !self.is_leader() || raft.promotable() || is_planted(Bug::RemovedLeaderStays) {
             return;
         }
         let term = raft.term;

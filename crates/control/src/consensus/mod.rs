@@ -324,7 +324,7 @@ impl Consensus {
             if restored {
                 self.replace();
             } else if ready.must_sync() {
-                self.append(&entries, ready.hs().is_some());
+                self.append(&entries);
             }
             let (number, messages) = (ready.number(), ready.take_persisted_messages());
             let committed = ready.take_committed_entries();
@@ -379,19 +379,28 @@ impl Consensus {
         self.durable >= self.persists
     }
 
-    fn append(&mut self, entries: &[Entry], hard: bool) {
+    /// The commit index alone is never written: it is written with the next entries. Members change one at a
+    /// time only if a manager with a change in its log knows, after a restart too, that the change before it
+    /// is committed. Otherwise it campaigns with the votes of older members, and two managers can lead in one
+    /// term.
+    fn append(&mut self, entries: &[Entry]) {
         let mut writer = RecordWriter::default();
-        if hard {
-            writer.hard_state(&self.hard_written());
+        let hard = self.hard_to_write();
+        if hard != self.core.store().hard_written {
+            writer.hard_state(&hard);
         }
+        self.core.mut_store().hard_written = hard;
         entries.iter().for_each(|entry| writer.entry(entry));
         self.persist(writer, false);
     }
 
-    fn hard_written(&self) -> HardState {
+    fn hard_to_write(&self) -> HardState {
         let mut hard = self.core.store().hard.clone();
         if planted::is_planted(Bug::VoteNotSynced) {
             hard.vote = 0;
+        }
+        if planted::is_planted(Bug::CommitIndexNotWritten) {
+            hard.commit = self.core.store().hard_written.commit;
         }
         hard
     }
@@ -399,10 +408,12 @@ impl Consensus {
     fn replace(&mut self) {
         let mut writer = RecordWriter::default();
         writer.header(self.id);
+        let hard = self.hard_to_write();
         let log = self.core.store();
         writer.snapshot(&log.snapshot);
-        writer.hard_state(&self.hard_written());
+        writer.hard_state(&hard);
         log.beyond().for_each(|entry| writer.entry(entry));
+        self.core.mut_store().hard_written = hard;
         self.persist(writer, true);
     }
 

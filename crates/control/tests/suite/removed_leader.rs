@@ -1,5 +1,6 @@
 //! A manager that is being removed from the control group wins an election, because the leader was
-//! paused before the removal was decided. It decides its own removal, and must not remain leader.
+//! paused before the removal was decided. It decides its own removal, and must not remain leader. Also
+//! restarts of managers during such a change.
 
 use zerohop_base::time::Time;
 use zerohop_control::command::{CommandRequest, ControlCommand, ManagerId, RequestId};
@@ -86,8 +87,8 @@ impl Group {
         self.members[at].handle_event(ManagerEvent::Request { token: number, request });
     }
 
-    /// Runs until the manager to be removed leads, with its own removal in its log and not decided.
-    fn with_removed_leader() -> Group {
+    /// Runs until all logs have the removal of a manager, and the leader does not know that it is decided.
+    fn with_removal_in_logs() -> Group {
         let mut group = Group::new();
         assert!(group.run(SECOND, |_, _| true, |group| group.leads(FIRST)), "the first is elected");
         group.request(FIRST, 1, wanted());
@@ -96,6 +97,12 @@ impl Group {
         // The removal is proposed and sent, and no answer arrives.
         group.run(STEP_US * 12, |from, _| from == FIRST, |_| false);
         assert!(group.leads(FIRST));
+        group
+    }
+
+    /// Runs until the manager to be removed leads, with its own removal in its log and not decided.
+    fn with_removed_leader() -> Group {
+        let mut group = Group::with_removal_in_logs();
         // The leader is paused. Only the manager that is to be removed reaches two others.
         let passes = |from, to| from != FIRST && to != FIRST && (from == REMOVED || to == REMOVED);
         let is_led = |group: &mut Group| group.leads(REMOVED);
@@ -169,4 +176,26 @@ fn added_manager_votes_in_group_that_decides_nothing_else() {
         group.members[FIRST].manager.members() == ([1, 2, 4].map(ManagerId).to_vec(), Vec::new())
     };
     assert!(group.run(5 * SECOND, |_, _| true, is_done), "{:?}", group.members[FIRST].manager.members());
+}
+
+/// The voters that each manager knows after a restart, with the removal of one of them in every log.
+fn voters_after_restart() -> Vec<usize> {
+    let mut group = Group::with_removal_in_logs();
+    group.members.iter_mut().for_each(VotingMember::crash);
+    group.members.iter().map(|one| one.manager.members().0.len()).collect()
+}
+
+#[test]
+fn restarted_manager_knows_members_before_undecided_change() {
+    assert_eq!(voters_after_restart(), [4; 4]);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn unwritten_commit_index_makes_restarted_manager_count_older_members() {
+    use zerohop_control::planted::{Bug, plant};
+    plant(Some(Bug::CommitIndexNotWritten));
+    let voters = voters_after_restart();
+    plant(None);
+    assert!(voters.contains(&3), "{voters:?}");
 }

@@ -8,7 +8,7 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 
 /// Events that a batch of seeds must contain: a simulation without faults would find nothing, and
 /// pass silently.
-const MUST_SEE: [&str; 19] = [
+const MUST_SEE: [&str; 21] = [
     "batches",
     "crashes",
     "cuts",
@@ -16,6 +16,8 @@ const MUST_SEE: [&str; 19] = [
     "done",
     "kept over a stop in order",
     "keyspaces",
+    "leaders replaced",
+    "leaders stopped in a removal",
     "managers set",
     "members chosen",
     "moves abandoned",

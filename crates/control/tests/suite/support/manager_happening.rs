@@ -39,4 +39,5 @@ pub(super) enum ManagerHappening {
         slot: usize,
     },
     Heal,
+    ReplaceLeader,
 }

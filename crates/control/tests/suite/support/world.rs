@@ -14,9 +14,16 @@ use super::manager_happening::ManagerHappening;
 use super::random::Random;
 use super::workload;
 
+mod finish;
+mod membership;
+
+use membership::choose_members;
+
 /// The time at which faults end; microseconds. Later everything must be well again.
 const FAULTS_END: u64 = 20_000_000;
 const QUIET_END: u64 = 32_000_000;
+/// The time at which another manager takes the place of the leader, in runs with spares; microseconds.
+const LEADER_REPLACED: u64 = 26_000_000;
 /// A client asks another manager if it has no answer for this long.
 const PATIENCE: u64 = 700_000;
 const CLIENTS: u64 = 4;
@@ -85,16 +92,6 @@ pub(crate) struct ManagerWorld {
 
 fn address(slot: usize) -> Address {
     Address::new(&format!("manager-{slot}:7400")).expect("is an address")
-}
-
-/// A command that sets so many of the managers as members.
-fn choose_members(slots: &[ManagerSlot], count: usize, work: &mut Random) -> ControlCommand {
-    let mut chosen: Vec<&ManagerSlot> = slots.iter().collect();
-    while chosen.len() > count {
-        chosen.remove(work.below(chosen.len() as u64) as usize);
-    }
-    let info = |slot: &ManagerSlot| ManagerInfo { id: slot.id, addr: slot.addr.clone() };
-    ControlCommand::SetManagers(chosen.into_iter().map(info).collect())
 }
 
 impl ManagerWorld {
@@ -173,6 +170,9 @@ impl ManagerWorld {
         }
         world.at(200_000, ManagerHappening::Fault);
         world.at(FAULTS_END, ManagerHappening::Heal);
+        if world.scenario.spares > 0 {
+            world.at(LEADER_REPLACED, ManagerHappening::ReplaceLeader);
+        }
         world
     }
 
@@ -237,6 +237,7 @@ impl ManagerWorld {
             ManagerHappening::Client { .. } => {}
             ManagerHappening::Fault => self.fault(),
             ManagerHappening::Heal => self.end_faults(),
+            ManagerHappening::ReplaceLeader => self.replace_leader(),
         }
     }
 
@@ -316,6 +317,8 @@ impl ManagerWorld {
         if faults && persists && self.faults.chance(self.scenario.crashes / 100) {
             let down = 1 + self.faults.below(100_000);
             self.crash(at, down);
+        } else if faults && persists {
+            self.maybe_stop_remover(at);
         }
     }
 
@@ -544,54 +547,6 @@ impl ManagerWorld {
             }
             _ => {}
         }
-    }
-
-    /// After a time without faults: there is one leader, all states are equal, no client waits, and
-    /// every repeated request gets its first answer.
-    fn finish(&mut self) {
-        let waiting = self.clients.iter().filter(|client| client.pending.is_some()).count();
-        if waiting > 0 {
-            self.checker.violations.push(format!("{waiting} clients still wait for an answer"));
-        }
-        let Some(leader) = self
-            .slots
-            .iter()
-            .position(|slot| slot.process.as_ref().is_some_and(|manager| manager.leading().is_some()))
-        else {
-            self.checker.violations.push("there is no leader at the end".to_owned());
-            return;
-        };
-        let mut state = self.slots[leader].process.as_ref().expect("runs").state().clone();
-        for (at, slot) in self.slots.iter().enumerate() {
-            let other = slot.process.as_ref().map(RaftManager::state);
-            let member = state.managers().iter().any(|manager| manager.id == slot.id);
-            if member && other != Some(&state) {
-                self.checker.violations.push(format!("manager {at} differs from the leader's state"));
-            }
-        }
-        let (voters, learners) = self.slots[leader].process.as_ref().expect("runs").members();
-        let mut wanted: Vec<ManagerId> = state.managers().iter().map(|manager| manager.id).collect();
-        wanted.sort_unstable();
-        if (voters, learners) != (wanted, Vec::new()) {
-            self.checker.violations.push("the control group is not as it was set".to_owned());
-        }
-        let decided: Vec<_> = self.checker.decided.values().cloned().collect();
-        for (request, first) in decided {
-            let again = state.apply(&request);
-            let forgotten = first.applied_count + 4_096 <= state.applied_count();
-            if again.outcome != first && !forgotten {
-                let told = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
-                self.checker.violations.push(told);
-                break;
-            }
-        }
-        self.hash_event(state.applied_count());
-        let batches = |slot: &ManagerSlot| slot.process.as_ref().map_or(0, |one| one.counters().batches);
-        (0..self.slots.iter().map(batches).sum()).for_each(|_| self.checker.saw("batches"));
-        *self.checker.coverage.entry("applied").or_default() += state.applied_count();
-        let terms = self.checker.terms() as u64;
-        *self.checker.coverage.entry("terms").or_default() += terms;
-        self.checker.violations.truncate(5);
     }
 
     pub(crate) fn events(&self) -> u64 {
