@@ -53,11 +53,15 @@ impl<D: Disk> Engine<D> {
 
     /// Copies to the journal what was to be synced, if its segment has no room.
     fn journal_unwritten(&mut self, handle: Handle) -> EngineResult<()> {
-        let lacks_room = store_of(&mut self.partitions, handle).is_ok_and(|store| store.log.lacks_room);
-        if lacks_room && self.journal_stopped.is_none() && !self.journal.is_full() {
+        if self.lacks_room(handle) && self.journal_stopped.is_none() && !self.journal.is_full() {
             self.journal_tail(handle)?;
         }
         Ok(())
+    }
+
+    /// Whether the last write to the partition's segment found no room.
+    fn lacks_room(&mut self, handle: Handle) -> bool {
+        store_of(&mut self.partitions, handle).is_ok_and(|store| store.log.lacks_room)
     }
 
     /// Starts to make durable what is due.
@@ -83,7 +87,8 @@ impl<D: Disk> Engine<D> {
             && (due <= now_ms || together && due <= soon)
         {
             let tail_bytes = self.tail_bytes(handle);
-            let is_for_journal = together && tail_bytes <= JOURNALED_BYTES_MAX;
+            // A journal flush would not show that a segment which had no room has room again.
+            let is_for_journal = together && tail_bytes <= JOURNALED_BYTES_MAX && !self.lacks_room(handle);
             if !is_for_journal && due > now_ms {
                 break;
             }

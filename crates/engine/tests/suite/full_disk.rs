@@ -457,6 +457,36 @@ fn writes_are_refused_while_accepted_entries_have_no_room() {
     engine.write(p, EntryKind::Put, 0, 2, &key(2), &value(2)).expect("there is room again");
 }
 
+/// Partitions that are due together share a journal flush. It does not write what had no room in a segment.
+#[test]
+fn writes_are_accepted_again_if_others_are_due_with_what_had_no_room() {
+    for offset in 0..12 {
+        let disk = SimulatedDisk::new(6);
+        disk.set_capacity(CAPACITY);
+        disk.set_preallocated_bytes(16 << 10);
+        let options = EngineOptions { journal_from_due: 2, ..options(200 << 10) };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let p = partition(&mut engine, INTERVAL);
+        let other = PartitionOptions { durability: INTERVAL, index_seed: 7 };
+        let other = engine.partition(PartitionId(2), other).expect("opens");
+        for p in [p, other] {
+            engine.write(p, EntryKind::Put, 0, 0, &key(0), &value(0)).expect("there is room");
+        }
+        engine.flush().expect("there is room");
+        maintain(&mut engine, 1000);
+        take_all_space(&disk);
+        engine.write(p, EntryKind::Put, 0, 1, &key(1), &value(1)).expect("nothing shows it yet");
+        let until = 4100 + offset;
+        (4000..until).for_each(|now| assert!(engine.maintain(now).is_ok()));
+        let refused = engine.write(p, EntryKind::Put, 0, 2, &key(2), &value(2));
+        assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
+        disk.set_capacity(CAPACITY);
+        engine.write(other, EntryKind::Put, 0, 1, &key(1), &value(1)).expect("its segment has room");
+        maintain(&mut engine, until);
+        engine.write(p, EntryKind::Put, 0, 2, &key(2), &value(2)).expect("there is room again");
+    }
+}
+
 #[test]
 fn entries_accepted_just_before_the_disk_was_filled_survive() {
     for (seed, durability) in [(7, INTERVAL), (8, Durability::Sync)] {
