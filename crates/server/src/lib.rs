@@ -20,6 +20,7 @@ mod manager;
 mod process;
 mod server;
 
+pub use self::manager::Stream as ManagerStream;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
     REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,

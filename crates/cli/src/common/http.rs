@@ -1,13 +1,12 @@
 //! One HTTP request to a node's manager; the answer is text of bounded length.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zerohop_client::ClientTls;
-use zerohop_tls::{Tls, host_of};
+use zerohop_server::ManagerStream;
 
 /// The error for a manager that answers only with the cluster's secret.
 pub(crate) const SECRET_REQUIRED: &str = "it wants the cluster's secret: say --secret-file PATH";
@@ -56,63 +55,21 @@ pub(crate) async fn exchange(
     tls: Option<&ClientTls>,
 ) -> Result<String, String> {
     let failed = |error: std::io::Error| error.to_string();
-    let mut stream = TcpStream::connect(address).await.map_err(failed)?;
+    let socket = TcpStream::connect(address).await.map_err(failed)?;
     let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));
     // A node without a secret refuses host names that are not its own.
-    let host = stream.peer_addr().map_err(failed)?;
+    let host = socket.peer_addr().map_err(failed)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{shown}\r\n");
-    if let Some(tls) = tls {
-        let tls = Tls::client(tls, host_of(address)).map_err(failed)?;
-        return exchange_over_tls(stream, tls, request.as_bytes()).await.map_err(failed);
-    }
-    stream.write_all(request.as_bytes()).await.map_err(failed)?;
+    let mut stream = ManagerStream::opened(socket, address, tls).map_err(failed)?;
+    let sent = match stream.write_all(request.as_bytes()).await {
+        Ok(()) => stream.flush().await,
+        failed => failed,
+    };
+    // The manager may have sent a reason before the connection broke.
     let mut text = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).await.map_err(failed)?;
-    Ok(text)
-}
-
-/// Sends a request and receives the answer, over TLS.
-async fn exchange_over_tls(stream: TcpStream, mut tls: Tls, request: &[u8]) -> io::Result<String> {
-    let (mut sent, mut answer) = (0, Vec::new());
-    loop {
-        let rest = [IoSlice::new(&request[sent..])];
-        match tls.write(&mut NonBlocking(&stream), &rest) {
-            Ok(written) => sent += written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            // The reason may have arrived before.
-            Err(_) => stream.readable().await?,
-        }
-        let room = (ANSWER_BYTES_MAX as usize).saturating_sub(answer.len());
-        match tls.read(&mut NonBlocking(&stream), room, |piece| answer.extend_from_slice(piece)) {
-            Ok(0) => return String::from_utf8(answer).map_err(|_| ErrorKind::InvalidData.into()),
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                if tls.flush(&mut NonBlocking(&stream))? {
-                    stream.readable().await?;
-                } else {
-                    stream.writable().await?;
-                }
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-/// A stream as a non-blocking reader and writer.
-struct NonBlocking<'a>(&'a TcpStream);
-
-impl Read for NonBlocking<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.0.try_read(into)
-    }
-}
-
-impl Write for NonBlocking<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    let read = stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).await;
+    match (read, sent) {
+        (Ok(0), Err(error)) | (Err(error), _) => Err(error.to_string()),
+        (Ok(_), _) => Ok(text),
     }
 }

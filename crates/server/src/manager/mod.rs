@@ -58,6 +58,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 pub(crate) use self::cluster::{ClusterPlan, FirstKeyspace, OpeningOrder};
 pub(crate) use self::instances::InstanceHandle;
 pub(crate) use self::shared::NodeIdentity;
+pub use self::stream::Stream;
 
 use self::cluster_handle::ClusterHandle;
 use self::jobs::JobWorker;

@@ -7,13 +7,13 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use zerohop_tls::{FIRST_BYTE, Tls, host_of};
+use zerohop_tls::{ClientTls, FIRST_BYTE, Tls, host_of};
 
 use super::shared::ManagerShared;
 
 /// A connection; see the module.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub struct Stream {
     socket: TcpStream,
     tls: Option<Box<Tls>>,
 }
@@ -34,10 +34,11 @@ impl Stream {
         Ok(Stream { socket, tls })
     }
 
-    /// A connection that this side has opened, to another manager.
-    pub(super) fn opened(socket: TcpStream, address: &str, shared: &ManagerShared) -> io::Result<Stream> {
-        let client = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
-        let tls = client.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
+    /// A connection that this side has opened to the manager at `address`, whose host its certificate must name.
+    ///
+    /// # Errors The host cannot be in a certificate.
+    pub fn opened(socket: TcpStream, address: &str, tls: Option<&ClientTls>) -> io::Result<Stream> {
+        let tls = tls.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
         Ok(Stream { socket, tls })
     }
 

@@ -122,7 +122,8 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
         Err(_) => return None,
     };
     stream.set_nodelay(true).ok()?;
-    let mut stream = Stream::opened(stream, to.as_str(), shared).ok()?;
+    let tls = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
+    let mut stream = Stream::opened(stream, to.as_str(), tls).ok()?;
     match timeout(CONNECT_MAX, handshake(shared, to, &mut stream)).await {
         Ok(Ok(())) => {
             *is_told = false;
