@@ -5,10 +5,10 @@
 //! is confirmed. Chunks are removed only with a truncation, which changes the blob fence in the header. A client that confirms
 //! chunks reads the header again.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, OperationBody, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
 use crate::blob::is_of_blob;
-use crate::error::{Failure, Permission};
+use crate::error::Failure;
 use crate::fields::layout;
 use crate::ids::Timestamp;
 use crate::kind::FrameKind;
@@ -24,17 +24,12 @@ pub struct Confirm {
 }
 
 impl<'a> ReadOperation<'a> for Confirm {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::Confirm,
-        detail: "0",
-        fields: "version (8) that an earlier read returned; 0, absent, can be confirmed only for chunks of blobs",
-        payload: "none",
-        answer: "done, number 1 if confirmed, else 0",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(
+        FrameKind::Confirm,
+        "version (8) that an earlier read returned; 0, absent, can be confirmed only for chunks of blobs",
+        "done, number 1 if confirmed, else 0",
+        &[],
+    );
     const IN_TRANSACTION: bool = false;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

@@ -1,9 +1,9 @@
 //! `count_bits`: the number of one bits in a bytes record.
 
 use super::lookup_range::{decode_range, put_range};
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, OperationBody, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::kind::FrameKind;
 use crate::record::Range;
 use crate::state::ReadableRecord;
@@ -16,17 +16,12 @@ pub struct CountBits {
 }
 
 impl<'a> ReadOperation<'a> for CountBits {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::CountBits,
-        detail: "0",
-        fields: "range (16), in bytes",
-        payload: "none",
-        answer: "done, number: the count",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::WrongType],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(
+        FrameKind::CountBits,
+        "range (16), in bytes",
+        "done, number: the count",
+        &[ErrorCode::WrongType],
+    );
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         put_range(self.range, head, out)

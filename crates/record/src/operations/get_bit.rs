@@ -1,8 +1,8 @@
 //! `get_bit`: one bit of a bytes record. Bits behind the record's end are 0.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation, check_bit};
+use super::{Facts, OperationBody, ReadHead, ReadOperation, check_bit};
 use crate::answer::OperationAnswer;
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::fields::layout;
 use crate::kind::FrameKind;
 use crate::state::ReadableRecord;
@@ -15,17 +15,12 @@ pub struct GetBit {
 }
 
 impl<'a> ReadOperation<'a> for GetBit {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::GetBit,
-        detail: "0",
-        fields: "bit offset (8); bit 0 is the most significant of byte 0",
-        payload: "none",
-        answer: "done, number: the bit",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::WrongType],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(
+        FrameKind::GetBit,
+        "bit offset (8); bit 0 is the most significant of byte 0",
+        "done, number: the bit",
+        &[ErrorCode::WrongType],
+    );
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_bit(self.offset)?;

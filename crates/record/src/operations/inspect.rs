@@ -1,8 +1,8 @@
 //! `inspect`: the properties of a record without its contents.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, OperationBody, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::kind::FrameKind;
 use crate::state::ReadableRecord;
 
@@ -11,17 +11,7 @@ use crate::state::ReadableRecord;
 pub struct Inspect;
 
 impl<'a> ReadOperation<'a> for Inspect {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::Inspect,
-        detail: "0",
-        fields: "none",
-        payload: "none",
-        answer: "info",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::NotFound],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(FrameKind::Inspect, "none", "info", &[ErrorCode::NotFound]);
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

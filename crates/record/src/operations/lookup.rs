@@ -1,9 +1,9 @@
 //! `lookup`: a complete record. Bytes are answered as they are, lists page by page.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, OperationBody, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
 use crate::elements::Elements;
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::kind::FrameKind;
 use crate::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
 use crate::record::{Range, RecordType};
@@ -14,17 +14,8 @@ use crate::state::ReadableRecord;
 pub struct Lookup;
 
 impl<'a> ReadOperation<'a> for Lookup {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::Lookup,
-        detail: "0",
-        fields: "none",
-        payload: "none",
-        answer: "value or list",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::NotFound, ErrorCode::WrongType],
-        since: 1,
-    };
+    const FACTS: Facts =
+        Facts::read(FrameKind::Lookup, "none", "value or list", &[ErrorCode::NotFound, ErrorCode::WrongType]);
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

@@ -1,8 +1,8 @@
 //! `lookup_range`: a part of a record.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation, lookup};
+use super::{Facts, OperationBody, ReadHead, ReadOperation, lookup};
 use crate::answer::OperationAnswer;
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::fields::layout;
 use crate::kind::FrameKind;
 use crate::record::Range;
@@ -17,17 +17,12 @@ pub struct LookupRange {
 }
 
 impl<'a> ReadOperation<'a> for LookupRange {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::LookupRange,
-        detail: "0",
-        fields: "range (16); of bytes in bytes, of a list in values",
-        payload: "none",
-        answer: "value or list",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::NotFound, ErrorCode::WrongType],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(
+        FrameKind::LookupRange,
+        "range (16); of bytes in bytes, of a list in values",
+        "value or list",
+        &[ErrorCode::NotFound, ErrorCode::WrongType],
+    );
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

@@ -1,9 +1,9 @@
 //! `read_chunk`: a part of a chunk of a blob, as far as it was written.
 
-use super::{Facts, LogKind, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, OperationBody, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
 use crate::blob_change::check_chunk;
-use crate::error::{ErrorCode, Failure, Permission};
+use crate::error::{ErrorCode, Failure};
 use crate::fields::layout;
 use crate::kind::FrameKind;
 use crate::state::ReadableRecord;
@@ -18,17 +18,12 @@ pub struct ReadChunk {
 }
 
 impl<'a> ReadOperation<'a> for ReadChunk {
-    const FACTS: Facts = Facts {
-        kind: FrameKind::ReadChunk,
-        detail: "0",
-        fields: "offset in the chunk (4), length (4)",
-        payload: "none",
-        answer: "chunk",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::NotFound, ErrorCode::WrongType],
-        since: 1,
-    };
+    const FACTS: Facts = Facts::read(
+        FrameKind::ReadChunk,
+        "offset in the chunk (4), length (4)",
+        "chunk",
+        &[ErrorCode::NotFound, ErrorCode::WrongType],
+    );
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

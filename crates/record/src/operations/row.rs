@@ -46,6 +46,28 @@ pub struct Facts {
     pub since: u8,
 }
 
+impl Facts {
+    /// Those of a read that was there from the first version on, with nothing in the detail byte and behind the key.
+    pub(super) const fn read(
+        kind: FrameKind,
+        fields: &'static str,
+        answer: &'static str,
+        errors: &'static [ErrorCode],
+    ) -> Facts {
+        Facts {
+            kind,
+            detail: "0",
+            fields,
+            payload: "none",
+            answer,
+            needs: &[Permission::Read],
+            log: LogKind::Nothing,
+            errors,
+            since: 1,
+        }
+    }
+}
+
 /// An operation that may change a record.
 pub trait WriteOperation<'a>: Copy {
     /// Its row in the table.

@@ -1,8 +1,8 @@
 //! `wait`: a lookup, once the record is in the state that a client waits for.
 
-use super::{Facts, LogKind, Lookup, OperationBody, ReadHead, ReadOperation};
+use super::{Facts, Lookup, OperationBody, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
-use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
+use crate::error::{BadRequestReason, ErrorCode, Failure};
 use crate::fields::layout;
 use crate::ids::Timestamp;
 use crate::kind::FrameKind;
@@ -85,15 +85,14 @@ fn is(record: &mut impl ReadableRecord, value: &[u8], out: &mut Vec<u8>) -> Resu
 
 impl<'a> ReadOperation<'a> for Wait<'a> {
     const FACTS: Facts = Facts {
-        kind: FrameKind::Wait,
         detail: "until",
-        fields: "version (8), 0 unless the detail is 4",
         payload: "expected value if the detail is 0 or 1",
-        answer: "value or list; `NotFound` if the wait was for absence",
-        needs: &[Permission::Read],
-        log: LogKind::Nothing,
-        errors: &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::TimedOut],
-        since: 1,
+        ..Facts::read(
+            FrameKind::Wait,
+            "version (8), 0 unless the detail is 4",
+            "value or list; `NotFound` if the wait was for absence",
+            &[ErrorCode::NotFound, ErrorCode::WrongType, ErrorCode::TimedOut],
+        )
     };
     const IN_TRANSACTION: bool = false;
 
