@@ -106,7 +106,7 @@ pub(crate) const DROP_PAUSE: Duration = Duration::from_millis(100);
 /// Lease of the snapshot that a long stream of a blob reads: about as long as a primary may be silent until another one takes its place.
 pub(crate) const STREAM_SNAPSHOT_LEASE: Duration = Duration::from_secs(15);
 
-/// Maximum age of such a snapshot in milliseconds: a reader that stands still must not keep replaced bytes on disk without end.
+/// Maximum age of such a snapshot in milliseconds: a stalled reader must not keep replaced bytes on disk indefinitely.
 pub(crate) const STREAM_SNAPSHOT_AGE_MS: u64 = 30 * 60 * 1000;
 
 /// Maximum number of times that a stream opens a snapshot, because the keyspace was split or the blob replaced meanwhile.
