@@ -199,16 +199,18 @@ fn ready_line_of_up_has_the_options_that_other_commands_need() {
         zerohop(&["up", "--nodes", "1", "--instances", "1", "--memory", "--port", "0", "--secret-file"]);
     up.arg(&secret).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut up = RunningProcess::start(&mut up);
-    let lines = BufReader::new(up.stdout.take().unwrap()).lines();
-    let ready = lines.map_while(Result::ok).find(|line| line.starts_with("Ready. ")).unwrap();
+    // The pipe stays open to the end: `up` stops if its next line finds no reader.
+    let mut lines = BufReader::new(up.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let ready = lines.find(|line| line.starts_with("Ready. ")).unwrap();
     let (_, commands) = ready.split_once(": ").unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_zerohop")).parent().unwrap();
     // Both commands, as a user copies them.
     let mut shell = std::process::Command::new("sh");
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     shell.args(["-c", commands]).env("PATH", path).env_remove("ZEROHOP_ENDPOINT");
-    let told = shell.env_remove("ZEROHOP_SECRET_FILE").output().unwrap();
-    assert_eq!((code(&told), stdout(&told).as_str()), (0, "world"), "{ready}: {told:?}");
+    let output = shell.env_remove("ZEROHOP_SECRET_FILE").output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "world"), "{ready}: {output:?}");
     rustix::process::kill_process(up.pid(), rustix::process::Signal::TERM).unwrap();
     assert!(up.ended().success());
+    assert_eq!(lines.next().as_deref(), Some("Ctrl-C stops it."));
 }
