@@ -36,7 +36,14 @@ const MUST_SEE: [&str; 21] = [
 fn each_term_has_one_leader_and_no_decided_command_is_lost() {
     let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
     let mut events = 0;
-    for seed in SEEDS {
+    let number = |name| std::env::var(name).ok().map(|number| number.parse::<u64>().expect("is a number"));
+    let seeds = match (number("ZEROHOP_SEED"), number("ZEROHOP_SEEDS")) {
+        (Some(seed), count) => seed..seed + count.unwrap_or(1),
+        (None, Some(count)) => 0..count,
+        (None, None) => SEEDS,
+    };
+    let is_whole = seeds.end - seeds.start >= SEEDS.end;
+    for seed in seeds {
         let world = ManagerWorld::new(seed).run_to_end();
         assert!(world.checker.violations.is_empty(), "seed {seed}: {:#?}", world.checker.violations);
         events += world.events();
@@ -44,10 +51,10 @@ fn each_term_has_one_leader_and_no_decided_command_is_lost() {
             *coverage.entry(what).or_default() += count;
         }
     }
-    for what in MUST_SEE {
+    for what in MUST_SEE.iter().filter(|_| is_whole) {
         assert!(coverage.contains_key(what), "no seed has seen {what}: {coverage:?}");
     }
-    assert!(events > 10_000, "{events} events");
+    assert!(events > 10_000 || !is_whole, "{events} events");
 }
 
 #[test]

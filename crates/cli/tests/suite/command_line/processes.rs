@@ -107,11 +107,18 @@ fn command_waits_for_a_starting_node() {
     let endpoint = format!("127.0.0.1:{}", ports(2));
     let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--listen", &endpoint]);
     let node = RunningProcess::start(command.arg("--data").arg(folder.path()).stdout(Stdio::null()));
+    // A refused connection ends a command at once. A node listens before it reads its data.
+    let wait_until_it_listens = || {
+        let connect = || std::net::TcpStream::connect(&endpoint).map_err(|error| error.kind());
+        wait_for("the node's port", connect, Result::is_ok);
+    };
+    wait_until_it_listens();
     let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
     let created = zerohop(&arguments).output().unwrap();
     // After the kill the next start has much to read.
     drop(node);
     let _node = RunningProcess::start(&mut command);
+    wait_until_it_listens();
     let altered =
         zerohop(&["keyspace", "alter", "papers", "--durability", "sync", "--endpoint", &endpoint]).output();
     for output in [created, altered.unwrap()] {

@@ -116,7 +116,13 @@ impl Checker {
             if down(new.primary) {
                 self.violation(format!("{keyspace}/{partition}: {} is promoted and down", new.primary));
             }
-            if old.state != GroupState::Recovering && !old.in_sync.contains(&new.primary) {
+            // An operator's `recover` of a group without any member that is up: it starts empty elsewhere.
+            let is_given_up = old.as_group().members().all(down)
+                && !old.as_group().members().any(|member| member == new.primary)
+                && new.as_group().members().count() == 1;
+            if is_given_up {
+                self.saw("groups given up");
+            } else if old.state != GroupState::Recovering && !old.in_sync.contains(&new.primary) {
                 self.violation(format!(
                     "{keyspace}/{partition}: {} is promoted and was not in sync: {old:?} to {new:?}",
                     new.primary
@@ -140,12 +146,13 @@ impl Checker {
         let closed = self.closed.contains(&node.incarnation);
         let mut kept = false;
         let own = |instance: &InstanceId| (first.get()..first.get() + count).contains(&instance.get());
-        let mut told = Vec::new();
+        let mut violations = Vec::new();
         for (id, keyspace) in after.keyspaces() {
             for (partition, group) in keyspace.groups() {
                 let old = before.keyspace(id).and_then(|keyspace| keyspace.group(partition));
                 if old.is_some_and(|old| old.epoch == group.epoch) && group.members().any(|one| own(&one)) {
-                    told.push(format!("{id}/{partition} names a restarted instance under its old epoch"));
+                    violations
+                        .push(format!("{id}/{partition} names a restarted instance under its old epoch"));
                 }
                 let keeps_all = match keyspace.config().durability {
                     Durability::Sync => true,
@@ -159,14 +166,15 @@ impl Checker {
                 let chosen = old.is_some_and(|old| old.state == GroupState::Recovering);
                 kept |= serves && in_sync && closed && !chosen;
                 if serves && in_sync && !keeps_all && !chosen {
-                    told.push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
+                    violations
+                        .push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
                 }
             }
         }
         if kept {
             self.saw("kept over a stop in order");
         }
-        told.into_iter().for_each(|what| self.violation(what));
+        violations.into_iter().for_each(|what| self.violation(what));
     }
 
     /// A client has sent this command.
