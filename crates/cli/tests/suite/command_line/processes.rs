@@ -110,7 +110,7 @@ fn command_waits_for_a_starting_node() {
     // A refused connection ends a command at once. A node listens before it reads its data.
     let wait_until_it_listens = || {
         let connect = || std::net::TcpStream::connect(&endpoint).map_err(|error| error.kind());
-        wait_for("the node's port", connect, Result::is_ok);
+        wait_for("the node's port", connect, Result::is_ok).unwrap();
     };
     wait_until_it_listens();
     let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
