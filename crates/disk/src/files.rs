@@ -4,6 +4,7 @@
 //! next append overwrites what the failed one left. A lock on a file in the folder makes sure that only one process uses the folder at a time.
 
 mod pieces;
+mod recycle;
 #[cfg(test)]
 mod tests;
 mod zeros;
@@ -261,10 +262,11 @@ fn started(thread: &mut Option<SyncThreads>) -> std::io::Result<&SyncThreads> {
 }
 
 impl Disk for FilesDisk {
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         check_name(path, "open")?;
         match mode {
             OpenMode::Create => self.create(path),
+            OpenMode::Recycled { from } => self.recycle(from, path),
             OpenMode::Existing => match self.files.open_known(path) {
                 Some(id) => Ok(id),
                 None => self.files.open_new(path, OFlags::empty()).map_err(|errno| match errno {

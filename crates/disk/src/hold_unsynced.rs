@@ -150,7 +150,7 @@ impl HoldUnsyncedDisk {
 }
 
 impl Disk for HoldUnsyncedDisk {
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         let file = match mode {
             OpenMode::Existing => self.names.file(path, "open")?,
             OpenMode::Create => {
@@ -158,6 +158,18 @@ impl Disk for HoldUnsyncedDisk {
                 let file = self.names.create(path)?;
                 let synced = SyncedPart::NameNotDurable(Vec::new());
                 self.files.insert(file, UnsyncedFile { synced, base: 0, tail: Vec::new() });
+                file
+            }
+            OpenMode::Recycled { from } => {
+                check_not_lock(path, "open")?;
+                let file = self.names.recycle(from, path)?;
+                self.invalidate_ids(Some(file));
+                if let Some(unsynced) = self.files.get_mut(&file) {
+                    let before = unsynced.bytes_in_memory();
+                    // The sync that follows cuts the real file: it has no old bytes then.
+                    (unsynced.base, unsynced.tail) = (0, Vec::new());
+                    self.unsynced_bytes = self.unsynced_bytes - before + unsynced.bytes_in_memory();
+                }
                 file
             }
         };

@@ -131,7 +131,7 @@ macro_rules! either {
 }
 
 impl Disk for NodeDisk {
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         either!(self.open(path, mode))
     }
 

@@ -54,13 +54,21 @@ impl MemoryDisk {
 }
 
 impl Disk for MemoryDisk {
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         let file = match mode {
             OpenMode::Existing => self.names.file(path, "open")?,
             OpenMode::Create => {
                 let file = self.names.create(path)?;
                 self.names.make_all_durable();
                 self.files.insert(file, Vec::new());
+                file
+            }
+            OpenMode::Recycled { from } => {
+                let file = self.names.recycle(from, path)?;
+                self.names.make_all_durable();
+                self.open.retain(|_, open| *open != file);
+                let old = self.files.insert(file, Vec::new()).unwrap_or_default();
+                self.used_bytes -= old.len() as u64;
                 file
             }
         };

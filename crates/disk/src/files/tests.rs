@@ -83,6 +83,25 @@ fn bytes_and_names_survive_reopen() {
 }
 
 #[test]
+fn recycled_file_keeps_its_space_and_shows_old_bytes_only_when_opened_again() {
+    let (root, mut disk) = disk();
+    let old = create(&mut disk, "old");
+    disk.append(old, &[1; 10_000]).unwrap();
+    disk.sync(old).unwrap();
+    let new = disk.open("new", OpenMode::Recycled { from: "old" }).unwrap();
+    disk.append(new, &[2; 100]).unwrap();
+    disk.sync(new).unwrap();
+    assert_eq!(std::fs::metadata(root.path().join("new")).unwrap().len(), 10_000);
+    assert_eq!(disk.bytes(new), Ok(100));
+    drop(disk);
+    let mut disk = FilesDisk::open(root.path()).unwrap();
+    let new = disk.open("new", OpenMode::Existing).unwrap();
+    let mut bytes = vec![0; disk.bytes(new).unwrap() as usize];
+    disk.read_at(new, 0, &mut bytes).unwrap();
+    assert_eq!(bytes, [vec![2; 100], vec![1; 9_900]].concat());
+}
+
+#[test]
 fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
     let root = tempfile::tempdir().unwrap();
     let mut disk = FilesDisk::open_with(root.path(), OPEN_MAX).unwrap();

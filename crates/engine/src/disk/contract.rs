@@ -25,6 +25,7 @@ pub fn check_contract(disk: &mut impl Disk) {
     check_sync(disk);
     check_reserve(disk);
     check_rename(disk);
+    check_recycle(disk);
     check_remove(disk);
     check_list(disk);
     check_malformed_paths(disk);
@@ -215,6 +216,42 @@ fn check_rename(disk: &mut impl Disk) {
     remove_all(disk, &["a/from", "a", "b/third", "b"]);
 }
 
+/// A recycled file is a new one while nothing crashes.
+fn check_recycle(disk: &mut impl Disk) {
+    let recycle = |disk: &mut _, from: &str, path: &str| Disk::open(disk, path, OpenMode::Recycled { from });
+    assert_eq!(recycle(disk, "a/none", "b/new"), Err(not_found("a/none")));
+    let old = good(disk.open("a/old", OpenMode::Create));
+    good(disk.append(old, &[7; 5_000]));
+    good(disk.sync(old));
+    good(disk.sync_dir("a"));
+    assert_eq!(recycle(disk, "a", "b/new"), Err(not_found("a")), "folders are not recycled");
+    assert_eq!(recycle(disk, "a/old", "a/old"), Err(exists("a/old")));
+    assert_eq!(recycle(disk, "a/old", "a"), Err(exists("a")));
+    let new = good(recycle(disk, "a/old", "b/c/new"));
+    expect_failed(disk.bytes(old));
+    assert_eq!((names(disk, "a"), names(disk, "b/c")), (vec![], vec!["new".to_owned()]));
+    assert_eq!(disk.bytes(new), Ok(0));
+    expect_beyond(disk.read_at(new, 0, &mut [0]));
+    good(disk.append(new, &[8; 1_000]));
+    let listed: Vec<u64> = good(disk.list("b/c")).into_iter().map(|entry| entry.bytes).collect();
+    assert_eq!(listed, [1_000], "old bytes are no contents");
+    let ticket = good(disk.sync_begin(new));
+    good(disk.append(new, &[9; 6_000]));
+    wait_for(disk, ticket);
+    good(disk.sync(new));
+    good(disk.sync_dir("b/c"));
+    assert_eq!(contents(disk, new), [vec![8; 1_000], vec![9; 6_000]].concat());
+    // Again, and cut: what is opened then has no old bytes.
+    let third = good(recycle(disk, "b/c/new", "a/third"));
+    good(disk.append(third, b"short"));
+    good(disk.truncate(third, 5));
+    good(disk.sync(third));
+    disk.close(third);
+    let third = good(disk.open("a/third", OpenMode::Existing));
+    assert_eq!(contents(disk, third), b"short");
+    remove_all(disk, &["a/third", "a", "b/c", "b"]);
+}
+
 fn check_remove(disk: &mut impl Disk) {
     assert_eq!(disk.remove("a"), Err(not_found("a")));
     let file = good(disk.open("a/f", OpenMode::Create));
@@ -285,6 +322,7 @@ impl<D: Disk> ModelRun<'_, D> {
                 run.disk.close(id);
                 run.open.retain(|(open, _)| *open != id);
             }),
+            15 if self.random.chance(1, 3) => self.recycle(),
             15 => self.rename(),
             16 => self.remove(),
             17 => self.poll(),
@@ -380,6 +418,24 @@ impl<D: Disk> ModelRun<'_, D> {
         }
     }
 
+    fn recycle(&mut self) {
+        let (from, path) = (self.path(), self.path());
+        let opened = self.disk.open(&path, OpenMode::Recycled { from: &from });
+        if !self.files.contains_key(&from) {
+            assert_eq!(opened, Err(not_found(&from)));
+        } else if self.files.contains_key(&path) {
+            assert_eq!(opened, Err(exists(&path)));
+        } else {
+            let id = good(opened);
+            self.open.retain(|(_, open)| *open != from);
+            self.files.remove(&from);
+            self.files.insert(path.clone(), Vec::new());
+            // It is never closed: what is opened again may have old bytes.
+            good(self.disk.truncate(id, 0));
+            self.open.push((id, path));
+        }
+    }
+
     fn disk_has_folder(&mut self, folder: &str) -> bool {
         let (above, name) = split(folder);
         good(self.disk.list(above)).iter().any(|entry| entry.is_dir && entry.name == name)
@@ -462,6 +518,11 @@ fn remove_all(disk: &mut impl Disk, paths: &[&str]) {
 #[track_caller]
 fn good<T>(answer: DiskResult<T>) -> T {
     answer.unwrap_or_else(|error| panic!("the disk should have done this: {error}"))
+}
+
+#[track_caller]
+fn expect_beyond<T: std::fmt::Debug>(answer: DiskResult<T>) {
+    assert!(matches!(answer, Err(DiskError::BeyondEnd { .. })), "this lies behind the end: {answer:?}");
 }
 
 #[track_caller]

@@ -26,12 +26,23 @@ pub struct SyncTicket(pub u64);
 
 /// How [`Disk::open`] treats a missing or an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenMode {
+pub enum OpenMode<'a> {
     /// The file must exist; otherwise [`DiskError::NotFound`].
     Existing,
     /// The file must not exist and is created empty, with the folders above it; otherwise
     /// [`DiskError::AlreadyExists`].
     Create,
+    /// As [`OpenMode::Create`], with the file under the name `from`, which gets the new name and is empty: open ids of it
+    /// become invalid, and nothing of its contents is read through the new one. The space stays allocated, so that appends
+    /// within the old length do not lengthen the file on the device. [`DiskError::NotFound`] if there is no file `from`.
+    ///
+    /// **After a crash, or when it is opened again, the file may have its old bytes behind what was issued**, until a
+    /// truncation of it, to whatever length, is durable. The new name is durable as a rename is. Until then a crash may leave the
+    /// file under `from`, with its old and its new bytes, sector by sector.
+    Recycled {
+        /// The present name of the file.
+        from: &'a str,
+    },
 }
 
 /// One name in a folder, as [`Disk::list`] returns it.
@@ -168,7 +179,7 @@ pub type DiskResult<T> = Result<T, DiskError>;
 /// not the unchanged part of the same sector.
 pub trait Disk {
     /// Opens a file for appending and reading. A file may be open under several ids; they see one file.
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId>;
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId>;
 
     /// Closes an open file. Whether its unsynced bytes survive does not change; a started sync of it continues.
     fn close(&mut self, file: FileId);

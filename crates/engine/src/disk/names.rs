@@ -141,6 +141,22 @@ impl DiskNames {
         }))
     }
 
+    /// Gives a file a new name, with the folders above it, and returns its number.
+    ///
+    /// # Errors
+    /// [`DiskError::NotFound`] if there is no such file; [`DiskError::AlreadyExists`] with the existing path.
+    pub fn recycle(&mut self, from: &str, path: &str) -> DiskResult<u64> {
+        check(path, "open")?;
+        let file = self.file(from, "open")?;
+        self.check_nothing_in_the_way(path)?;
+        let (folder, name) = split(path);
+        self.make_folders(folder);
+        // The folders exist now, and nothing is replaced.
+        self.rename(from, path)?;
+        debug_assert!(self.find(path) == Some(NameTarget::File(file)), "{name} is the renamed file");
+        Ok(file)
+    }
+
     /// Removes a file, whose number is returned, or an empty folder.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ impl SimulatedDisk {
 }
 
 impl Disk for SimulatedDisk {
-    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+    fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         let mut state = self.state();
         state.needs_descriptor()?;
         state.admit(DiskOperation::Open, 0, path)?;
@@ -205,6 +205,14 @@ impl Disk for SimulatedDisk {
             OpenMode::Create => {
                 let file = state.names.create(path)?;
                 state.files.insert(file, FileBytes::default());
+                file
+            }
+            OpenMode::Recycled { from } => {
+                let file = state.names.recycle(from, path)?;
+                state.open.retain(|_, open| *open != file);
+                if let Some(bytes) = state.files.get_mut(&file) {
+                    bytes.recycle();
+                }
                 file
             }
         };
@@ -346,8 +354,8 @@ impl Disk for SimulatedDisk {
         let contents = state.file(file, DiskOperation::Truncate)?;
         let cut = (contents.issued().len() as u64).checked_sub(bytes);
         let Some(cut) = cut else { return Err(state.beyond_end(file, bytes, 0)) };
-        contents.truncate(bytes as usize);
-        state.used -= cut;
+        let freed = contents.truncate(bytes as usize);
+        state.used -= cut + freed;
         Ok(())
     }
 

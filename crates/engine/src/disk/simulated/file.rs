@@ -27,6 +27,8 @@ pub(super) struct FileBytes {
     reserved: usize,
     /// Bytes of space that it occupies beyond its end.
     allocated_ahead: u64,
+    /// The length that the device has of it at least, because old bytes stand behind its end: see [`FileBytes::recycle`].
+    recycled: usize,
 }
 
 /// The changes to a file since a moment.
@@ -83,15 +85,34 @@ impl FileBytes {
         self.failed_tail = reached.to_vec();
     }
 
-    pub(super) fn truncate(&mut self, bytes: usize) {
+    /// The file is empty from now on, and its old bytes stay on the device behind its end.
+    pub(super) fn recycle(&mut self) {
+        let old = std::mem::take(&mut self.issued);
+        self.allocated_ahead += old.len() as u64;
+        // Of what was not synced, all may be there.
+        if self.durable.len() < old.len() || !self.since_sync.sectors.is_empty() {
+            self.durable = old;
+        }
+        self.recycled = self.recycled.max(self.durable.len());
+        self.since_sync.restart(0);
+        self.begun.clear();
+        self.failed_tail.clear();
+        self.reserved = 0;
+    }
+
+    /// Returns bytes of space that are no longer allocated behind the end.
+    pub(super) fn truncate(&mut self, bytes: usize) -> u64 {
+        let freed = if self.recycled > 0 { std::mem::take(&mut self.allocated_ahead) } else { 0 };
+        self.recycled = 0;
         self.issued.truncate(bytes);
         self.each_record(|changes| changes.truncate(bytes));
         self.failed_tail.clear();
+        freed
     }
 
     pub(super) fn sync(&mut self) {
         self.begun.clear();
-        self.durable.resize(self.issued.len(), 0);
+        self.durable.resize(self.issued.len().max(self.recycled), 0);
         for sectors in &self.since_sync.sectors {
             let bytes = bytes_of(sectors, self.issued.len());
             self.durable[bytes.clone()].copy_from_slice(&self.issued[bytes]);
@@ -114,7 +135,7 @@ impl FileBytes {
     /// Carries out a started sync. Those started before it must have been carried out.
     pub(super) fn sync_complete(&mut self, ticket: SyncTicket) {
         let Some(begun) = self.take_sync(ticket) else { return };
-        begun.write_to(&mut self.durable);
+        begun.write_to(&mut self.durable, self.recycled);
         self.since_sync = begun.since;
         self.failed_tail.clear();
     }
@@ -136,7 +157,7 @@ impl FileBytes {
         };
         let Some(begun) = begun else { return };
         let untouched = self.since_sync.untouched;
-        let length = pick_length(self.durable.len(), begun.bytes, untouched, random);
+        let length = pick_length(self.durable.len(), begun.bytes, untouched, random).max(self.recycled);
         self.durable.resize(length, 0);
         for (start, bytes) in &begun.written {
             for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
@@ -158,14 +179,14 @@ impl FileBytes {
     pub(super) fn crash(&mut self, random: &mut Random) {
         for begun in std::mem::take(&mut self.begun) {
             if random.chance(1, 2) {
-                begun.write_to(&mut self.durable);
+                begun.write_to(&mut self.durable, self.recycled);
                 self.since_sync = begun.since;
             }
         }
         let (issued, untouched) = (self.issued.len(), self.since_sync.untouched);
         let mut length = self.durable.len();
         if !self.since_sync.sectors.is_empty() || issued != length {
-            length = pick_length(length, issued, untouched, random);
+            length = pick_length(length, issued, untouched, random).max(self.recycled);
             self.durable.resize(length, 0);
             let outcomes = Outcomes::draw(random);
             for sector in self.since_sync.sectors.iter().cloned().flatten() {
@@ -190,8 +211,10 @@ impl FileBytes {
 
     /// Everything issued is durable, as after a clean shutdown.
     pub(super) fn power_off_clean(&mut self) {
+        let old = self.durable.get(self.issued.len()..self.recycled).unwrap_or_default().to_vec();
         self.durable.clone_from(&self.issued);
-        self.durable.resize(self.issued.len().max(self.reserved), 0);
+        self.durable.extend_from_slice(&old);
+        self.durable.resize(self.durable.len().max(self.reserved), 0);
         self.restart_from_durable();
     }
 
@@ -206,6 +229,11 @@ impl FileBytes {
     }
 
     fn restart_from_durable(&mut self) {
+        if self.recycled > 0 {
+            // Old bytes are contents again, and no space behind them.
+            self.allocated_ahead = 0;
+            self.recycled = 0;
+        }
         self.issued.clone_from(&self.durable);
         self.since_sync.restart(self.durable.len());
         self.begun.clear();
@@ -267,8 +295,9 @@ impl BegunSync {
         }
     }
 
-    fn write_to(&self, durable: &mut Vec<u8>) {
-        durable.resize(self.bytes, 0);
+    /// The device has at least `length` bytes of the file.
+    fn write_to(&self, durable: &mut Vec<u8>, length: usize) {
+        durable.resize(self.bytes.max(length), 0);
         for (start, bytes) in &self.written {
             durable[*start..start + bytes.len()].copy_from_slice(bytes);
         }
@@ -411,6 +440,36 @@ mod tests {
             dropped |= file.issued().contains(&0);
         }
         assert!(dropped);
+    }
+
+    #[test]
+    fn recycled_file_may_show_old_bytes_behind_its_end_until_truncation() {
+        let (mut shown, mut gone, mut old_below) = (false, false, false);
+        for seed in 0..200 {
+            let mut file = synced(3000);
+            file.recycle();
+            assert!(file.issued().is_empty());
+            assert_eq!(file.allocated_ahead(), 3000);
+            file.append(&[b'n'; 700]);
+            file.sync();
+            file.append(&[b'm'; 600]);
+            let mut cut = file.clone();
+            file.crash(&mut Random::new(seed));
+            let bytes = file.issued();
+            assert_eq!(bytes.len(), 3000, "the length on the device has not changed");
+            assert!(bytes[..700].iter().all(|&byte| byte == b'n'), "synced bytes survive");
+            assert!(bytes[1536..].iter().all(|&byte| byte == b's'), "nothing was written there");
+            old_below |= bytes[700..1300].contains(&b's');
+            cut.truncate(1300);
+            let mut synced = cut.clone();
+            cut.crash(&mut Random::new(seed));
+            shown |= cut.issued().len() == 3000;
+            gone |= cut.issued().len() < 3000;
+            synced.sync();
+            synced.crash(&mut Random::new(seed));
+            assert_eq!(synced.issued().len(), 1300, "the truncation is durable");
+        }
+        assert!(shown && gone && old_below);
     }
 
     #[test]
