@@ -80,17 +80,17 @@ pub(super) fn transform<'a, D: Disk>(
     let old = u64::from_le_bytes(old);
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
     let new = if is_planted(Bug::TransformAppliedTwice) { applied(applied(old)) } else { applied(old) };
-    let told = match transform.returns {
+    let returned = match transform.returns {
         ReturnedNumber::Nothing => 0,
         ReturnedNumber::Old => old,
         ReturnedNumber::New => new,
     };
     if new == old && matches!(found, ChunkLookup::Chunk(_)) {
-        return Ok(WritePlan::leave(cell.unchanged(told)));
+        return Ok(WritePlan::leave(cell.unchanged(returned)));
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
-    overlay_write(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), told)
+    overlay_write(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), returned)
 }
 
 pub(super) fn truncate<'a, D: Disk>(

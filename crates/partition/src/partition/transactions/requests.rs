@@ -135,8 +135,8 @@ impl Partition {
         }
         let request = TransactionRequest { id, parts };
         let mut refused = None;
-        self.act(engine, effects, |transactions, now, host, told| {
-            refused = transactions.request(now, host, (ticket, request), told).err();
+        self.act(engine, effects, |transactions, now, host, wanted| {
+            refused = transactions.request(now, host, (ticket, request), wanted).err();
         });
         let Some(reason) = refused else { return };
         if let Some(transacting) = self.transacting.as_deref_mut() {
@@ -178,8 +178,8 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> Result<(u64, WriteOutcome), Failure<'static>> {
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let held = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
-        if held > TRANSACTED_BYTES_MAX || !self.open_transactions() {
+        let state_bytes = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
+        if state_bytes > TRANSACTED_BYTES_MAX || !self.open_transactions() {
             return Err(busy);
         }
         let stamp = &stage.stamp;
@@ -189,8 +189,8 @@ impl Partition {
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;
-        let wanted = self.begin_transaction(engine, |transactions, _, _, told| {
-            refused = transactions.stage((id, bytes), Durability::Memory, told).err();
+        let wanted = self.begin_transaction(engine, |transactions, _, _, wanted| {
+            refused = transactions.stage((id, bytes), Durability::Memory, wanted).err();
         });
         if let Some(reason) = refused {
             return Err(aborted(reason));
