@@ -84,7 +84,7 @@ pub enum ClientAnswer {
 #[derive(Clone, Debug)]
 pub enum PrimaryOutput {
     Message(Message),
-    Client { client: usize, call: u64, told: ClientAnswer },
+    Client { client: usize, call: u64, answer: ClientAnswer },
     Loss(TransactionId),
 }
 
@@ -422,7 +422,7 @@ impl Primary {
                         self.queue_output(
                             0,
                             log,
-                            PrimaryOutput::Client { client, call, told: ClientAnswer::Outcome(outcome) },
+                            PrimaryOutput::Client { client, call, answer: ClientAnswer::Outcome(outcome) },
                         );
                     }
                 }
@@ -447,8 +447,8 @@ impl Primary {
     }
 
     /// Sends an answer once all appended entries are committed.
-    pub fn answer(&mut self, (client, call): (usize, u64), told: ClientAnswer, log: usize) {
-        self.queue_output(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
+    pub fn answer(&mut self, (client, call): (usize, u64), answer: ClientAnswer, log: usize) {
+        self.queue_output(log + self.appended.len(), log, PrimaryOutput::Client { client, call, answer });
     }
 
     pub fn read_now(&mut self, ticket: Ticket, log: usize) {
