@@ -113,7 +113,7 @@ fn large_map_arrives_in_pieces_despite_loss() {
     let mut host =
         Agent::open(Time(0), AgentSettings { map: Arc::clone(&map), ..settings }).expect("opens").0;
     let mut agent = lone_agent(&["host-1:1"]);
-    let mut told = 0u32;
+    let mut pieces_sent = 0u32;
     for round in 1..2_000 {
         let now = Time(round * 10_000);
         for effect in agent.handle(now, AgentEvent::Tick) {
@@ -121,8 +121,8 @@ fn large_map_arrives_in_pieces_despite_loss() {
             for effect in host.handle(now, AgentEvent::Received { bytes: &bytes }) {
                 let AgentEffect::Send { to, bytes, .. } = effect else { continue };
                 assert!(bytes.len() <= AGENT_FRAME_BYTES_MAX);
-                told += 1;
-                if to == address("me:1") && !told.is_multiple_of(3u32) {
+                pieces_sent += 1;
+                if to == address("me:1") && !pieces_sent.is_multiple_of(3u32) {
                     let more = agent.handle(now, AgentEvent::Received { bytes: &bytes });
                     // The agent requests the next piece at once; the answer may be lost in the next
                     // round.
@@ -142,7 +142,7 @@ fn large_map_arrives_in_pieces_despite_loss() {
             return;
         }
     }
-    panic!("has not got it after {told} messages");
+    panic!("has not got it after {pieces_sent} messages");
 }
 
 #[test]
@@ -157,12 +157,12 @@ fn node_of_other_cluster_is_refused_and_stops_without_contacts() {
     let now = nodes.now;
     let host = nodes.machines[0].agent.as_mut().expect("runs");
     let refused = host.handle(Time(now), AgentEvent::Received { bytes: &bytes });
-    let told = refused.iter().find_map(|effect| match effect {
+    let refusal = refused.iter().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
-    let told = told.expect("is answered");
-    let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &told });
+    let refusal = refusal.expect("is answered");
+    let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &refusal });
     let Some(AgentEffect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(*why, EndReason::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
     assert!(why.to_string().contains("another cluster (0909"), "{why}");
@@ -205,11 +205,11 @@ fn proposals_for_other_nodes_or_control_are_refused() {
             step: GroupStep::RaiseEpoch,
         })
     };
-    let held = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
+    let report = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
     for command in [
         regroup(RegroupOrigin::Control),
         regroup(RegroupOrigin::Instance(instance.id, instance.incarnation)),
-        ControlCommand::ReportLogs(held),
+        ControlCommand::ReportLogs(report),
     ] {
         let body = AgentBody::Propose(CommandRequest { id, after: 0, command });
         let message = Message { cluster: CLUSTER, from: Some(address("foreign:1")), body };
@@ -313,7 +313,7 @@ fn answer_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> O
     let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
     effects.iter().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
-            AgentBody::Answer { answer: told, .. } => Some(told),
+            AgentBody::Answer { answer, .. } => Some(answer),
             _ => None,
         },
         _ => None,
@@ -347,8 +347,8 @@ fn start_is_refused_while_another_process_of_the_node_answers() {
         assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
         // The time for each start is counted separately.
         assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
-        let told = ask(&mut nodes, 19_500, join("other:1", 71));
-        let Some(ProposalAnswer::Decided(outcome)) = told else { panic!("{told:?}") };
+        let answer = ask(&mut nodes, 19_500, join("other:1", 71));
+        let Some(ProposalAnswer::Decided(outcome)) = answer else { panic!("{answer:?}") };
         let why = outcome.result.expect_err("is refused").to_string();
         assert!(why.contains("is served elsewhere") && why.contains("new-cluster"), "{why}");
     }
@@ -369,17 +369,17 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
     assert!(asked("m:1") > 256 && asked("m:2") > 256, "{} and {}", asked("m:1"), asked("m:2"));
     let (_, effects) = until(&mut agent, 11 * SECOND);
     for token in 0..256 {
-        let told = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
-        assert_eq!(effects.iter().filter(|effect| **effect == told).count(), 1, "{token}");
+        let timed_out = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
+        assert_eq!(effects.iter().filter(|effect| **effect == timed_out).count(), 1, "{token}");
     }
     assert!(agent.waits_for().expect("waits").contains("leader"));
 }
 
 /// The number of proposals that an agent sends at one moment after this message.
 fn proposals_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
-    let told = agent.handle(now, AgentEvent::Received { bytes });
+    let effects = agent.handle(now, AgentEvent::Received { bytes });
     let sent =
-        told.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
+        effects.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
             AgentEffect::Send { bytes, .. } => Message::decode(&bytes).ok(),
             _ => None,
         });
@@ -486,15 +486,15 @@ fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
 /// Delivers messages and answers between the two agents until neither sends any.
 fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentEffect]) -> Vec<AgentEffect> {
     let own = one.settings().manager.clone();
-    let mut told = sent_to(effects, &other.settings().manager);
+    let mut sent = sent_to(effects, &other.settings().manager);
     let mut of_one = Vec::new();
     for _ in 0..20 {
         let answers: Vec<AgentEffect> =
-            told.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
+            sent.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
         let heard = sent_to(&answers, &own);
         let effects: Vec<AgentEffect> =
             heard.iter().flat_map(|bytes| one.handle(now, AgentEvent::Received { bytes })).collect();
-        told = sent_to(&effects, &other.settings().manager);
+        sent = sent_to(&effects, &other.settings().manager);
         of_one.extend(effects);
     }
     of_one

@@ -140,12 +140,13 @@ impl Checker {
         let closed = self.closed.contains(&node.incarnation);
         let mut kept = false;
         let own = |instance: &InstanceId| (first.get()..first.get() + count).contains(&instance.get());
-        let mut told = Vec::new();
+        let mut violations = Vec::new();
         for (id, keyspace) in after.keyspaces() {
             for (partition, group) in keyspace.groups() {
                 let old = before.keyspace(id).and_then(|keyspace| keyspace.group(partition));
                 if old.is_some_and(|old| old.epoch == group.epoch) && group.members().any(|one| own(&one)) {
-                    told.push(format!("{id}/{partition} names a restarted instance under its old epoch"));
+                    violations
+                        .push(format!("{id}/{partition} names a restarted instance under its old epoch"));
                 }
                 let keeps_all = match keyspace.config().durability {
                     Durability::Sync => true,
@@ -159,14 +160,15 @@ impl Checker {
                 let chosen = old.is_some_and(|old| old.state == GroupState::Recovering);
                 kept |= serves && in_sync && closed && !chosen;
                 if serves && in_sync && !keeps_all && !chosen {
-                    told.push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
+                    violations
+                        .push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
                 }
             }
         }
         if kept {
             self.saw("kept over a stop in order");
         }
-        told.into_iter().for_each(|what| self.violation(what));
+        violations.into_iter().for_each(|what| self.violation(what));
     }
 
     /// A client has sent this command.
