@@ -98,7 +98,7 @@ impl ServiceBench {
         self.thread.join().unwrap();
         match self.control.try_recv() {
             Ok(ManagerInput::Ended(EndedInstance { how, .. })) => how,
-            other => panic!("its end was not told: {other:?}"),
+            other => panic!("its end was not reported: {other:?}"),
         }
     }
 }

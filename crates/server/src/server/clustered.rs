@@ -207,8 +207,8 @@ pub(super) fn start(
     let is_closed = is_intact && closed.is_some() && closed == named;
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
     // The next step waits for more than this reply.
-    let (taken, _) = sync_channel(1);
-    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, executed: taken };
+    let (executed, _) = sync_channel(1);
+    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, executed };
     if server.control.try_send(ManagerInput::Serve(serving)).is_err() {
         return Err(ended(&mut server));
     }

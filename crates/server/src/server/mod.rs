@@ -473,12 +473,12 @@ impl Assembly<'_> {
         };
         // If it has failed, dropping the server stops everything that runs.
         let handles = serving?.handles;
-        let (taken, is_taken) = sync_channel(1);
+        let (executed, is_executed) = sync_channel(1);
         let serving =
-            Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, executed: taken };
-        let told = server.control.try_send(ManagerInput::Serve(serving));
+            Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, executed };
+        let sent = server.control.try_send(ManagerInput::Serve(serving));
         // An earlier control request would be refused.
-        if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
+        if sent.is_err() || is_executed.recv_timeout(SERVE_WAIT).is_err() {
             let reason = "the manager has ended, or does not answer; the log says why".to_owned();
             return Err(StartError::System { operation: "starting the manager", reason });
         }

@@ -92,8 +92,8 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
         spoil(&mut parts);
         sequence += 1;
         let asked = node.transact(sequence, &last, &parts);
-        let told = node.outcome(asked).unwrap_err();
-        assert_eq!(reason(&told), expected, "{at}: {told:?}");
+        let failure = node.outcome(asked).unwrap_err();
+        assert_eq!(reason(&failure), expected, "{at}: {failure:?}");
         assert_eq!((node.value(&one), node.value(&other)), (None, None), "{at}");
     }
 
@@ -103,8 +103,8 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
     for bytes in beginnings.chain([vec![0xFF; 64], vec![0; 64], [&encoded[..], &[0]].concat()]) {
         sequence += 1;
         let asked = node.transact_bytes(sequence, &last, &bytes);
-        let told = node.outcome(asked).unwrap_err();
-        assert_eq!(reason(&told), AbortReason::Malformed, "{bytes:?}: {told:?}");
+        let failure = node.outcome(asked).unwrap_err();
+        assert_eq!(reason(&failure), AbortReason::Malformed, "{bytes:?}: {failure:?}");
     }
 
     // A wait among its items; a coordinator that is not the last partition.

@@ -65,8 +65,8 @@ fn keyspace_alteration_under_load_loses_no_records() {
         }
         writer.await.unwrap();
         let keyspace = client.keyspace("papers").await.unwrap();
-        let told = status(&client).await;
-        assert_eq!(told.keyspaces.last().unwrap().durability, "sync");
+        let reported = status(&client).await;
+        assert_eq!(reported.keyspaces.last().unwrap().durability, "sync");
         for key in 0..2000 {
             let found = keyspace.lookup_bytes(&format!("key {key}")).await.unwrap();
             assert_eq!(found.as_deref(), Some(&b"value"[..]), "key {key}");

@@ -60,9 +60,9 @@ impl InstanceConnection {
         loop {
             if let DecodeResult::Frame { frame, used } = decoder.decode(&self.bytes) {
                 let mut scratch = Vec::new();
-                let taken = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());
+                let result = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());
                 self.bytes.drain(..used);
-                return taken;
+                return result;
             }
             let mut chunk = [0; 4096];
             let read = self.stream.read(&mut chunk).unwrap();
@@ -182,9 +182,10 @@ impl NodeClient {
 
     pub(crate) fn outcome(&mut self, of: InstanceId) -> Result<(Timestamp, Vec<String>), Failure<'static>> {
         self.wire(of).next(|_, message| match message {
-            Message::Transacted(told) => {
-                Ok((told.version, told.answers.iter().map(|one| format!("{:?}", one.0)).collect()))
-            }
+            Message::Transacted(transacted) => Ok((
+                transacted.version,
+                transacted.answers.iter().map(|one| format!("{:?}", one.0)).collect(),
+            )),
             Message::Answer(Err(failure)) => Err(failure.clone().into_owned()),
             other => panic!("no outcome: {other:?}"),
         })
@@ -228,13 +229,13 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
         &[(&one, insert("a")), (&other, insert("b")), (&one, WriteChange::Extend(Extend { bytes: b"c" }))],
     );
     let asked = node.transact(1, last, &parts);
-    let told = node.outcome(asked).unwrap();
-    assert_eq!(told.1.len(), 3);
-    assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
-    assert_eq!(node.value(&other), Some((told.0, "b".to_owned())));
+    let outcome = node.outcome(asked).unwrap();
+    assert_eq!(outcome.1.len(), 3);
+    assert_eq!(node.value(&one), Some((outcome.0, "ac".to_owned())));
+    assert_eq!(node.value(&other), Some((outcome.0, "b".to_owned())));
     // The same transaction again, under its sequence number.
     let asked = node.transact(1, last, &parts);
-    assert_eq!(node.outcome(asked), Ok(told.clone()));
+    assert_eq!(node.outcome(asked), Ok(outcome.clone()));
     // Many transactions that conflict, with single writes in between: each is executed once.
     let counters = [node.key(InstanceId(1), 1), node.key(InstanceId(2), 1), node.key(InstanceId(2), 2)];
     let mut asked = Vec::new();
@@ -246,8 +247,8 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
         asked.push(node.transact(sequence as u64, last, &parts));
     }
     for instance in asked {
-        let told = node.outcome(instance).unwrap();
-        assert_eq!(told.1.len(), 2);
+        let outcome = node.outcome(instance).unwrap();
+        assert_eq!(outcome.1.len(), 2);
     }
     let counts: u64 = counters.iter().map(|key| node.value(key).unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counts, 2 * 38);
@@ -257,7 +258,7 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
     let asked = node.transact(40, last, &parts);
     let failure = node.outcome(asked).unwrap_err();
     assert!(matches!(failure, Failure::Aborted { reason: AbortReason::ConditionFailed, .. }), "{failure:?}");
-    assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
+    assert_eq!(node.value(&one), Some((outcome.0, "ac".to_owned())));
     // The node stops when one is just decided and the participant may not have learned of it.
     let parts_of_last = node.parts(Durability::Sync, &[(&one, insert("last")), (&other, insert("last"))]);
     let asked = node.transact(41, last, &parts_of_last);
