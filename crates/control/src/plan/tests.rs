@@ -96,7 +96,7 @@ impl PlanBench {
     /// The requests of primaries: they admit the targets of moves, and any follower as long as too few are in
     /// sync.
     fn admissions(&self) -> Vec<ControlCommand> {
-        let mut asked = Vec::new();
+        let mut commands = Vec::new();
         for (keyspace, found) in self.state.map().keyspaces() {
             for (partition, group) in found.groups() {
                 let few = group.in_sync.len() + 1 < usize::from(found.config().min_in_sync);
@@ -108,11 +108,11 @@ impl PlanBench {
                     let by = RegroupOrigin::Instance(group.primary, Incarnation(1));
                     let step = GroupStep::Admit(ready);
                     let epoch = group.epoch;
-                    asked.push(ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step }));
+                    commands.push(ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step }));
                 }
             }
         }
-        asked
+        commands
     }
 
     /// Whether a step copies the partition. A step about a follower does not: the follower has its copy already.

@@ -248,7 +248,7 @@ impl ControlState {
             ControlCommand::AcknowledgeLosses { keyspace, until } => {
                 self.acknowledge_losses(*keyspace, *until)
             }
-            ControlCommand::Move(asked) => self.move_partition(asked),
+            ControlCommand::Move(request) => self.move_partition(request),
             ControlCommand::PutToken(token) => put_token(token, draft),
             ControlCommand::RemoveToken(id) => {
                 draft.changes.push(MapChange::RemoveToken(*id));

@@ -365,8 +365,8 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
     }
     let (sent, effects) = until(&mut agent, 9 * SECOND);
     assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Answered { .. })));
-    let asked = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
-    assert!(asked("m:1") > 256 && asked("m:2") > 256, "{} and {}", asked("m:1"), asked("m:2"));
+    let count_to = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
+    assert!(count_to("m:1") > 256 && count_to("m:2") > 256, "{} and {}", count_to("m:1"), count_to("m:2"));
     let (_, effects) = until(&mut agent, 11 * SECOND);
     for token in 0..256 {
         let timed_out = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
@@ -391,14 +391,14 @@ fn duplicate_answer_causes_no_new_proposal() {
     let mut agent = lone_agent(&["m:1", "m:2"]);
     let command = ControlCommand::RemoveNode(NodeId(1));
     let effects = agent.handle(Time(1_000), AgentEvent::Operate { token: 1, command });
-    let asked = effects.iter().rev().find_map(|effect| match effect {
+    let proposed = effects.iter().rev().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
             AgentBody::Propose(request) => Some((to.clone(), request.id)),
             _ => None,
         },
         _ => None,
     });
-    let (from, id) = asked.expect("asks a manager");
+    let (from, id) = proposed.expect("asks a manager");
     let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
     let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
     let news = ControlGroupNews { applied_count: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
@@ -423,13 +423,13 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
     let mut ask = |epoch, request| {
         let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request };
         let effects = agent.handle(Time(nodes.now), event);
-        let asks = |effect: &&AgentEffect| match effect {
+        let is_proposal = |effect: &&AgentEffect| match effect {
             AgentEffect::Send { bytes, .. } => {
                 matches!(Message::decode(bytes), Ok(Message { body: AgentBody::Propose(_), .. }))
             }
             _ => false,
         };
-        effects.iter().filter(asks).count()
+        effects.iter().filter(is_proposal).count()
     };
     assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 1);
     assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 0, "is under way");
@@ -453,10 +453,10 @@ fn bootstrap_member_waits_for_all_others() {
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // An answer of the second manager is not enough; the third completes the group.
-    let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
+    let query = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
     for (at, is_founded) in [(1, false), (2, true)] {
         let mut other = open(at, &founders);
-        let answers = other.handle(Time(0), AgentEvent::Received { bytes: &asks });
+        let answers = other.handle(Time(0), AgentEvent::Received { bytes: &query });
         for effect in answers {
             if let AgentEffect::Send { to, bytes, .. } = effect
                 && to == founders[0].addr
@@ -514,28 +514,28 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
     let (mut one, mut two, mut three) = (open(0, 11), open(1, 12), open(2, 13));
     // All learn of each other, except the first of the third: the second bootstraps, and then the
     // first on its evidence.
-    let asks = tick(&mut three, Time(1_000));
-    for bytes in sent_to(&asks, &founders[1].addr) {
+    let effects = tick(&mut three, Time(1_000));
+    for bytes in sent_to(&effects, &founders[1].addr) {
         two.handle(Time(1_000), AgentEvent::Received { bytes: &bytes });
     }
-    let asks = tick(&mut one, Time(2_000));
-    exchange(Time(2_000), (&mut one, &mut two), &asks);
-    let asks = tick(&mut two, Time(200_000));
-    exchange(Time(200_000), (&mut two, &mut one), &asks);
-    let asks = tick(&mut one, Time(SECOND));
-    exchange(Time(SECOND), (&mut one, &mut two), &asks);
+    let effects = tick(&mut one, Time(2_000));
+    exchange(Time(2_000), (&mut one, &mut two), &effects);
+    let effects = tick(&mut two, Time(200_000));
+    exchange(Time(200_000), (&mut two, &mut one), &effects);
+    let effects = tick(&mut one, Time(SECOND));
+    exchange(Time(SECOND), (&mut one, &mut two), &effects);
     let founded = [&one, &two, &three].map(|agent| agent.manager().is_some());
     assert_eq!(founded, [true, true, false]);
     // The first has no direct message of the third yet.
-    let asks = tick(&mut three, Time(SECOND));
-    let effects = exchange(Time(SECOND), (&mut three, &mut one), &asks);
+    let effects = tick(&mut three, Time(SECOND));
+    let effects = exchange(Time(SECOND), (&mut three, &mut one), &effects);
     assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Ended(_))), "{effects:?}");
     assert!(three.manager().is_some());
     // Another start of the third, without a log, means that the log is lost.
     for by in [&mut one, &mut two] {
         let mut again = open(2, 14);
-        let asks = tick(&mut again, Time(2 * SECOND));
-        let effects = exchange(Time(2 * SECOND), (&mut again, by), &asks);
+        let effects = tick(&mut again, Time(2 * SECOND));
+        let effects = exchange(Time(2 * SECOND), (&mut again, by), &effects);
         let lost = AgentEffect::Ended(EndReason::BootstrappedBefore { by: by.settings().manager.clone() });
         assert!(effects.contains(&lost), "{effects:?}");
     }

@@ -367,8 +367,8 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             };
             AgentBody::Loads(loads.loads.iter().map(load).collect())
         }
-        proto::BodyProto::FounderAsks(asks) => {
-            AgentBody::BootstrapRequest { incarnation: Incarnation(asks.incarnation) }
+        proto::BodyProto::FounderAsks(query) => {
+            AgentBody::BootstrapRequest { incarnation: Incarnation(query.incarnation) }
         }
         proto::BodyProto::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
             return Err(wrong("more founders than there may be"));
