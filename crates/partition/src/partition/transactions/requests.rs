@@ -125,8 +125,8 @@ impl Partition {
             return fail(failure_of(&error), effects);
         }
         let ticket = transacting.ticket();
-        let asked = (stamp.lowest_unanswered.0, ticket);
-        let before = transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
+        let unlogged = (stamp.lowest_unanswered.0, ticket);
+        let before = transacting.unlogged_requests.insert((stamp.session, stamp.sequence), unlogged);
         let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
         transacting.clients.insert(ticket, WaitingClient { token, places });
         if let Some(overtaken) = overtaken {
@@ -197,8 +197,8 @@ impl Partition {
         }
         if let Some(transacting) = self.transacting.as_deref_mut() {
             let ticket = transacting.ticket();
-            let asked = (stamp.lowest_unanswered.0, ticket);
-            transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
+            let unlogged = (stamp.lowest_unanswered.0, ticket);
+            transacting.unlogged_requests.insert((stamp.session, stamp.sequence), unlogged);
         }
         let entry = wanted.into_iter().find_map(|effect| match effect {
             TransactionEffect::Append { entry, .. } => Some(entry),
