@@ -357,9 +357,9 @@ fn record_outcome(sessions: &mut Sessions, logged: &LogRecord, now: Time) {
 }
 
 impl Primary {
-    pub fn ticket(&mut self, asked: WaitingCaller) -> Ticket {
+    pub fn ticket(&mut self, caller: WaitingCaller) -> Ticket {
         self.tickets += 1;
-        self.waiting_callers.insert(Ticket(self.tickets), asked);
+        self.waiting_callers.insert(Ticket(self.tickets), caller);
         Ticket(self.tickets)
     }
 
