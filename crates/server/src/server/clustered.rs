@@ -173,7 +173,7 @@ pub(super) fn start(
     let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
     let memory_bytes = options.memory_bytes / instances.max(1) as u64;
     let history = MapHistory::new(Arc::clone(&map));
-    let asked: Vec<Option<Proofs>> =
+    let proofs_of_all: Vec<Option<Proofs>> =
         ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
     let plan_of = |(place, (((driver, _), id), proofs)): (usize, PlacedListener<'_>)| InstancePlan {
         instance_index: place,
@@ -193,7 +193,7 @@ pub(super) fn start(
         limits: options.connections.of_instance(),
     };
     let plans: Vec<InstancePlan> =
-        drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
+        drivers.into_iter().zip(&ids).zip(proofs_of_all).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };

@@ -160,8 +160,8 @@ fn unsaved_change_has_no_effect_and_node_keeps_serving() {
         assert!(refusal.reason.contains("could not be saved, and was not made"), "{}", refusal.reason);
         let after = status(&client).await;
         assert_eq!((after.map_epoch, after.keyspaces), (before.map_epoch, before.keyspaces));
-        let is_told = |trouble: &String| trouble.contains("could not be saved");
-        assert!(after.nodes[0].troubles.iter().any(is_told), "{:?}", after.nodes[0].troubles);
+        let is_reported = |trouble: &String| trouble.contains("could not be saved");
+        assert!(after.nodes[0].troubles.iter().any(is_reported), "{:?}", after.nodes[0].troubles);
         let keyspace = client.keyspace("default").await.unwrap();
         keyspace.insert("k", "v").await.unwrap();
     });
