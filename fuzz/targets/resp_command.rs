@@ -1,4 +1,4 @@
-//! Any bytes from a client of Redis: taken apart, executed over records in memory, some of them in partitions that answer
+//! Any bytes from a client of Redis: decoded, executed over records in memory, some of them in partitions that answer
 //! late, and replied to. The first byte says in which pieces they come, the second which partitions are away.
 #![no_main]
 

@@ -27,7 +27,7 @@ pub(crate) enum PythonAnswer {
     Blobs(Vec<Option<BlobInfo>>),
     StagedContents(StagedContents),
     Records(Vec<Option<Record>>),
-    Committed { version: u64, brought: Vec<Result<PythonAnswer, Problem>> },
+    Committed { version: u64, results: Vec<Result<PythonAnswer, Problem>> },
     Bytes(Option<Bytes>),
     Values(Option<Vec<Bytes>>),
     Record(Option<Record>),
@@ -69,13 +69,13 @@ impl PythonAnswer {
                 let records = records.into_iter().map(|record| Self::Record(record).object(py, core));
                 PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
             }
-            Self::Committed { version, brought } => {
-                let one = |brought: Result<Self, Problem>| match brought {
+            Self::Committed { version, results } => {
+                let one = |result: Result<Self, Problem>| match result {
                     Ok(answer) => answer.object(py, core),
                     Err(problem) => Ok(problem.value(py)?.unbind()),
                 };
-                let brought = brought.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
-                (version, PyList::new(py, brought)?).into_py_any(py)
+                let results = results.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+                (version, PyList::new(py, results)?).into_py_any(py)
             }
             Self::Version(number) | Self::Number(number) => number.into_py_any(py),
             Self::Signed(number) => number.into_py_any(py),

@@ -98,15 +98,15 @@ async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
     let mut worker = place.worker.lock().await;
     let mut given_up = pin!(place.given_up.notified());
     let is_last = matches!(step, FillStep::Publish(_));
-    let mut taken = worker.take().ok_or(Problem::FillEnded)?;
-    let (told, mut answer) = oneshot::channel();
+    let mut running = worker.take().ok_or(Problem::FillEnded)?;
+    let (sender, mut answer) = oneshot::channel();
     // The worker runs one step at a time, and waits for this one.
-    taken.steps.try_send((step, told)).map_err(|_| Problem::FillEnded)?;
+    running.steps.try_send((step, sender)).map_err(|_| Problem::FillEnded)?;
     let result = poll_fn(|cx| {
         if given_up.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(Problem::FillEnded));
         }
-        let ended = taken.work.as_mut().poll(cx).is_ready();
+        let ended = running.work.as_mut().poll(cx).is_ready();
         match Pin::new(&mut answer).poll(cx) {
             Poll::Pending if ended => Poll::Ready(Err(Problem::FillEnded)),
             Poll::Pending => Poll::Pending,
@@ -116,7 +116,7 @@ async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
     })
     .await;
     if result.is_ok() && !is_last {
-        *worker = Some(taken);
+        *worker = Some(running);
     }
     result
 }
@@ -129,19 +129,19 @@ async fn work(
 ) {
     let blob = named(&keyspace, name, unfinished);
     let mut filling = RunningFill { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
-    while let Some((step, told)) = steps.recv().await {
+    while let Some((step, reply)) = steps.recv().await {
         let result = match step {
             // The memory is released before the answer is sent, so that the caller has the last
             // reference to it.
             FillStep::Push(bytes) => filling.push(&bytes).await,
             FillStep::Publish(attributes) => {
-                let _ = told.send(filling.publish(attributes).await);
+                let _ = reply.send(filling.publish(attributes).await);
                 return;
             }
         };
         let is_failure = result.is_err();
         // The receiver is dropped only together with this future.
-        let _ = told.send(result);
+        let _ = reply.send(result);
         if is_failure {
             return;
         }

@@ -70,7 +70,7 @@ macro_rules! numbers {
         }
 
         impl NumberPromise {
-            pub(crate) fn brought(&self, committed: &CommittedTransaction) -> Result<PythonAnswer, Error> {
+            pub(crate) fn result(&self, committed: &CommittedTransaction) -> Result<PythonAnswer, Error> {
                 Ok(match self {
                     $(Self::$name(promise) => {
                         PythonAnswer::$answer(<$wide>::from(committed.result(promise)?))

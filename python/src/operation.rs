@@ -160,8 +160,8 @@ async fn batch<'a, T>(
         let count = left.iter().take(BATCH_OPERATIONS_MAX).take_while(fits).count().max(1);
         let (now, later) = left.split_at(count);
         let operations: Vec<WireOperation<'a>> = now.iter().map(&operation).collect();
-        let brought = keyspace.batch(&operations).await.into_iter().zip(&operations);
-        outcomes.extend(brought.map(|(outcome, operation)| match outcome {
+        let results = keyspace.batch(&operations).await.into_iter().zip(&operations);
+        outcomes.extend(results.map(|(outcome, operation)| match outcome {
             Ok(Reply::List { .. }) => Err(wrong_type(operation.key(), RecordType::List)),
             other => other,
         }));

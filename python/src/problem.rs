@@ -55,7 +55,7 @@ impl Problem {
     pub(crate) fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let make = MAKE.import(py, "zerohop.errors", "_make")?;
-        let ExceptionParts { code, number, key, found } = self.told();
+        let ExceptionParts { code, number, key, found } = self.parts();
         let bytes = |bytes: Option<&[u8]>| bytes.map(|bytes| PyBytes::new(py, bytes));
         make.call1((code, number, self.message(), bytes(key), bytes(found)))
     }
@@ -77,7 +77,7 @@ impl Problem {
         }
     }
 
-    fn told(&self) -> ExceptionParts<'_> {
+    fn parts(&self) -> ExceptionParts<'_> {
         let plain = |code| ExceptionParts { code: Cow::Borrowed(code), number: None, key: None, found: None };
         match self {
             Self::Client(Error::Operation { key, reason }) => {
@@ -88,7 +88,7 @@ impl Problem {
             Self::Client(Error::UnderWay { .. }) => plain("UnderWay"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
-                let told = match why {
+                let parts = match why {
                     BlobError::Absent => ExceptionParts::of_failure(&Failure::NotFound),
                     BlobError::Unfinished => plain("Unfinished"),
                     BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
@@ -96,7 +96,7 @@ impl Problem {
                     }
                     BlobError::Contended | BlobError::ChangedMeanwhile => plain("Conflict"),
                 };
-                ExceptionParts { key: Some(name), ..told }
+                ExceptionParts { key: Some(name), ..parts }
             }
             Self::Client(Error::NotReadBack { key }) => {
                 ExceptionParts { key: Some(key), ..plain("NotReadBack") }

@@ -200,11 +200,11 @@ impl NativeTransaction {
         let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
         self.core.run(py, async move {
             let committed = transaction.commit().await.map_err(Problem::from);
-            let told = committed.map(|committed| {
+            let answer = committed.map(|committed| {
                 let one = |promised: &PromisedValue| {
-                    let brought = match promised {
+                    let result = match promised {
                         PromisedValue::Nothing => Ok(PythonAnswer::Nothing),
-                        PromisedValue::Changed(it) => it.brought(&committed),
+                        PromisedValue::Changed(it) => it.result(&committed),
                         PromisedValue::Version(it) => {
                             committed.result(it).map(|it| PythonAnswer::Version(it.0))
                         }
@@ -212,12 +212,12 @@ impl NativeTransaction {
                         PromisedValue::Signed(it) => committed.result(it).map(PythonAnswer::Signed),
                         PromisedValue::Flag(it) => committed.result(it).map(PythonAnswer::Flag),
                     };
-                    brought.map_err(Problem::from)
+                    result.map_err(Problem::from)
                 };
-                let brought = promises.iter().map(one).collect();
-                PythonAnswer::Committed { version: committed.version().0, brought }
+                let results = promises.iter().map(one).collect();
+                PythonAnswer::Committed { version: committed.version().0, results }
             });
-            told.into()
+            answer.into()
         })
     }
 

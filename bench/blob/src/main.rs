@@ -155,12 +155,12 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut report = Report { machine, cores, nice, seconds, missing: Vec::new(), scenarios: Vec::new() };
     for scenario in REGISTRY.iter().filter(|scenario| is_selected(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
-        let told =
+        let passed =
             [("--cores", listed.join(",")), ("--nice", nice.to_string()), ("--seconds", seconds.to_string())];
         let plan = Plan {
             program: program.clone(),
             rounds,
-            arguments: told.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect(),
+            arguments: passed.into_iter().flat_map(|(name, value)| [name.to_owned(), value]).collect(),
             limit: limits::RUN_BASE + Duration::from_secs_f64(seconds.max(1.0) * limits::RUN_FACTOR),
             data: driver::data_folder(&program)?,
         };

@@ -42,7 +42,7 @@ pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Measurement, Fa
     let report = process::output(&mut command, limit(orders));
     // It answers the signal with an error.
     let ended = server.kill();
-    let report = told(&report?)?;
+    let report = parsed(&report?)?;
     ended?;
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64();
     let bits = bits.ok_or_else(|| Failure::Protocol("no rate".into()))?;
@@ -57,7 +57,7 @@ pub(crate) fn disk(place: &Place, orders: &Orders) -> Result<Measurement, Failur
     command.args(["--name", "write", "--rw", "write", "--bs", "1M", "--ioengine", "psync", "--time_based"]);
     command.args(["--size", FIO_BYTES, "--output-format", "json", "--runtime"]);
     command.arg(orders.seconds.ceil().max(1.0).to_string()).arg("--directory").arg(&place.dir);
-    let report = told(&process::output(&mut command, limit(orders))?)?;
+    let report = parsed(&process::output(&mut command, limit(orders))?)?;
     let bytes = report["jobs"][0]["write"]["bw_bytes"].as_f64();
     let bytes = bytes.ok_or_else(|| Failure::Protocol("no rate".into()))?;
     let mut reading = Measurement::default();
@@ -65,7 +65,7 @@ pub(crate) fn disk(place: &Place, orders: &Orders) -> Result<Measurement, Failur
     Ok(reading)
 }
 
-fn told(report: &str) -> Result<Value, Failure> {
+fn parsed(report: &str) -> Result<Value, Failure> {
     serde_json::from_str(report).map_err(|error| Failure::Protocol(format!("a report that is none: {error}")))
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Etcd {
     /// The stream of the current request; odd numbers that rise.
     stream: u32,
     /// The entries of the dynamic table, by key.
-    told: Vec<&'static str>,
+    header_table: Vec<&'static str>,
     block: Vec<u8>,
     /// Each insert is a transaction that also writes another key.
     is_pair: bool,
@@ -52,20 +52,20 @@ impl Etcd {
 
     /// Connects to a member.
     pub(crate) fn open(member: SocketAddr) -> Result<(TcpStream, Etcd), Failure> {
-        let (told, block) = (Vec::new(), Vec::new());
+        let (header_table, block) = (Vec::new(), Vec::new());
         let authority = member.to_string();
-        let etcd = Etcd { authority, due: PREFACE.to_vec(), stream: 0, told, block, is_pair: false };
+        let etcd = Etcd { authority, due: PREFACE.to_vec(), stream: 0, header_table, block, is_pair: false };
         Ok((connect(member)?, etcd))
     }
 
     /// A header of this connection. `name` is its index in the static table, or 0 and the literal
     /// name.
     fn header(&mut self, what: &'static str, name: (u8, &str), value: &str) {
-        if let Some(at) = self.told.iter().position(|told| *told == what) {
-            self.block.push(0x80 | (DYNAMIC + self.told.len() - 1 - at) as u8);
+        if let Some(at) = self.header_table.iter().position(|known| *known == what) {
+            self.block.push(0x80 | (DYNAMIC + self.header_table.len() - 1 - at) as u8);
             return;
         }
-        self.told.push(what);
+        self.header_table.push(what);
         self.block.push(0x40 | name.0);
         let said = [Some(name.1).filter(|_| name.0 == 0), Some(value)];
         for text in said.into_iter().flatten() {
@@ -228,9 +228,9 @@ mod tests {
     use bench_common::protocol::testing;
 
     fn fresh() -> Etcd {
-        let (told, block) = (Vec::new(), Vec::new());
+        let (header_table, block) = (Vec::new(), Vec::new());
         let authority = "127.0.0.1:2379".into();
-        Etcd { authority, due: Vec::new(), stream: 1, told, block, is_pair: false }
+        Etcd { authority, due: Vec::new(), stream: 1, header_table, block, is_pair: false }
     }
 
     /// Frames of type, flags, stream and body, as bytes.

@@ -252,8 +252,9 @@ fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
         ("--value-bytes", value_bytes, limits::VALUE_BYTES_MAX),
         ("--rate", rate, limits::RATE_MAX),
     ];
-    if let Some((name, told, most)) = most.into_iter().find(|(_, told, most)| !(1..=*most).contains(told)) {
-        return usage(format!("{name} {told}: from 1 to {most}"));
+    if let Some((name, given, most)) = most.into_iter().find(|(_, given, most)| !(1..=*most).contains(given))
+    {
+        return usage(format!("{name} {given}: from 1 to {most}"));
     }
     if !(-20..20).contains(&arguments.nice) {
         return usage(format!("--nice {}: from -20 to 19", arguments.nice));

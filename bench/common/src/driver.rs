@@ -31,7 +31,7 @@ pub fn data_folder(program: &Path) -> Result<PathBuf, Failure> {
 /// # Errors The value cannot be represented as JSON.
 pub fn json(what: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(what)
-        .map_err(|error| Failure::Protocol(format!("what cannot be told as JSON: {error}")))
+        .map_err(|error| Failure::Protocol(format!("what cannot be written as JSON: {error}")))
 }
 
 /// Prints to standard output.
@@ -57,12 +57,12 @@ pub fn progress(scenario: &str, rounds: usize, outcome: &Outcome) -> String {
     let what = match result {
         Ok(reading) => {
             let rates = |figure: &&Figure| figure.name.ends_with("K op/s");
-            let mut told: Vec<_> = reading.figures.iter().filter(rates).collect();
-            if told.is_empty() {
-                told = reading.figures.iter().collect();
+            let mut shown: Vec<_> = reading.figures.iter().filter(rates).collect();
+            if shown.is_empty() {
+                shown = reading.figures.iter().collect();
             }
-            let told = told.iter().map(|figure| format!("{} {:.2}", figure.name, figure.value));
-            told.collect::<Vec<_>>().join(", ")
+            let shown = shown.iter().map(|figure| format!("{} {:.2}", figure.name, figure.value));
+            shown.collect::<Vec<_>>().join(", ")
         }
         Err(error) => format!("FAILED: {error}"),
     };

@@ -25,8 +25,9 @@ impl Machine {
     /// # Errors Those of the system, with the file.
     pub fn look() -> io::Result<Machine> {
         let read = |path: &str| {
-            let told = |error: io::Error| io::Error::new(error.kind(), format!("reading {path}: {error}"));
-            std::fs::read_to_string(path).map_err(told)
+            let with_path =
+                |error: io::Error| io::Error::new(error.kind(), format!("reading {path}: {error}"));
+            std::fs::read_to_string(path).map_err(with_path)
         };
         let cpuinfo = read("/proc/cpuinfo")?;
         let cpu = cpuinfo

@@ -122,7 +122,7 @@ mod tests {
         let values: BTreeSet<&Value> = (0..1000).map(|index| records.value(index, 0)).collect();
         assert!(values.len() > 980, "{}", values.len());
         let stale = (0..1000).filter(|index| records.value(*index, 0) == records.value(*index, 1)).count();
-        assert!(stale < 3, "{stale} of 1000 records cannot be told from their last version");
+        assert!(stale < 3, "{stale} of 1000 records have the bytes of their last version");
     }
 
     #[test]

@@ -335,7 +335,7 @@ fn first<T: Copy>(values: &[T], name: &str) -> Result<T, Failure> {
 }
 
 fn json(what: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(what).map_err(|error| Failure::Store(format!("cannot be told as JSON: {error}")))
+    serde_json::to_string(what).map_err(|error| Failure::Store(format!("cannot be written as JSON: {error}")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a report for the user, no file of a store")]

@@ -147,12 +147,12 @@ impl AcknowledgedTotals {
     pub(crate) fn check(&self, aggregates: &[u64], events: &[u64]) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::Protocol(what));
         let differs = |own: &[u64], found: &[u64]| (0..own.len()).find(|at| found.get(*at) != own.get(*at));
-        let told = |word: Option<&u64>| {
+        let described = |word: Option<&u64>| {
             let word = word.copied().unwrap_or_default();
             format!("{} events of {} in all", word >> SUM_BITS, word & ((1 << SUM_BITS) - 1))
         };
         if let Some(at) = differs(&self.aggregates, aggregates) {
-            let (own, found) = (told(self.aggregates.get(at)), told(aggregates.get(at)));
+            let (own, found) = (described(self.aggregates.get(at)), described(aggregates.get(at)));
             return wrong(format!("that {} is {found}; acknowledged were {own}", aggregate_name(at)));
         }
         if let Some(at) = differs(&self.events, events) {

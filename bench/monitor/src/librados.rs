@@ -177,16 +177,16 @@ impl Pool<'_> {
         for (completion, wanted) in under_way {
             // SAFETY: the completion was created, its operation was accepted, and it is released
             // once, here.
-            let brought = unsafe {
+            let status = unsafe {
                 (library.wait)(completion);
-                let brought = (library.result)(completion);
+                let status = (library.result)(completion);
                 (library.release)(completion);
-                brought
+                status
             };
-            let is_short = usize::try_from(brought).is_ok_and(|brought| brought < wanted);
+            let is_short = usize::try_from(status).is_ok_and(|status| status < wanted);
             let checked = match is_short {
-                true => Err(Failure::Protocol(format!("that an object has {brought} bytes of {wanted}"))),
-                false => done("an operation", brought),
+                true => Err(Failure::Protocol(format!("that an object has {status} bytes of {wanted}"))),
+                false => done("an operation", status),
             };
             result = result.and(checked);
         }
@@ -230,11 +230,11 @@ impl Pool<'_> {
         const ABSENT: c_int = -2;
         let (mut bytes, mut changed) = (0, 0);
         // SAFETY: the pool is open, the name is a C string, and both pointers are valid.
-        let told =
+        let status =
             unsafe { (self.rados.library.stat)(self.pool, name.as_ptr(), &raw mut bytes, &raw mut changed) };
-        match told {
+        match status {
             ABSENT => Ok(0),
-            told => done("looking at an object", told).map(|()| bytes),
+            status => done("looking at an object", status).map(|()| bytes),
         }
     }
 }
@@ -251,6 +251,6 @@ pub(crate) fn text(text: &str) -> Result<CString, Failure> {
     CString::new(text).map_err(|_| Failure::Usage(format!("a name with a zero in it: {text:?}")))
 }
 
-fn done(what: &str, told: c_int) -> Result<(), Failure> {
-    if told < 0 { Err(Failure::Protocol(format!("{told} to {what}, of RADOS"))) } else { Ok(()) }
+fn done(what: &str, status: c_int) -> Result<(), Failure> {
+    if status < 0 { Err(Failure::Protocol(format!("{status} to {what}, of RADOS"))) } else { Ok(()) }
 }

@@ -249,19 +249,19 @@ fn boxed<'a, R>(future: impl Future<Output = Result<R, Error>> + 'a) -> PendingC
 
 /// The results of all calls, in their order; or the first error, once all have ended.
 async fn all<R>(mut under_way: Vec<PendingCall<'_, R>>) -> Result<Vec<R>, Error> {
-    let mut brought: Vec<Option<Result<R, Error>>> = under_way.iter().map(|_| None).collect();
+    let mut results: Vec<Option<Result<R, Error>>> = under_way.iter().map(|_| None).collect();
     poll_fn(|context| {
-        for (one, place) in under_way.iter_mut().zip(&mut brought) {
+        for (one, place) in under_way.iter_mut().zip(&mut results) {
             if place.is_none()
                 && let Poll::Ready(result) = one.as_mut().poll(context)
             {
                 *place = Some(result);
             }
         }
-        if brought.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    brought.into_iter().flatten().collect()
+    results.into_iter().flatten().collect()
 }
 
 pub(crate) fn failed(error: Error) -> Failure {

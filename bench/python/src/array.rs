@@ -75,7 +75,8 @@ async fn read(keyspace: &Keyspace, name: &str, into: &mut [u8]) -> Result<(), St
 
 /// CPU time of this thread, kernel time included, from the scheduler's nanosecond counter.
 fn processor_time() -> Result<Duration, String> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| error.to_string())?;
-    let nanoseconds = told.split_whitespace().next().and_then(|number| number.parse().ok());
+    let schedstat =
+        std::fs::read_to_string("/proc/thread-self/schedstat").map_err(|error| error.to_string())?;
+    let nanoseconds = schedstat.split_whitespace().next().and_then(|number| number.parse().ok());
     nanoseconds.map(Duration::from_nanos).ok_or_else(|| "the system does not tell processor times".to_owned())
 }

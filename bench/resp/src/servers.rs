@@ -76,8 +76,8 @@ impl Server {
 
     fn end(&mut self) {
         // `taskset` has become the server; `up` stops its node on this signal.
-        let told = Command::new("kill").arg(self.process.id().to_string()).status();
-        if told.is_err() {
+        let signalled = Command::new("kill").arg(self.process.id().to_string()).status();
+        if signalled.is_err() {
             drop(self.process.kill());
         }
         drop(self.process.wait());

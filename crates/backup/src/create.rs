@@ -89,7 +89,7 @@ pub async fn create(
             return Err(BackupError::Refused(why.to_owned()));
         }
     }
-    let mut job = Job { snapshot: &snapshot, progress, taken: BackupTotals::default() };
+    let mut job = Job { snapshot: &snapshot, progress, totals: BackupTotals::default() };
     for (number, Target { keyspace, settings }) in (0..).zip(targets) {
         let partitions = snapshot.partitions(keyspace).map_or(0, |partitions| partitions.get());
         let settings = manifest::Keyspace { partitions, ..settings.clone() };
@@ -101,19 +101,19 @@ pub async fn create(
             let mut part = files.part(manifest.id, number, partition);
             job.partition(keyspace, PartitionId(partition), &known, &mut part).await?;
             if let Some(part) = part.finish()? {
-                job.taken.written += part.length;
-                job.taken.unchanged += part.kept;
+                job.totals.written += part.length;
+                job.totals.unchanged += part.kept;
                 manifest.parts.push(part);
             }
         }
         manifest.keyspaces.push(settings);
     }
-    job.taken.at_ms = manifest.at_ms;
-    let taken = job.taken;
+    job.totals.at_ms = manifest.at_ms;
+    let totals = job.totals;
     files.finish(&manifest)?;
     // If a partition fails to close it, its lease expires there.
     let _left = snapshot.close().await;
-    Ok(taken)
+    Ok(totals)
 }
 
 /// Reads all contents of keyspaces at the present time, so that corruption that cannot be repaired
@@ -129,17 +129,17 @@ pub async fn read_all(
 ) -> Result<BackupTotals, BackupError> {
     let keyspaces: Vec<&Keyspace> = targets.iter().map(|target| &target.keyspace).collect();
     let snapshot = client.snapshot_with(&keyspaces, options).await?;
-    let taken = BackupTotals { at_ms: snapshot.at().millis(), ..BackupTotals::default() };
-    let mut job = Job { snapshot: &snapshot, progress, taken };
+    let totals = BackupTotals { at_ms: snapshot.at().millis(), ..BackupTotals::default() };
+    let mut job = Job { snapshot: &snapshot, progress, totals };
     for Target { keyspace, .. } in targets {
         for partition in snapshot.partitions(keyspace).into_iter().flat_map(|partitions| partitions.ids()) {
             job.partition(keyspace, partition, &KnownPartition::default(), &mut PartWriter::nowhere())
                 .await?;
         }
     }
-    let taken = job.taken;
+    let totals = job.totals;
     let _left = snapshot.close().await;
-    Ok(taken)
+    Ok(totals)
 }
 
 impl KnownPartition {
@@ -193,7 +193,7 @@ impl KnownPartition {
 struct Job<'j> {
     snapshot: &'j Snapshot,
     progress: &'j mut dyn FnMut(Progress),
-    taken: BackupTotals,
+    totals: BackupTotals,
 }
 
 impl Job<'_> {
@@ -223,9 +223,9 @@ impl Job<'_> {
     }
 
     fn came(&mut self, records: u64, bytes: u64) {
-        self.taken.records += records;
-        self.taken.bytes += bytes;
-        (self.progress)(Progress { records: self.taken.records, bytes: self.taken.bytes });
+        self.totals.records += records;
+        self.totals.bytes += bytes;
+        (self.progress)(Progress { records: self.totals.records, bytes: self.totals.bytes });
     }
 
     /// Reads the records of one page of keys.

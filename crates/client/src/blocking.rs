@@ -85,8 +85,8 @@ impl BlockingClient {
         loop {
             let transaction = self.begin();
             let error = match work(&transaction) {
-                Ok(brought) => match transaction.commit() {
-                    Ok(_) | Err(Error::Ended) => return Ok(brought),
+                Ok(result) => match transaction.commit() {
+                    Ok(_) | Err(Error::Ended) => return Ok(result),
                     Err(error) => error,
                 },
                 Err(error) => error,

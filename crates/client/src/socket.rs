@@ -162,9 +162,9 @@ impl Socket {
             while let Some(front) = self.output.front_mut()
                 && written > 0
             {
-                let taken = written.min(front.len());
-                front.advance(taken);
-                written -= taken;
+                let sent = written.min(front.len());
+                front.advance(sent);
+                written -= sent;
                 if front.is_empty() {
                     self.output.pop_front();
                 }

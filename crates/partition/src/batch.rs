@@ -140,13 +140,17 @@ mod tests {
 
     #[test]
     fn batch_is_read_locked_if_all_items_are() {
-        let held = |us: &[u32]| {
+        let read_lock_of = |us: &[u32]| {
             let mut collector = Collector::new(Token::default(), 3, Vec::new());
             us.iter().for_each(|us| collector.note_read_lock(*us));
             collector.read_lock_us()
         };
         assert_eq!(
-            (held(&[2_000, 1_000, 3_000]), held(&[2_000, 0, 2_000]), held(&[2_000, 2_000])),
+            (
+                read_lock_of(&[2_000, 1_000, 3_000]),
+                read_lock_of(&[2_000, 0, 2_000]),
+                read_lock_of(&[2_000, 2_000])
+            ),
             (1_000, 0, 0)
         );
     }

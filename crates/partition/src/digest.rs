@@ -61,8 +61,9 @@ pub(crate) fn of_slice<D: Disk>(
             sum = hash(sum, &found.timestamp.to_le_bytes());
         }
         if contents {
-            let held = hash_of_contents(engine, handle, &key, (&found, &mut digested));
-            sum = hash(sum, &held.map_err(|error| DigestError::of(error, Some(&key)))?.to_le_bytes());
+            let contents_hash = hash_of_contents(engine, handle, &key, (&found, &mut digested));
+            sum =
+                hash(sum, &contents_hash.map_err(|error| DigestError::of(error, Some(&key)))?.to_le_bytes());
             sum = hash(sum, &deadlines.get(&key).unwrap_or(0).to_le_bytes());
         }
         digested.sum = digested.sum.wrapping_add(sum);

@@ -96,7 +96,7 @@ pub const STREAM_SNAPSHOTS_MAX: usize = 64;
 /// waits for one of them to end. A token gets another one only while it has fewer than are free: eight if it is alone.
 pub const ANSWER_SNAPSHOTS_MAX: usize = 16;
 
-/// Times that are being closed at once for readers of snapshots; more are told to come again.
+/// Times that are being closed at once for readers of snapshots; more are refused, and retried.
 pub const SNAPSHOTS_CLOSING_MAX: usize = 64;
 
 /// Older versions and deadlines that a partition keeps for snapshots, some twenty megabytes. Above this the oldest snapshot is

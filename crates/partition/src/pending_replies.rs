@@ -170,57 +170,57 @@ mod tests {
 
     /// Queues replies of atomic batches at these log indexes, each token equal to its index, and one other reply behind them.
     fn retained_replies(indices: &[u64]) -> (PendingReplies, CollectedEffects) {
-        let (mut held, mut out) = (PendingReplies::default(), CollectedEffects::default());
+        let (mut pending, mut out) = (PendingReplies::default(), CollectedEffects::default());
         let token = |request| Token { connection: 1, request: RequestId(request) };
         for index in indices {
-            held.push(*index, token(*index), Reply::Raw(vec![*index as u8]), &mut out);
+            pending.push(*index, token(*index), Reply::Raw(vec![*index as u8]), &mut out);
         }
         let other = Reply::Small(Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }));
-        held.push(90, token(90), other, &mut out);
-        held.retain_batches(5, &UNAVAILABLE, &mut out);
+        pending.push(90, token(90), other, &mut out);
+        pending.retain_batches(5, &UNAVAILABLE, &mut out);
         assert_eq!(take_answers(&mut out), [(90, failed(IN_DOUBT))], "a request with a number is sent again");
-        assert_eq!(held.retained_until_us(), 5);
-        (held, out)
+        assert_eq!(pending.retained_until_us(), 5);
+        (pending, out)
     }
 
     #[test]
     fn deposed_primary_answers_batches_by_surviving_log() {
-        let (mut held, mut out) = retained_replies(&[7, 8, 9]);
-        held.resolve_retained(6, &mut out);
-        held.truncate_after(8);
+        let (mut pending, mut out) = retained_replies(&[7, 8, 9]);
+        pending.resolve_retained(6, &mut out);
+        pending.truncate_after(8);
         assert_eq!(
             take_answers(&mut out),
             [],
             "as long as no more is committed the cut entry may be, elsewhere"
         );
-        held.resolve_retained(9, &mut out);
+        pending.resolve_retained(9, &mut out);
         assert_eq!(
             take_answers(&mut out),
             [(7, "[7]".to_owned()), (8, "[8]".to_owned()), (9, failed(UNAVAILABLE))]
         );
-        assert_eq!((held.len(), held.bytes, held.retained_until_us()), (0, 0, u64::MAX));
+        assert_eq!((pending.len(), pending.bytes, pending.retained_until_us()), (0, 0, u64::MAX));
     }
 
     #[test]
     fn unresolved_replies_end_as_unknown() {
-        let (mut held, mut out) = retained_replies(&[7, 8]);
-        held.truncate_after(7);
-        held.lose_track();
-        held.resolve_retained(100, &mut out);
+        let (mut pending, mut out) = retained_replies(&[7, 8]);
+        pending.truncate_after(7);
+        pending.lose_track();
+        pending.resolve_retained(100, &mut out);
         assert_eq!(
             take_answers(&mut out),
             [],
             "the log is another one's, whose entries have these numbers too"
         );
-        held.fail_retained(&UNAVAILABLE, &mut out);
+        pending.fail_retained(&UNAVAILABLE, &mut out);
         assert_eq!(take_answers(&mut out), [(7, failed(IN_DOUBT)), (8, failed(IN_DOUBT))]);
-        assert_eq!((held.len(), held.bytes), (0, 0));
+        assert_eq!((pending.len(), pending.bytes), (0, 0));
     }
 
     #[test]
     fn retained_replies_are_answered_when_partition_ends() {
-        let (mut held, mut out) = retained_replies(&[7]);
-        held.fail(Failure::DiskFailed, &mut out);
+        let (mut pending, mut out) = retained_replies(&[7]);
+        pending.fail(Failure::DiskFailed, &mut out);
         assert_eq!(take_answers(&mut out), [(7, failed(Failure::DiskFailed))]);
     }
 }

@@ -188,8 +188,8 @@ impl Connections {
             Err(failure) => {
                 gathering.close(encoder, out);
                 let answer = Message::Answer(Err(failure));
-                let told = encoder.encode(envelope, &answer, out);
-                assert!(told.is_ok(), "an error without a payload always fits a frame");
+                let encoded = encoder.encode(envelope, &answer, out);
+                assert!(encoded.is_ok(), "an error without a payload always fits a frame");
             }
         }
         let is_much = connection.writable && connection.unsent() >= SEND_BYTES;
@@ -326,8 +326,8 @@ impl Connections {
     /// Releases the memory of a large frame that was processed or abandoned.
     pub(super) fn release_large(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
-            let held = std::mem::take(&mut connection.large_bytes);
-            self.large_total -= held;
+            let released = std::mem::take(&mut connection.large_bytes);
+            self.large_total -= released;
         }
     }
 }
@@ -383,21 +383,21 @@ fn write_through(
         // This stays true after an interruption: the flush at the end of the batch checks it.
         connection.writable = written == offered || written == 0;
     }
-    let mut taken = 0;
+    let mut sent_of_tail = 0;
     if written < queued {
         connection.sent += written;
     } else {
         connection.out.clear();
         connection.sent = 0;
-        taken = written - queued;
+        sent_of_tail = written - queued;
     }
-    let all = connection.out.len() + length - taken;
+    let all = connection.out.len() + length - sent_of_tail;
     if all > KEPT_BUFFER_BYTES_MAX {
         buffers.move_to_large(&mut connection.out, all..=usize::MAX);
         // The capacity is rounded up, so that the buffer fits the next answer as well. It doubles if large answers follow each other.
         connection.out.reserve(all.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - connection.out.len());
     }
-    tail.append(taken, &mut connection.out);
+    tail.append(sent_of_tail, &mut connection.out);
     written
 }
 

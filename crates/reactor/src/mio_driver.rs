@@ -300,9 +300,9 @@ mod tests {
         let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = driver.local_address().unwrap();
         let patience = Duration::from_millis(900);
-        let held: std::io::Result<Vec<_>> =
+        let connected: std::io::Result<Vec<_>> =
             (0..500).map(|_| std::net::TcpStream::connect_timeout(&address, patience)).collect();
-        assert!(held.is_ok(), "the queue of the system is too short");
+        assert!(connected.is_ok(), "the queue of the system is too short");
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let mut shared = std::mem::take(&mut self.shared);
         shared.clear();
         shared.extend_from_slice(connection.received.unread());
-        let held = shared.len();
+        let buffered = shared.len();
         if self.read(id, &mut shared) > 0 {
             let used = self.process_bytes(id, &shared);
             if let Some(connection) = self.connections.get_mut(id) {
@@ -76,7 +76,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     buffer.extend_from_slice(&shared[used..]);
                     if let Some(connection) = self.connections.get_mut(id) {
                         // Another frame has begun, if the incomplete one is now processed.
-                        if used > 0 || held == 0 {
+                        if used > 0 || buffered == 0 {
                             connection.frame_since_ms = self.now.elapsed_ms;
                         }
                         connection.received = ReceiveBuffer { bytes: buffer, at: 0 };
@@ -100,7 +100,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
-        let held = received.bytes.len();
+        let buffered = received.bytes.len();
         if held_before == 0 && !is_foreign {
             // A reused buffer needs no additional memory, however much of the frame arrives. A much longer buffer would also receive what follows
             // the frame, which must be moved then.
@@ -108,14 +108,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             let most = room.min(need + 2 * LARGE_BUFFER_STEP_BYTES);
             self.connections.buffers.move_to_large(&mut received.bytes, need..=most);
         }
-        if received.bytes.capacity() == held || held_before == 0 {
+        if received.bytes.capacity() == buffered || held_before == 0 {
             // Only the service knows the length of a command of another protocol: `need` is only a lower bound.
             let left = match is_foreign {
                 true => usize::MAX,
-                false => need.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - held,
+                false => need.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - buffered,
             };
-            let step = left.min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
-            let will_hold = received.bytes.capacity().max(held + step);
+            let step = left.min(buffered.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
+            let will_hold = received.bytes.capacity().max(buffered + step);
             let more = WaitingLoad { bytes: will_hold - held_before, waits: 0 };
             if self.connections.large_total - held_before + will_hold > large_frames_bytes_max
                 || !self.connections.may_add_load(id, more)

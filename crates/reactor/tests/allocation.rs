@@ -120,11 +120,11 @@ fn round(sockets: &mut [TcpStream], hold: impl Fn() -> Option<Sender<()>>, scrat
     let all = request.repeat(REQUESTS);
     let (first, second) = all.split_at(all.len() / 2 + 13);
     for half in [first, second] {
-        let held = hold();
+        let hold_guard = hold();
         for socket in &mut *sockets {
             socket.write_all(half).unwrap();
         }
-        drop(held);
+        drop(hold_guard);
     }
     for socket in sockets {
         scratch.resize(ANSWER_BYTES * REQUESTS, 0);
@@ -169,9 +169,9 @@ fn steady_state_requests_allocate_no_memory() {
     let mut scratch = Vec::new();
     // Largest batches first, so that buffers and lists reach their final size.
     let hold = || {
-        let (held, until) = channel();
+        let (guard, until) = channel();
         mailbox.leave(AllocationNotice::Idle(until)).unwrap();
-        Some(held)
+        Some(guard)
     };
     for _ in 0..20 {
         round(&mut sockets, hold, &mut scratch);

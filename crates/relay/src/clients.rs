@@ -308,8 +308,8 @@ impl Clients {
         if self.scheduler.farewell.ends {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
-            let held = ReceivedBytes::Used { used: 0, need: 0, pauses: true, waits };
-            return if waits { held } else { ReceivedBytes::Close };
+            let paused = ReceivedBytes::Used { used: 0, need: 0, pauses: true, waits };
+            return if waits { paused } else { ReceivedBytes::Close };
         }
         let mut here =
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
@@ -435,10 +435,10 @@ impl Clients {
     pub fn handle_outcome_piece(
         &mut self,
         (connection, from): (ConnectionId, Member),
-        told: &UnitReport<'_>,
+        report: &UnitReport<'_>,
         at: &mut impl RelayContext,
     ) {
-        let UnitReport { number, verdict, total, at: begin, piece } = *told;
+        let UnitReport { number, verdict, total, at: begin, piece } = *report;
         if self.scheduler.client_queues.target_of(number) != Some(UnitTarget::Wire(connection)) {
             // It has timed out.
             return;

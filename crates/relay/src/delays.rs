@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), Some(client(1)));
         assert_eq!(delays.take_due(100 + WRONG_PASSWORD_DELAY_MS), None);
         let later_ms = 100 + WRONG_PASSWORD_LOG_INTERVAL_MS;
-        assert_eq!(delays.wrong(client(3), later_ms), Some(2), "with the one that was not told");
+        assert_eq!(delays.wrong(client(3), later_ms), Some(2), "with the one that was not logged");
         assert_eq!(delays.take_due(later_ms), Some(client(2)));
     }
 }

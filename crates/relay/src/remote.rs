@@ -79,8 +79,8 @@ impl RemoteLinks {
                         (Envelope { keyspace, partition, ..Envelope::default() }, PeerBody::UnitAsk(ask))
                     }
                     Head::Outcome { number, verdict } => {
-                        let told = UnitReport { number, verdict, total, at: begin, piece };
-                        (Envelope::default(), PeerBody::UnitTold(told))
+                        let report = UnitReport { number, verdict, total, at: begin, piece };
+                        (Envelope::default(), PeerBody::UnitTold(report))
                     }
                 };
                 let peer = PeerMessage { from: me, to: wire.peer, body };

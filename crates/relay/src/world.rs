@@ -134,8 +134,8 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             return UnitResult::Done;
         }
         let name = self.keyspace_name(keyspace);
-        let taken = self.at.run_across(&name, encoded(unit), (self.connection, ticket));
-        if taken {
+        let is_accepted = self.at.run_across(&name, encoded(unit), (self.connection, ticket));
+        if is_accepted {
             self.scheduler.spanning_count += 1;
             return UnitResult::Later;
         }

@@ -333,7 +333,7 @@ pub(super) mod tests {
         assert_eq!(a.timestamp_bound([]), timestamp_bound);
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         assert_eq!(a.timestamp_bound([b.this_member()]), Timestamp::ZERO, "b was asked, and has not synced");
-        b.synced(b.to_sync().expect("was told"));
+        b.synced(b.to_sync().expect("has a bound to sync"));
         exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
         assert_eq!(a.timestamp_bound([b.this_member()]), timestamp_bound);
         assert_eq!(b.begin_above(), timestamp_bound);

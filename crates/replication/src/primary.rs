@@ -329,7 +329,7 @@ impl Replica {
         self.lead.streams.iter_mut().for_each(|stream| stream.check_lag(is_sync, last, now_us));
         let change = self.change_needed(context);
         if let Some(change) = change
-            && self.lead.pending_change.is_none_or(|asked| asked.change != change)
+            && self.lead.pending_change.is_none_or(|pending| pending.change != change)
         {
             match change {
                 GroupChange::Admit(member) => self.lead.admitting.push(member),
@@ -348,11 +348,11 @@ impl Replica {
             }
         }
         let epoch = self.view.epoch;
-        if let Some(asked) = &mut self.lead.pending_change
-            && (asked.sent_us == 0 || now_us >= asked.sent_us + PROPOSAL_REPEAT_US)
+        if let Some(pending) = &mut self.lead.pending_change
+            && (pending.sent_us == 0 || now_us >= pending.sent_us + PROPOSAL_REPEAT_US)
         {
-            asked.sent_us = now_us.max(1);
-            effects.propose_change(epoch, asked.change);
+            pending.sent_us = now_us.max(1);
+            effects.propose_change(epoch, pending.change);
         }
     }
 
@@ -377,9 +377,9 @@ impl Replica {
         if let Some(laggard) = laggard {
             return Some(GroupChange::Remove(laggard.member));
         }
-        if let Some(asked) = self.lead.pending_change {
+        if let Some(pending) = self.lead.pending_change {
             // The member to be admitted has left, or the control group refuses it.
-            let is_stuck = now_us >= asked.since_us + LAG_US;
+            let is_stuck = now_us >= pending.since_us + LAG_US;
             return is_stuck.then_some(GroupChange::RaiseEpoch);
         }
         if self.partition.applied() < self.lead.epoch_marker {

@@ -138,7 +138,7 @@ impl Replica {
                 // If there was no room for the checkpoint, the last part is sent again. The parts before it are already
                 // installed.
                 if !taking.is_installed {
-                    let held = taking.state.len();
+                    let installed_bytes = taking.state.len();
                     taking.state.extend_from_slice(bytes);
                     if !is_last {
                         return Ok(());
@@ -146,7 +146,7 @@ impl Replica {
                     let installed =
                         self.partition.finish_install(context.engine, (as_of.epoch, as_of.index.0));
                     if installed.is_err() {
-                        taking.state.truncate(held);
+                        taking.state.truncate(installed_bytes);
                         return installed;
                     }
                     if self.partition.install(context.engine, &taking.state).is_err() {

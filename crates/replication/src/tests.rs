@@ -9,9 +9,9 @@ mod commit;
 mod compare;
 mod damaged;
 mod gather;
-mod held;
 mod holds;
 mod repair;
+mod retained;
 mod room;
 mod splits;
 mod steady;
@@ -517,7 +517,7 @@ fn each_mutant_is_found_by_its_test() {
         (Bug::CorruptEntriesSkipped, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
         (
             Bug::LogCompactedDuringInstall,
-            held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent,
+            retained::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent,
         ),
         (Bug::DigestIndexNotChecked, audit::equal_members_compare_equal_during_writes),
         (Bug::CorruptionNotRepaired, repair::a_read_waits_until_another_member_has_sent_what_is_corrupt),

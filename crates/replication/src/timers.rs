@@ -82,10 +82,10 @@ impl Replica {
             let soonest_us = if self.may_answer(context) { 0 } else { now_us + DEFERRED_CHECK_US };
             at((now_us + wake_ms.saturating_sub(context.now.ms) * 1_000).max(soonest_us));
         }
-        if let Some(asked) = &self.lead.pending_change {
-            at(asked.sent_us + PROPOSAL_REPEAT_US);
-            if asked.since_us + LAG_US > now_us {
-                at(asked.since_us + LAG_US);
+        if let Some(pending) = &self.lead.pending_change {
+            at(pending.sent_us + PROPOSAL_REPEAT_US);
+            if pending.since_us + LAG_US > now_us {
+                at(pending.since_us + LAG_US);
             }
         }
         let is_removing =

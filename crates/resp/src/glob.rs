@@ -119,13 +119,13 @@ impl Search {
         let bytes = run.iter().map(|one| if let Element::Byte(byte) = one { Some(*byte) } else { None });
         if let Some(bytes) = bytes.collect::<Option<Vec<u8>>>() {
             let mut borders = vec![0_u16; bytes.len()];
-            let mut held = 0;
+            let mut matched = 0;
             for at in 1..bytes.len() {
-                while held > 0 && bytes[held] != bytes[at] {
-                    held = usize::from(borders[held - 1]);
+                while matched > 0 && bytes[matched] != bytes[at] {
+                    matched = usize::from(borders[matched - 1]);
                 }
-                held += usize::from(bytes[held] == bytes[at]);
-                borders[at] = held as u16;
+                matched += usize::from(bytes[matched] == bytes[at]);
+                borders[at] = matched as u16;
             }
             return Search::Bytes(bytes, borders);
         }
@@ -147,13 +147,13 @@ impl Search {
                 text.windows(run.len()).position(stands).map(|at| at + run.len())
             }
             Search::Bytes(run, borders) => {
-                let mut held = 0;
+                let mut matched = 0;
                 text.iter().position(|byte| {
-                    while held > 0 && run[held] != *byte {
-                        held = usize::from(borders[held - 1]);
+                    while matched > 0 && run[matched] != *byte {
+                        matched = usize::from(borders[matched - 1]);
                     }
-                    held += usize::from(run[held] == *byte);
-                    held == run.len()
+                    matched += usize::from(run[matched] == *byte);
+                    matched == run.len()
                 })
             }
             .map(|at| at + 1),

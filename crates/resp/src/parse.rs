@@ -509,8 +509,8 @@ mod tests {
             (0..behind).for_each(|n| bytes.extend(argument(long + n)));
             let from = bytes.len();
             bytes.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
-            let told = vec![OversizedPart::Argument(long as u64).text().into_bytes()];
-            let expected = (vec![told, vec![b"PING".to_vec()]], None);
+            let refusal = vec![OversizedPart::Argument(long as u64).text().into_bytes()];
+            let expected = (vec![refusal, vec![b"PING".to_vec()]], None);
             assert_eq!(parse_pieces([&bytes[..]].into_iter()), expected);
             // Cut around each position where a part begins or ends.
             for cut in (0..20).step_by(3).chain(from - 3..from + 3) {

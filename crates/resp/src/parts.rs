@@ -232,12 +232,16 @@ mod tests {
         for name in ["del", "exists"] {
             let Shares::Parts(_, mut joined) = shares(name, PART_KEYS_MAX + 1) else { panic!("it is long") };
             joined.add_reply(b":1000\r\n").unwrap();
-            let told = String::from_utf8(joined.add_reply(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
+            let refusal =
+                String::from_utf8(joined.add_reply(b"-TRYAGAIN it is busy\r\n").unwrap_err()).unwrap();
             if name == "del" {
-                assert!(told.starts_with("-ERR DEL is done for the first 1024 of its 1025 keys"), "{told}");
-                assert!(told.ends_with("(TRYAGAIN it is busy)\r\n"), "{told}");
+                assert!(
+                    refusal.starts_with("-ERR DEL is done for the first 1024 of its 1025 keys"),
+                    "{refusal}"
+                );
+                assert!(refusal.ends_with("(TRYAGAIN it is busy)\r\n"), "{refusal}");
             } else {
-                assert_eq!(told, "-TRYAGAIN it is busy\r\n");
+                assert_eq!(refusal, "-TRYAGAIN it is busy\r\n");
             }
             joined.add_reply(b":1\r\n").unwrap();
             let mut reply = Vec::new();

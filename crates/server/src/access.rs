@@ -155,29 +155,30 @@ mod tests {
                 operations: Elements::from_slice(operations),
             })
         };
-        let asks = |access, keyspace, message: &Message<'_>| permits_request(&map, access, keyspace, message);
+        let is_permitted =
+            |access, keyspace, message: &Message<'_>| permits_request(&map, access, keyspace, message);
         for message in [&lookup, &scan, &batch(&reads)] {
-            assert_eq!(asks(ROBOT, READABLE, message), Ok(()));
-            assert_eq!(asks(ROBOT, WRITABLE, message), forbidden(WRITABLE, Permission::Read));
+            assert_eq!(is_permitted(ROBOT, READABLE, message), Ok(()));
+            assert_eq!(is_permitted(ROBOT, WRITABLE, message), forbidden(WRITABLE, Permission::Read));
         }
         for message in [&insert, &batch(&writes)] {
-            assert_eq!(asks(ROBOT, WRITABLE, message), Ok(()));
-            assert_eq!(asks(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
+            assert_eq!(is_permitted(ROBOT, WRITABLE, message), Ok(()));
+            assert_eq!(is_permitted(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
         }
         let swap = WriteChange::CompareSwap(CompareSwap { expected: None, new: None });
         let swap = Message::Write { stamp: Stamp::default(), write: RecordWrite { change: swap, ..write } };
-        assert_eq!(asks(ROBOT, WRITABLE, &swap), forbidden(WRITABLE, Permission::Read));
-        assert_eq!(asks(ROBOT, READABLE, &swap), forbidden(READABLE, Permission::Write));
-        assert_eq!(asks(ROBOT, READABLE, &batch(&both)), forbidden(READABLE, Permission::Write));
-        assert_eq!(asks(ROBOT, WRITABLE, &batch(&both)), forbidden(WRITABLE, Permission::Read));
+        assert_eq!(is_permitted(ROBOT, WRITABLE, &swap), forbidden(WRITABLE, Permission::Read));
+        assert_eq!(is_permitted(ROBOT, READABLE, &swap), forbidden(READABLE, Permission::Write));
+        assert_eq!(is_permitted(ROBOT, READABLE, &batch(&both)), forbidden(READABLE, Permission::Write));
+        assert_eq!(is_permitted(ROBOT, WRITABLE, &batch(&both)), forbidden(WRITABLE, Permission::Read));
         let ping = Message::Ping(Ping::default());
-        assert_eq!(asks(ROBOT, KeyspaceId::NONE, &ping), Ok(()));
+        assert_eq!(is_permitted(ROBOT, KeyspaceId::NONE, &ping), Ok(()));
         let revoked = Err(Failure::AuthFailed { fault: AuthFault::Token });
         let expired = Err(Failure::AuthFailed { fault: AuthFault::TokenExpired });
         for message in [&lookup, &insert, &batch(&both), &ping] {
-            assert_eq!(asks(Access::All, READABLE, message), Ok(()));
-            assert_eq!(asks(Access::Token(8), READABLE, message), revoked);
-            assert_eq!(asks(Access::Token(9), READABLE, message), expired);
+            assert_eq!(is_permitted(Access::All, READABLE, message), Ok(()));
+            assert_eq!(is_permitted(Access::Token(8), READABLE, message), revoked);
+            assert_eq!(is_permitted(Access::Token(9), READABLE, message), expired);
         }
     }
 }

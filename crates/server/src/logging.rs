@@ -82,8 +82,8 @@ impl FromStr for LogFormat {
 impl fmt::Display for LogError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LogError::Format { requested: asked } => {
-                write!(f, "{} is no log format: there is text and json", quoted(asked.as_bytes()))
+            LogError::Format { requested } => {
+                write!(f, "{} is no log format: there is text and json", quoted(requested.as_bytes()))
             }
             LogError::Installed => f.write_str("this process has a log already"),
         }

@@ -64,8 +64,8 @@ impl CollectedOperations {
 
     /// Removes and returns all operations, and the number of bytes from which they are sent early.
     pub(crate) fn take(&mut self) -> (Vec<Handle>, usize) {
-        let taken = std::mem::replace(self, Self::new());
-        (taken.operations, taken.bytes_max)
+        let collected = std::mem::replace(self, Self::new());
+        (collected.operations, collected.bytes_max)
     }
 
     /// Adds operations again that were due and found no room.

@@ -134,8 +134,8 @@ mod tests {
     fn the_lowest_open_number_passes_over_those_closed_early() {
         let mut lane = SequenceWindow::new();
         lane.begin(SESSION, Time(0), 0);
-        let taken: Vec<Sequence> = (0..4).map(|_| lane.next_number()).collect();
-        assert_eq!(taken, [1, 2, 3, 4].map(Sequence));
+        let numbers: Vec<Sequence> = (0..4).map(|_| lane.next_number()).collect();
+        assert_eq!(numbers, [1, 2, 3, 4].map(Sequence));
         lane.close(SESSION, Sequence(3));
         lane.close(SESSION, Sequence(2));
         assert_eq!(lane.lowest_open(), Sequence(1));

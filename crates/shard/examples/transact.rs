@@ -5,7 +5,7 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/transact txn 1 1 2 2000
 //! ```
 //!
-//! So many clients (8 unless told), each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
+//! So many clients (8 by default), each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
 //! and a millisecond has passed. `write` is the same number of single writes, as one request each.
 
 use std::io::Write as _;

@@ -176,10 +176,10 @@ impl<D: Disk> Instance<D> {
         let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);
         let Instance { engine, partitions, counters, clock, .. } = self;
         engine.check_disk_space();
-        let asked = FrameKind::ALL.iter().filter(|kind| !kind.is_answer());
-        let asked = asked.map(|kind| (*kind, counters.requests[kind_index(*kind)]));
+        let requests = FrameKind::ALL.iter().filter(|kind| !kind.is_answer());
+        let requests = requests.map(|kind| (*kind, counters.requests[kind_index(*kind)]));
         let mut stats = InstanceStats {
-            requests: asked.filter(|(_, count)| *count > 0).collect(),
+            requests: requests.filter(|(_, count)| *count > 0).collect(),
             failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
             dropped_requests: counters.dropped_requests,
             atomic_batches: counters.atomic_batches,

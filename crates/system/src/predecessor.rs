@@ -22,11 +22,11 @@ pub fn outlive<T, E>(
     mut take: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let waited = Stopwatch::start();
-    let mut is_told = false;
+    let mut is_logged = false;
     loop {
         match take() {
             Err(error) if is_held(&error) && waited.elapsed() < EXIT_TIME_OUT => {
-                if !std::mem::replace(&mut is_told, true) {
+                if !std::mem::replace(&mut is_logged, true) {
                     info!("another process uses {what}: waiting up to {EXIT_TIME_OUT:?} for its end");
                 }
                 #[expect(
@@ -35,7 +35,7 @@ pub fn outlive<T, E>(
                 )]
                 std::thread::sleep(PAUSE);
             }
-            taken => return taken,
+            result => return result,
         }
     }
 }
@@ -48,8 +48,8 @@ mod tests {
     fn only_locked_folder_is_waited_for() {
         let outcome = |answers: &[Result<u32, &'static str>]| {
             let mut answers = answers.iter().copied();
-            let taken = outlive(&"it", |error| *error == "held", || answers.next().unwrap());
-            (taken, answers.count())
+            let result = outlive(&"it", |error| *error == "held", || answers.next().unwrap());
+            (result, answers.count())
         };
         assert_eq!(outcome(&[Err("held"), Err("held"), Ok(7)]), (Ok(7), 0));
         assert_eq!(outcome(&[Err("held"), Err("broken"), Ok(7)]), (Err("broken"), 1));

@@ -69,25 +69,25 @@ impl Tls {
         room: usize,
         mut take: impl FnMut(&[u8]),
     ) -> io::Result<usize> {
-        let mut taken = 0;
-        while taken < room {
+        let mut consumed = 0;
+        while consumed < room {
             match self.fill(socket) {
                 Ok(FillResult::Ended) => break,
                 Ok(FillResult::Yes) => {
                     let mut reader = self.connection.reader();
                     let said = reader.fill_buf()?;
-                    let piece = &said[..said.len().min(room - taken)];
+                    let piece = &said[..said.len().min(room - consumed)];
                     let bytes = piece.len();
                     take(piece);
                     reader.consume(bytes);
-                    taken += bytes;
+                    consumed += bytes;
                 }
                 // Return what was read first; the next call finds the error again.
-                Err(_) if taken > 0 => break,
+                Err(_) if consumed > 0 => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(taken)
+        Ok(consumed)
     }
 
     /// The first of the next plain bytes, which is not consumed; `None`: the peer has closed its

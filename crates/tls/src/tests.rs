@@ -44,8 +44,8 @@ fn certified(
 }
 
 /// Another certificate by the same CA.
-fn with_change(ours: &TestCertificates, change: impl FnOnce(&mut CertificateParams)) -> TestCertificates {
-    certified(ours.ca.clone(), Rc::clone(&ours.issuer), &["localhost"], change)
+fn with_change(trusted: &TestCertificates, change: impl FnOnce(&mut CertificateParams)) -> TestCertificates {
+    certified(trusted.ca.clone(), Rc::clone(&trusted.issuer), &["localhost"], change)
 }
 
 fn pair(server: &TestCertificates, ca: &TestCertificates, host: &str) -> (Tls, Tls) {
@@ -72,11 +72,11 @@ impl Read for End<'_> {
 
 impl Write for End<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(self.room.saturating_sub(self.output.len()));
-        if taken == 0 {
+        let length = bytes.len().min(self.room.saturating_sub(self.output.len()));
+        if length == 0 {
             return Err(ErrorKind::WouldBlock.into());
         }
-        self.output.write(&bytes[..taken])
+        self.output.write(&bytes[..length])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -122,7 +122,7 @@ fn tls_data_arrives_despite_short_socket_writes() {
         for _ in 0..10_000 {
             let piece = [IoSlice::new(&said[at..])];
             match client.write(&mut wires.client(room), &piece) {
-                Ok(taken) => at += taken,
+                Ok(length) => at += length,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
             client.flush(&mut wires.client(room)).unwrap();
@@ -156,8 +156,8 @@ fn refused(server: &TestCertificates, ca: &TestCertificates, host: &str) -> Opti
     all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
     let ended = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err()?;
     // The server receives an alert.
-    let told = all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap_err();
-    assert!(told.to_string().contains("alert"), "{told}");
+    let error = all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("alert"), "{error}");
     fault_of(&ended)
 }
 
@@ -179,8 +179,8 @@ fn has_expired(params: &mut CertificateParams) {
 
 #[test]
 fn certificate_of_server_outside_its_time_is_refused_in_words() {
-    let ours = made(&["localhost"]);
-    let expired = with_change(&ours, has_expired);
+    let trusted = made(&["localhost"]);
+    let expired = with_change(&trusted, has_expired);
     // The client learns the time.
     let (mut server, mut client) = pair(&expired, &expired, "localhost");
     let mut wires = WirePair::default();
@@ -190,7 +190,7 @@ fn certificate_of_server_outside_its_time_is_refused_in_words() {
     assert_eq!(expired_of(&ended), Some(EXPIRED_S));
     assert!(ended.to_string().ends_with("(it has expired on 2021-01-01 00:00:00 UTC)"), "{ended}");
     assert_eq!(refused(&expired, &expired, "localhost"), Some(AuthFault::CertificateExpired));
-    let future = with_change(&ours, |params| params.not_before = date_time_ymd(2090, 1, 1));
+    let future = with_change(&trusted, |params| params.not_before = date_time_ymd(2090, 1, 1));
     assert_eq!(refused(&future, &future, "localhost"), Some(AuthFault::CertificateTime));
 }
 
@@ -223,10 +223,10 @@ fn client_refused(
 
 #[test]
 fn client_without_accepted_certificate_is_refused_in_words_on_both_sides() {
-    let ours = made(&["localhost"]);
-    assert!(matches!(client_refused(&ours, Some(&ours)), (None, None)));
-    let (another, expired) = (made(&["localhost"]), with_change(&ours, has_expired));
-    let for_servers = with_change(&ours, |params| {
+    let trusted = made(&["localhost"]);
+    assert!(matches!(client_refused(&trusted, Some(&trusted)), (None, None)));
+    let (another, expired) = (made(&["localhost"]), with_change(&trusted, has_expired));
+    let for_servers = with_change(&trusted, |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     });
     for (client, fault, words) in [
@@ -235,7 +235,7 @@ fn client_without_accepted_certificate_is_refused_in_words_on_both_sides() {
         (Some(&for_servers), AuthFault::ClientCertificate, "or is not for clients"),
         (Some(&expired), AuthFault::ClientCertificateTime, "2021-01-01 00:00:00 UTC"),
     ] {
-        let (at_server, at_client) = client_refused(&ours, client);
+        let (at_server, at_client) = client_refused(&trusted, client);
         let (at_server, at_client) = (at_server.unwrap(), at_client.unwrap());
         assert_eq!((refused_client(&at_server), fault_of(&at_client)), (Some(fault), Some(fault)));
         assert!(at_server.to_string().contains(words), "{at_server}");
@@ -248,7 +248,7 @@ fn client_without_accepted_certificate_is_refused_in_words_on_both_sides() {
     let own = |node: &TestCertificates, ca: &TestCertificates| {
         ServerTls::with_client_cas(node.certificate.as_bytes(), node.key.as_bytes(), ca.ca.as_bytes())
     };
-    for error in [own(&ours, &another).unwrap_err(), own(&for_servers, &ours).unwrap_err()] {
+    for error in [own(&trusted, &another).unwrap_err(), own(&for_servers, &trusted).unwrap_err()] {
         assert!(error.to_string().contains("other nodes would refuse"), "{error}");
     }
 }

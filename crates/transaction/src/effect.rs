@@ -59,7 +59,7 @@ pub enum TransactionEffect {
     Write(Ticket),
     /// A decided transaction is missing at a participant, although it is not finished. Or, if the place is the
     /// coordinator's: the deciding keyspace is gone, and what was prepared here is undone, whatever was decided. The
-    /// operator must be told.
+    /// operator must be notified.
     Loss {
         /// The transaction.
         id: TransactionId,

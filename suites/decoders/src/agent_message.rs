@@ -1,5 +1,5 @@
 //! Any bytes as a message between agents: refused, or read into what is written and read back the same; and an agent that
-//! is told them, alone or with a few before them, goes on.
+//! receives them, alone or after a few others, goes on.
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::message::Message;

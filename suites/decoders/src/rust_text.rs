@@ -1,4 +1,4 @@
-//! Splitting Rust text into code and comments: any text is taken, nothing moves, and nothing is told twice.
+//! Splitting Rust text into code and comments: any text is accepted, nothing moves, and nothing is in both.
 
 use xtask::tidy::source::{has_word, split};
 

@@ -127,7 +127,7 @@ impl Model {
             }
             self.set(world, group)?;
             (world.control.restarted, world.control.log_reports) = (restarted, reports);
-            // What was told holds for the new epoch too: no log has changed.
+            // The reports hold for the new epoch too: no log has changed.
             return self.has_epochs(world).then(|| self.try_to_end(world)).flatten().or(Some(()));
         }
         let lost = if keeps_all { 0 } else { only(member) };
@@ -167,7 +167,7 @@ impl Model {
         self.try_to_end(world).or(Some(()))
     }
 
-    /// The group with which to go on, if it can be told yet (`recovery.rs`).
+    /// The group with which to go on, if it can be decided yet (`recovery.rs`).
     fn try_to_end(&self, world: &mut ReplicaWorld) -> Option<()> {
         let group = *world.present();
         let Control { restarted, log_reports: reports, .. } = world.control;
@@ -201,7 +201,7 @@ impl Model {
         self.set(world, next)?;
         if in_doubt {
             world.is_loss_reported = true;
-            // If it has started again since it told, the group will recover once more.
+            // If it has started again since its report, the group will recover once more.
             if world.members[chosen].start == group.starts[chosen] {
                 let writes = world.members[chosen].log.writes();
                 let elsewhere = world.members.iter().fold(0, |all, member| all | member.log.writes());

@@ -33,7 +33,7 @@ impl Log {
         is_there.then(|| self.entries[usize::from(index) - 1])
     }
 
-    /// The epoch of the entry at an index, by which entries are told apart; that of index 0 is 0.
+    /// The epoch of the entry at an index, by which entries are distinguished; that of index 0 is 0.
     #[must_use]
     pub fn epoch_at(&self, index: u8) -> Option<u8> {
         if index == 0 { Some(0) } else { self.at(index).map(|entry| entry.epoch) }

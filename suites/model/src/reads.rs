@@ -48,7 +48,7 @@ pub struct Partition {
     /// It writes nothing at or below this.
     floor: u8,
     is_read_locked: bool,
-    /// Version and floor that the reader was told.
+    /// Version and floor that the reader received.
     read: Option<(u8, u8)>,
     is_confirmed: bool,
 }

@@ -47,7 +47,7 @@ pub enum ReplicationRule {
     RestartedIsNoMember,
     /// A disk that was lost is not an intact one.
     LostDiskIsNotIntact,
-    /// After a restart of all, everybody must have told what it holds, and the highest end is taken.
+    /// After a restart of all, every member must have reported its log, and the highest end is chosen.
     AllReportAfterRestart,
     /// While a group recovers, nobody is a member of it.
     RecoveringDoesNotServe,

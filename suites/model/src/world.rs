@@ -1,8 +1,8 @@
 //! Everything that the model remembers: three members, the control group, and what is under way between them.
 //!
-//! Messages are never taken away: each may be lost (not looked at), late, overtaken and repeated. So that states stay few,
+//! Messages are never removed: each may be lost (not looked at), late, overtaken and repeated. So that states stay few,
 //! they are not kept one by one: a primary's log of an epoch only grows, and whatever it ever sent in that epoch can be
-//! told from it. Likewise what a member has acknowledged in an epoch is one number.
+//! derived from it. Likewise what a member has acknowledged in an epoch is one number.
 
 use crate::log::Log;
 
@@ -152,7 +152,7 @@ pub struct Control {
     pub keeps: bool,
     /// Of a group that recovers: who has started again and may have lost something.
     pub restarted: MemberSet,
-    /// What its members have told: the end of the log, and whether it is intact.
+    /// What its members have reported: the end of the log, and whether it is intact.
     pub log_reports: [Option<(u8, u8, bool)>; MEMBERS],
 }
 
@@ -163,11 +163,11 @@ pub struct SentByPrimary {
     pub group: Group,
     /// The primary's log, as far as it came in this epoch.
     pub log: Log,
-    /// The highest commit index that it has told.
+    /// The highest commit index that it has sent.
     pub commit: u8,
     /// What each member has acknowledged.
     pub acknowledged: [u8; MEMBERS],
-    /// Deposed primaries that have told the primary of this epoch that they yield to it.
+    /// Deposed primaries that have notified the primary of this epoch that they yield to it.
     pub yields: MemberSet,
 }
 
@@ -178,11 +178,11 @@ pub type Grants = [[[u8; MEMBERS]; STARTS]; MEMBERS];
 /// What must not have happened, noticed in the step in which it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicationViolations {
-    /// Something committed was cut, without any loss having been told.
+    /// Something committed was cut, without any report of a loss.
     pub is_commit_cut: bool,
     /// Acknowledged with fewer copies than `min_in_sync`.
     pub is_thin: bool,
-    /// A loss was told of what a member still had.
+    /// A loss was reported although a member still had the data.
     pub is_lost_needlessly: bool,
 }
 
@@ -205,7 +205,7 @@ pub struct ReplicaWorld {
     pub restarts: u8,
     /// Writes that were acknowledged, or seen by a reader, one bit each.
     pub acknowledged: u8,
-    /// The operator was told that something may be missing.
+    /// The operator was notified that something may be missing.
     pub is_loss_reported: bool,
     /// See [`ReplicationViolations`].
     pub broken: ReplicationViolations,

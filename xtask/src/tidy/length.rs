@@ -38,8 +38,8 @@ mod tests {
             ("b.rs", &"\n".repeat(LINES_MAX + 1)),
             ("c.md", &"\n".repeat(LINES_MAX + 1)),
         ]);
-        let told = check(&tree, &[]);
-        assert_eq!(told.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["b.rs"]);
+        let violations = check(&tree, &[]);
+        assert_eq!(violations.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["b.rs"]);
         assert_eq!(check(&tree, &[("b.rs", "a table")]), []);
     }
 

@@ -12,6 +12,7 @@
 //! names         a type's name says what it is        words        the field's word for each thing
 //! large_types   a type has few files and few fields
 //! module_circles  sibling modules use each other in one direction
+//! vague_names   a name says what its value is
 //! ```
 
 mod arrows;
@@ -31,6 +32,7 @@ pub mod source;
 mod text;
 mod tree;
 mod unsafe_code;
+mod vague_names;
 mod words;
 
 use std::fmt;
@@ -101,6 +103,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(plants::check(tree));
     violations.extend(names::check(tree));
     violations.extend(words::check(tree));
+    violations.extend(vague_names::check(tree));
     violations.extend(large_types::check(tree));
     violations.extend(module_circles::check(tree));
     violations.sort();
@@ -139,7 +142,7 @@ mod tests {
             ("crates/wire/src/planted.rs", "//! Bugs.\npub enum Bug {\n    One,\n}\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
-            ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\n"),
+            ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\nfn held() {}\n"),
             ("tidy/words.toml", "told = \"reported\"\n"),
             ("tidy/large_types.toml", "[\"crates/wire\"]\nFrame = { files = 4 }\n"),
             ("tidy/module_circles.toml", "\"crates/wire\" = [\"header -> frame\"]\n"),
@@ -159,6 +162,7 @@ mod tests {
             "which test finds `One`",
             "does not say what it is",
             "not a word of the field",
+            "the name `held`",
             "has no `Frame` with files",
             "closes no circle",
         ] {

@@ -73,9 +73,9 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let around = (moved.swapped - AROUND_SWAP, moved.swapped + AROUND_SWAP);
         reading.put("slowest at swap ms", ms(seen.slowest(around.0, around.1)));
-        reading.put("slowest in move ms", ms(seen.slowest(moved.asked, moved.swapped)));
+        reading.put("slowest in move ms", ms(seen.slowest(moved.requested, moved.swapped)));
         reading.put("slowest before ms", ms(seen.slowest(moved.before, moved.copies_begin)));
-        reading.put("slowest in copies ms", ms(seen.slowest(moved.copies_begin, moved.asked)));
+        reading.put("slowest in copies ms", ms(seen.slowest(moved.copies_begin, moved.requested)));
         reading.put("operations", seen.done as f64);
         reading.put("failed operations", (seen.failed + seen.left_out) as f64);
         if let Some(said) = seen.said {
@@ -91,7 +91,7 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
 struct MoveTimes {
     before: std::time::Instant,
     copies_begin: std::time::Instant,
-    asked: std::time::Instant,
+    requested: std::time::Instant,
     swapped: std::time::Instant,
 }
 
@@ -124,7 +124,7 @@ fn move_it(
     let rate = |time: Duration| bytes as f64 / time.as_secs_f64() / 1e6;
     reading.put("copy MB/s", rate(copy));
     let cpu = cluster.cpu()?;
-    let asked = now();
+    let requested = now();
     let swapped = thread::scope(|scope| {
         let line = format!("partition move {KEYSPACE}/0 --to {target}");
         let command = scope.spawn(move || cluster.command_within(&line, MOVE));
@@ -134,7 +134,7 @@ fn move_it(
             if map_of(cluster.addresses[0]).and_then(|map| primary(&map)).is_ok_and(|node| node == target) {
                 break Ok(looked);
             }
-            if looked - asked > MOVE {
+            if looked - requested > MOVE {
                 break Err(Failure::Protocol("the partition was not moved".into()));
             }
             if command.is_finished() {
@@ -146,12 +146,12 @@ fn move_it(
         said.and(swapped)
     })?;
     let used = cluster.cpu()?.since(cpu);
-    let took = swapped - asked;
+    let took = swapped - requested;
     reading.put("move MB/s", rate(took));
     reading.put("move of copy", rate(took) / rate(copy));
     reading.put("move ms", took.as_secs_f64() * 1e3);
     reading.put("servers' CPU ms", used.ran.as_secs_f64() * 1e3);
-    Ok(MoveTimes { before, copies_begin, asked, swapped })
+    Ok(MoveTimes { before, copies_begin, requested, swapped })
 }
 
 /// The node that leads the partition.

@@ -69,13 +69,13 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     let mut tell = |progress| shown.update(progress);
     let taking = zerohop_backup::create(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
     let mut signals = StopSignals::new()?;
-    let taken = tokio::select! {
-        taken = taking => Some(taken?),
+    let totals = tokio::select! {
+        totals = taking => Some(totals?),
         // Dropping the writer removes what was written.
         () = signals.come() => None,
     };
     drop(shown);
-    let Some(BackupTotals { at_ms, records, unchanged: kept, bytes, written }) = taken else {
+    let Some(BackupTotals { at_ms, records, unchanged: kept, bytes, written }) = totals else {
         output::problem("zerohop: interrupted; what was written of the backup is removed");
         return Ok(CommandEnding::Interrupted);
     };

@@ -121,7 +121,7 @@ async fn of_cluster(
     let read = zerohop_backup::read_all(&client, &targets, SnapshotOptions::default(), &mut tell).await;
     drop(shown);
     let BackupTotals { at_ms, records, bytes, .. } = match read {
-        Ok(taken) => taken,
+        Ok(totals) => totals,
         Err(BackupError::Client(error)) if is_corrupt(&error) => return Ok(cannot_be_read(&error)),
         Err(error) => return Err(error.into()),
     };

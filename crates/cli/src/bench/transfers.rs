@@ -277,10 +277,10 @@ async fn run_client(
             run.attempts.fetch_add(1, Ordering::Relaxed);
             for (account, amount) in [(from, -1), (to, 1)] {
                 if run.reads {
-                    let held = tx.get(keyspace, account).await?.unwrap_or_default();
-                    let held: i64 =
-                        std::str::from_utf8(&held).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-                    tx.insert(keyspace, account, &(held + amount).to_string())?;
+                    let balance = tx.get(keyspace, account).await?.unwrap_or_default();
+                    let balance: i64 =
+                        std::str::from_utf8(&balance).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+                    tx.insert(keyspace, account, &(balance + amount).to_string())?;
                 } else {
                     tx.write(keyspace.increment(account, amount))?;
                 }

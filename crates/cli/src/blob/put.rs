@@ -107,13 +107,13 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
                     "what was sent could not be removed: it is not a finished blob; `zerohop blob rm` removes it"
                 }
             };
-            let told = format!("interrupted; {rest}");
+            let message = format!("interrupted; {rest}");
             if place.json {
                 let shown =
-                    InterruptedPut { name: Name(&name), done: false, reason: "interrupted", error: &told };
+                    InterruptedPut { name: Name(&name), done: false, reason: "interrupted", error: &message };
                 output::json(&shown)?;
             }
-            output::problem(&format!("zerohop: {told}"));
+            output::problem(&format!("zerohop: {message}"));
             return Ok(CommandEnding::Interrupted);
         }
     };

@@ -156,8 +156,8 @@ pub(crate) async fn partition(
 }
 
 /// Starts the move of a partition; returns the target instance.
-pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Result<u32, CommandError> {
-    match request_until_answered(client, AdminQuestion::MovePartition(asked)).await? {
+pub(crate) async fn move_partition(client: &Client, request: PartitionMove) -> Result<u32, CommandError> {
+    match request_until_answered(client, AdminQuestion::MovePartition(request)).await? {
         AdminReply::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
         _ => Err(CommandError::Unexpected),
     }
@@ -248,7 +248,7 @@ async fn in_doubt(client: &Client, error: &zerohop_client::Error) -> CommandErro
         },
         error => error.to_string(),
     };
-    let told = format!(
+    let message = format!(
         "the command may or may not be done ({why}): `zerohop status` shows it; look before you repeat it"
     );
     let request = Bytes::from(AdminRequest::of(AdminQuestion::Status(StatusGet {})).to_bytes());
@@ -258,9 +258,9 @@ async fn in_doubt(client: &Client, error: &zerohop_client::Error) -> CommandErro
     };
     CommandError::InDoubt(match status {
         Some(AdminReply::Status(status)) if !view::has_quorum(&status) => format!(
-            "{told}. The control group has no quorum, and decides nothing before more of its nodes are up"
+            "{message}. The control group has no quorum, and decides nothing before more of its nodes are up"
         ),
-        _ => told,
+        _ => message,
     })
 }
 

@@ -159,13 +159,13 @@ pub(crate) fn lacking<'n>(
     name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
 ) -> Option<String> {
     let failure @ Failure::Forbidden { keyspace, .. } = error.failure()? else { return None };
-    let (whole, told) = (error.to_string(), failure.to_string());
+    let (whole, failure_text) = (error.to_string(), failure.to_string());
     // The text before it is the key, which may contain the same words.
-    let key = whole.strip_suffix(&told).unwrap_or_default();
+    let key = whole.strip_suffix(&failure_text).unwrap_or_default();
     let name = name(*keyspace)?;
     Some(format!(
         "{key}{}",
-        told.replace(
+        failure_text.replace(
             &format!("keyspace {keyspace};"),
             &format!("keyspace {};", names::quoted(name.as_bytes()))
         )
@@ -265,11 +265,11 @@ mod tests {
             })
         };
         let name = |id| (id == KeyspaceId(7)).then_some("papers");
-        let told = lacks(KeyspaceId(7)).naming(name).to_string();
-        assert!(told.starts_with("key \"keyspace 7;\": the token does not"), "{told}");
-        assert!(told.contains("needs `write` in keyspace \"papers\"; ask"), "{told}");
-        let told = lacks(KeyspaceId::NONE).naming(name).to_string();
-        assert!(told.contains("in all keyspaces"), "{told}");
+        let message = lacks(KeyspaceId(7)).naming(name).to_string();
+        assert!(message.starts_with("key \"keyspace 7;\": the token does not"), "{message}");
+        assert!(message.contains("needs `write` in keyspace \"papers\"; ask"), "{message}");
+        let message = lacks(KeyspaceId::NONE).naming(name).to_string();
+        assert!(message.contains("in all keyspaces"), "{message}");
         assert_eq!(CommandError::Unexpected.naming(name).to_string(), CommandError::Unexpected.to_string());
     }
 }

@@ -22,31 +22,31 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn add_others(target: &ClusterTarget, status: &mut Status) {
     let is_asked = |state: &str| state != "down" && state != "silent";
     let others = status.nodes.iter().filter(|node| is_asked(&node.state) && node.pid == 0);
-    let mut asked = JoinSet::new();
+    let mut queries = JoinSet::new();
     for node in others.take(NODES_QUERIED_MAX) {
         let (target, manager) = (target.clone(), node.manager.clone());
-        asked.spawn(timeout(ANSWER_MAX, async move {
+        queries.spawn(timeout(ANSWER_MAX, async move {
             let client = target.connect_at(&manager).await?;
             admin::status(&client).await
         }));
     }
-    while let Some(told) = asked.join_next().await {
-        if let Ok(Ok(Ok(told))) = told {
-            merge(status, told);
+    while let Some(reply) = queries.join_next().await {
+        if let Ok(Ok(Ok(reply))) = reply {
+            merge(status, reply);
         }
     }
 }
 
 /// Adds what another node reports of itself.
-fn merge(status: &mut Status, told: Status) {
-    for own in told.nodes.into_iter().filter(|node| node.pid != 0) {
+fn merge(status: &mut Status, reply: Status) {
+    for own in reply.nodes.into_iter().filter(|node| node.pid != 0) {
         if let Some(node) = status.nodes.iter_mut().find(|node| node.id == own.id && node.pid == 0) {
             (node.pid, node.version, node.started_ms) = (own.pid, own.version, own.started_ms);
             (node.instances, node.troubles, node.damaged) = (own.instances, own.troubles, own.damaged);
             (node.disk_free_bytes, node.disk_total_bytes) = (own.disk_free_bytes, own.disk_total_bytes);
         }
     }
-    for own in told.keyspaces {
+    for own in reply.keyspaces {
         if let Some(keyspace) = status.keyspaces.iter_mut().find(|keyspace| keyspace.id == own.id) {
             keyspace.records += own.records;
             keyspace.log_bytes += own.log_bytes;

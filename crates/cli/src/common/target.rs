@@ -91,9 +91,9 @@ impl ClusterTarget {
         for endpoint in self.endpoints() {
             let tls = self.tls.read().ok().flatten();
             if let Some(reason) = http::why_not(endpoint, tls.as_ref()).await {
-                let told =
+                let message =
                     format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
-                return CommandError::Refused(told);
+                return CommandError::Refused(message);
             }
         }
         CommandError::Client(error)

@@ -24,7 +24,7 @@ use crate::common::admin;
 use crate::common::demo_error::DemoError;
 use crate::common::ending::CommandError;
 use crate::common::tls::NodeTls;
-use crate::local::{HeldPorts, LocalNode, NodePlan, StartingNode};
+use crate::local::{LocalNode, NodePlan, ReservedPorts, StartingNode};
 use crate::output::StatusLine;
 
 /// Nodes at the start.
@@ -49,7 +49,7 @@ pub(super) async fn run(
     folder: &Path,
     kill_after: Option<u64>,
 ) -> Result<ClusterReport, CommandError> {
-    let ports = HeldPorts::find(PORTS * (NODES + 1))
+    let ports = ReservedPorts::find(PORTS * (NODES + 1))
         .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
     let plans = plans(folder, ports.first());
     let (founders, fourth) = plans.split_at(usize::from(NODES));

@@ -7,7 +7,7 @@ use zerohop_disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
 use super::limits::PORTS;
 use crate::common::ending::CommandError;
 use crate::common::tls::NodeTls;
-use crate::local::{HeldPorts, LocalNode, NodePlan};
+use crate::local::{LocalNode, NodePlan, ReservedPorts};
 
 /// A node of the demo.
 #[derive(Debug)]
@@ -15,13 +15,13 @@ pub(super) struct DemoNode {
     node: LocalNode,
     plan: NodePlan,
     /// It keeps them through all of its starts.
-    ports: HeldPorts,
+    ports: ReservedPorts,
 }
 
 impl DemoNode {
     /// Starts a node whose data is in the folder `node-1` of `work`, as with `zerohop up --data`.
     pub(super) async fn start(work: &Path) -> Result<Self, CommandError> {
-        let ports = HeldPorts::find(PORTS)
+        let ports = ReservedPorts::find(PORTS)
             .ok_or_else(|| CommandError::Node("no free ports were found for the demo's node".to_owned()))?;
         let plan = NodePlan {
             listen: ports.first(),

@@ -165,12 +165,12 @@ impl fmt::Display for SkippedFiles<'_> {
             (skipped_others, "links and devices skipped"),
             (unreadable, "unreadable"),
         ];
-        let told: Vec<String> = counts
+        let parts: Vec<String> = counts
             .iter()
             .filter(|(count, _)| **count > 0)
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
-        if told.is_empty() { Ok(()) } else { write!(f, " ({})", told.join(", ")) }
+        if parts.is_empty() { Ok(()) } else { write!(f, " ({})", parts.join(", ")) }
     }
 }
 

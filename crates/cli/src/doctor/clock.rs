@@ -31,8 +31,8 @@ pub(super) struct ManagerHealth {
 ///
 /// # Errors No answer comes, or it is not HTTP.
 pub(super) async fn query_manager(address: &str, tls: Option<&ClientTls>) -> Result<ManagerHealth, String> {
-    let asked = timeout(ROUND_TRIP_MAX, query_health(address, tls)).await;
-    asked.unwrap_or_else(|_| Err(format!("no answer in {ROUND_TRIP_MAX:?}")))
+    let reply = timeout(ROUND_TRIP_MAX, query_health(address, tls)).await;
+    reply.unwrap_or_else(|_| Err(format!("no answer in {ROUND_TRIP_MAX:?}")))
 }
 
 async fn query_health(address: &str, tls: Option<&ClientTls>) -> Result<ManagerHealth, String> {

@@ -30,13 +30,13 @@ pub(super) async fn check_cluster(
     let view = view.unwrap_or_default();
     findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_QUERIED_MAX);
-    let asked: Vec<_> = up
+    let queries: Vec<_> = up
         .map(|node| {
             let (address, tls) = (node.manager.clone(), tls.cloned());
             (node.id, tokio::spawn(async move { clock::query_manager(&address, tls.as_ref()).await }))
         })
         .collect();
-    for (id, heard) in asked {
+    for (id, heard) in queries {
         let heard = heard.await.unwrap_or_else(|error| Err(error.to_string()));
         findings.extend(check_manager(id, heard, &view));
     }
@@ -88,7 +88,7 @@ fn check_view(status: &Status) -> Vec<Finding> {
     findings
 }
 
-fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
+fn node(node: &NodeStatus, reporter: u32) -> Vec<Finding> {
     let about = format!("node {}", node.id);
     let state = match node.state.as_str() {
         "down" => Finding::problem(
@@ -103,7 +103,7 @@ fn node(node: &NodeStatus, asked: u32) -> Vec<Finding> {
         "silent" => Finding::problem(
             "nodes",
             &about,
-            format!("does not answer node {asked}; its manager listened at {}", node.manager),
+            format!("does not answer node {reporter}; its manager listened at {}", node.manager),
             "see whether its process and its machine run; start it again with its data folder",
         ),
         other => Finding::ok("nodes", &about, format!("is {other}")),
@@ -132,14 +132,14 @@ fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView)
         Ok(heard) => heard,
         Err(why) => {
             let advice = match (view.silent.contains(&id), view.node) {
-                (true, asked) => format!("node {asked} has no answer from it either: start it again"),
+                (true, reporter) => format!("node {reporter} has no answer from it either: start it again"),
                 (false, 0) => "see whether its process and its machine run".to_owned(),
-                (false, asked) if asked == id => {
+                (false, reporter) if reporter == id => {
                     "it has just answered this program: is its manager's port reached by HTTP from here?"
                         .to_owned()
                 }
-                (false, asked) => format!(
-                    "it answers node {asked}, which says that it is up: is there a firewall between it and this machine?"
+                (false, reporter) => format!(
+                    "it answers node {reporter}, which says that it is up: is there a firewall between it and this machine?"
                 ),
             };
             return vec![Finding::problem(

@@ -38,8 +38,8 @@ pub(super) fn check_machine(target: &ClusterTarget, folder: &Path, with_space: b
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
         Err(CommandError::Secret(error @ SecretFileError::Open { .. })) => {
-            let told = error.to_string();
-            let (found, advice) = told.split_once(": `chmod").unwrap_or((&told, ""));
+            let message = error.to_string();
+            let (found, advice) = message.split_once(": `chmod").unwrap_or((&message, ""));
             Finding::problem("secrets", what, found, format!("`chmod{advice}"))
         }
         Err(error) => Finding::problem(

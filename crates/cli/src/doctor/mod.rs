@@ -175,8 +175,8 @@ mod tests {
             (Failure::AuthFailed { fault: AuthFault::NotAsked }, "the same secret"),
             (Failure::AuthRequired, "--secret-file"),
         ] {
-            let told = advice(failure.clone());
-            assert!(told.contains(words) && !told.contains("ss -ltnp"), "{failure:?}: {told}");
+            let text = advice(failure.clone());
+            assert!(text.contains(words) && !text.contains("ss -ltnp"), "{failure:?}: {text}");
         }
         assert_eq!(advice(Failure::NotFound), "");
     }

@@ -201,8 +201,8 @@ mod tests {
             assert!(durability(bad).unwrap_err().contains("from 1ms to 60s"), "{bad}");
         }
         for bad in ["interval:60", "interval:1h", "often", "interval:-1s", "interval:99999999999s"] {
-            let told = durability(bad).unwrap_err();
-            assert!(told.contains("ms, s or m") && told.contains("interval:60s"), "{bad}: {told}");
+            let message = durability(bad).unwrap_err();
+            assert!(message.contains("ms, s or m") && message.contains("interval:60s"), "{bad}: {message}");
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, Comma
     interrupt::note_sent(output::WRITE);
     match keyspace.take(&key).condition(arguments.condition.into()).await {
         // All of it is here: no further page is read.
-        Ok(Some(taken)) => record::show(&place, &keyspace, &key, taken, None).await,
+        Ok(Some(removed)) => record::show(&place, &keyspace, &key, removed, None).await,
         Ok(None) => refusal::not_found(&place, &key),
         Err(error) => match error.failure() {
             Some(Failure::ValueTooLong { .. } | Failure::TooMany { .. }) => {

@@ -17,31 +17,31 @@ const BLOCKS: u16 = (END - FIRST) / BLOCK;
 /// long as this lives. The reservation also covers nodes that have not started yet or are down: two
 /// clusters at the same addresses would mistake each other's nodes for their own.
 #[derive(Debug)]
-pub(crate) struct HeldPorts {
+pub(crate) struct ReservedPorts {
     first: SocketAddr,
     /// UDP sockets at the first port of each block; nothing else of this project binds these.
     _reservations: Vec<UdpSocket>,
 }
 
-impl HeldPorts {
+impl ReservedPorts {
     /// Reserves this many ports on which no process listens.
-    pub(crate) fn find(count: u16) -> Option<HeldPorts> {
+    pub(crate) fn find(count: u16) -> Option<ReservedPorts> {
         let blocks = count.div_ceil(BLOCK);
         let places = BLOCKS.checked_sub(blocks)? + 1;
         let draw =
             HybridClock::default().tick().millis() ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9);
         let begin = (draw % u64::from(places)) as u16;
-        (0..places).find_map(|step| HeldPorts::reserve((begin + step) % places, blocks, count))
+        (0..places).find_map(|step| ReservedPorts::reserve((begin + step) % places, blocks, count))
     }
 
-    fn reserve(place: u16, blocks: u16, count: u16) -> Option<HeldPorts> {
+    fn reserve(place: u16, blocks: u16, count: u16) -> Option<ReservedPorts> {
         let first = FIRST + place * BLOCK;
         let marks: Option<Vec<UdpSocket>> =
             (0..blocks).map(|block| reserve_block(at(first + block * BLOCK))).collect();
         let marks = marks?;
         (0..count)
             .all(|behind| is_free(at(first + behind)))
-            .then(|| HeldPorts { first: at(first), _reservations: marks })
+            .then(|| ReservedPorts { first: at(first), _reservations: marks })
     }
 
     /// The first reserved port.
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn reserved_ports_are_free_and_exclusive() {
         let counts = [9, 1, BLOCK, BLOCK + 1, 3 * BLOCK, 2];
-        let held: Vec<HeldPorts> = counts.map(|count| HeldPorts::find(count).unwrap()).into();
+        let reserved: Vec<ReservedPorts> = counts.map(|count| ReservedPorts::find(count).unwrap()).into();
         let mut ports = Vec::new();
-        for (one, count) in held.iter().zip(counts) {
+        for (one, count) in reserved.iter().zip(counts) {
             assert!(one.first().ip().is_loopback());
             ports.extend((0..count).map(|behind| one.first().port() + behind));
         }
@@ -88,17 +88,17 @@ mod tests {
         ports.dedup();
         assert_eq!(ports.len(), all, "given twice though nobody listens");
         #[expect(clippy::disallowed_methods, reason = "takes them")]
-        let taken: Vec<TcpListener> =
+        let listeners: Vec<TcpListener> =
             ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
-        let place = (held[0].first().port() - FIRST) / BLOCK;
-        drop(held);
-        assert!(HeldPorts::reserve(place, 1, 9).is_none(), "somebody listens");
-        drop(taken);
-        assert!(HeldPorts::reserve(place, 1, 9).is_some(), "let go");
+        let place = (reserved[0].first().port() - FIRST) / BLOCK;
+        drop(reserved);
+        assert!(ReservedPorts::reserve(place, 1, 9).is_none(), "somebody listens");
+        drop(listeners);
+        assert!(ReservedPorts::reserve(place, 1, 9).is_some(), "let go");
     }
 
     #[test]
     fn port_search_fails_beyond_available_ports() {
-        assert!(HeldPorts::find(END - FIRST + BLOCK).is_none());
+        assert!(ReservedPorts::find(END - FIRST + BLOCK).is_none());
     }
 }

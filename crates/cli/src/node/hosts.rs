@@ -63,7 +63,7 @@ impl ClusterArguments {
     /// The cluster options of the node; `None`: none was given.
     pub(super) fn options(&self, listen: Option<SocketAddr>) -> Result<Option<ClusterOptions>, CommandError> {
         let usage = |error: HostsError| CommandError::Usage(error.to_string());
-        let (hosts, told) = if let Some(list) = &self.hosts {
+        let (hosts, own_number) = if let Some(list) = &self.hosts {
             (hosts::expand(list).map_err(usage)?, None)
         } else if let Some(path) = &self.host_file {
             let text = read(path).map_err(CommandError::Usage)?;
@@ -77,7 +77,7 @@ impl ClusterArguments {
         } else {
             return Ok(Some(self.of(JoinMethod::Join(self.join.clone()))));
         };
-        let me = match told {
+        let me = match own_number {
             Some(me) => me,
             None => {
                 let at = listen.map(|at| (at.ip().to_string(), at.port()));

@@ -181,8 +181,8 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
     let ready = ready(&server, arguments.place.data.clone());
     // A reader that is gone is no reason not to serve.
-    let told = if arguments.json { output::json(&ready) } else { ready.print_text() };
-    if let Err(error) = told {
+    let printed = if arguments.json { output::json(&ready) } else { ready.print_text() };
+    if let Err(error) = printed {
         output::problem(&format!("zerohop: {error}"));
     }
     server.wait().map(|()| CommandEnding::Done).map_err(|error| failed(&error))

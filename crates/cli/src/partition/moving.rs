@@ -91,13 +91,13 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
     let client = target.connect().await?;
     let before = find_move(&client, &name).await?;
     let copies = before.in_sync.len() + before.followers.len() + 1;
-    let asked = PartitionMove {
+    let request = PartitionMove {
         keyspace: name.keyspace.clone(),
         partition: name.partition,
         node: Some(to.node),
         instance: to.instance,
     };
-    let instance = admin::move_partition(&client, asked).await?;
+    let instance = admin::move_partition(&client, request).await?;
     let line = StatusLine::new();
     let (mut last, mut since) = (None, Instant::now());
     loop {
@@ -134,8 +134,8 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
 pub(super) async fn release(arguments: ReleaseArguments) -> Result<CommandEnding, CommandError> {
     let ReleaseArguments { partition: name, target, json } = arguments;
     let PartitionName { keyspace, partition } = name.clone();
-    let asked = PartitionMove { keyspace: keyspace.clone(), partition, node: None, instance: None };
-    admin::move_partition(&target.connect().await?, asked).await.map_err(|error| match error {
+    let request = PartitionMove { keyspace: keyspace.clone(), partition, node: None, instance: None };
+    admin::move_partition(&target.connect().await?, request).await.map_err(|error| match error {
         CommandError::Refused(reason) => CommandError::Refused(format!("partition {name}: {reason}")),
         error => error,
     })?;

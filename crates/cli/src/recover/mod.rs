@@ -189,8 +189,8 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     for LostPartition { name, damaged, .. } in &lost {
         let keep_damaged = damaged.as_ref().map(|_| !from_follower);
-        let asked = admin::recover_partition(&client, &name.keyspace, name.partition, keep_damaged).await;
-        if let Err(error) = asked {
+        let recovered = admin::recover_partition(&client, &name.keyspace, name.partition, keep_damaged).await;
+        if let Err(error) = recovered {
             // One of its members may just have returned.
             let is_lost = admin::partition(&client, &name.keyspace, name.partition).await?;
             if is_lost.is_none_or(|one| one.lost) || damaged.is_some() {

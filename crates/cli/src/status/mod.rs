@@ -84,11 +84,11 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
     let mut is_first = true;
     loop {
         let begin = Instant::now();
-        let asked = tokio::select! {
-            asked = ask(&arguments.target) => asked,
+        let reply = tokio::select! {
+            reply = ask(&arguments.target) => reply,
             () = signals.come() => return Ok(CommandEnding::Done),
         };
-        let told = match asked {
+        let report = match reply {
             // The first question fails as without --watch, so that a mistake ends the command.
             Err(error) if is_first => return Err(error),
             Err(error) if !is_screen => {
@@ -102,7 +102,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
             }
             Ok(status) => Some(ShownStatus::from(status).to_string()),
         };
-        if let Some(told) = told {
+        if let Some(report) = report {
             let every = format_time(arguments.interval);
             let (clear, hint) = match (is_screen, keys.is_some()) {
                 (true, true) => ("\x1b[H\x1b[2J", format!("every {every}; q ends\n")),
@@ -110,7 +110,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
                 // Reports in a pipe are separated by an empty line.
                 (false, _) => ("", "\n".to_owned()),
             };
-            output::raw(&[clear.as_bytes(), names::screened(&told).as_bytes(), hint.as_bytes()])?;
+            output::raw(&[clear.as_bytes(), names::screened(&report).as_bytes(), hint.as_bytes()])?;
         }
         is_first = false;
         tokio::select! {
@@ -125,9 +125,9 @@ async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<Comman
     let timeout = arguments.target.timeout();
     let until = Instant::now().checked_add(timeout);
     loop {
-        let asked = ask(&arguments.target).await;
+        let reply = ask(&arguments.target).await;
         let is_over = until.is_some_and(|until| Instant::now() >= until);
-        match asked {
+        match reply {
             Ok(status) if state.is_reached(&status) => {
                 print(arguments, status)?;
                 return Ok(CommandEnding::Done);

@@ -186,11 +186,11 @@ mod tests {
         let moving = judged(&status(["up", "draining", "up"], |groups, _| groups.moving = 4));
         assert_eq!(moving, (StatusVerdict::Ok, format!("{good}, 4 on the move")));
         let gone = judged(&status(["up", "down", "up"], |groups, _| groups.rebuilding = 9));
-        let told = "WARNING: 2 of 3 nodes are up, 256 partitions served, 9 being rebuilt";
-        assert_eq!(gone, (StatusVerdict::Warning, told.to_owned()));
+        let first_line = "WARNING: 2 of 3 nodes are up, 256 partitions served, 9 being rebuilt";
+        assert_eq!(gone, (StatusVerdict::Warning, first_line.to_owned()));
         let lost = judged(&status(up, |groups, view| (groups.lost, view.no_primary) = (2, 3)));
-        let told = "PROBLEM: 3 of 3 nodes are up, 3 of 256 partitions are not served";
-        assert_eq!(lost, (StatusVerdict::Problem, told.to_owned()));
+        let first_line = "PROBLEM: 3 of 3 nodes are up, 3 of 256 partitions are not served";
+        assert_eq!(lost, (StatusVerdict::Problem, first_line.to_owned()));
         assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
         let warned = judge(&status(up, |_, _| {}), 1);
         assert_eq!(warned, (StatusVerdict::Warning, "WARNING".to_owned() + &good[2..] + ", 1 warning"));

@@ -137,7 +137,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 /// Asks all managers concurrently.
 async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples {
     let up = nodes.iter().filter(|node| node.state != "down");
-    let asked: Vec<_> = up
+    let queries: Vec<_> = up
         .map(|node| {
             let (address, MetricsAccess { bearer, tls }) = (node.manager.clone(), access.clone());
             let answer =
@@ -146,7 +146,7 @@ async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples 
         })
         .collect();
     let mut heard = NodeSamples::new();
-    for (id, answer) in asked {
+    for (id, answer) in queries {
         let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
         heard.insert(id, answer.map(|text| Sample::read(&text)));
     }

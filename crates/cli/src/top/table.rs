@@ -163,10 +163,10 @@ mod tests {
             view: ShownView::default(),
             seen: Some("x ".repeat(90)),
         };
-        let told = table(&shown, "; q ends");
-        let long: Vec<&str> = told.lines().filter(|line| line.chars().count() > WIDTH).collect();
-        assert!(told.lines().count() == 10 && !told.contains('\u{1b}'), "{told}");
-        assert_eq!(long, [""; 0], "{told}");
-        assert!(told.lines().any(|line| line.starts_with("node ") && line.len() == WIDTH), "{told}");
+        let text = table(&shown, "; q ends");
+        let long: Vec<&str> = text.lines().filter(|line| line.chars().count() > WIDTH).collect();
+        assert!(text.lines().count() == 10 && !text.contains('\u{1b}'), "{text}");
+        assert_eq!(long, [""; 0], "{text}");
+        assert!(text.lines().any(|line| line.starts_with("node ") && line.len() == WIDTH), "{text}");
     }
 }

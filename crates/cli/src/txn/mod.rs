@@ -107,14 +107,14 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
     let (lines, keyspaces, progress) = (&lines, &keyspaces, &progress);
     let note = |now: TxnProgress| *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
     let work = |tx: Transaction| async move {
-        let mut brought = Vec::with_capacity(lines.len());
+        let mut results = Vec::with_capacity(lines.len());
         let mut ends = Vec::with_capacity(lines.len());
         for (place, line) in lines.iter().enumerate() {
             let keyspace = &keyspaces[&line.operation.at().keyspace];
             let one = step(&tx, keyspace, &line.operation).await;
             ends.push(tx.writes().unwrap_or_default());
             match one {
-                Ok(Ok(one)) => brought.push(one),
+                Ok(Ok(one)) => results.push(one),
                 Ok(Err(found)) => {
                     tx.abort();
                     return Ok(TxnOutcome::Failed(place, found));
@@ -126,14 +126,14 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             }
         }
         note(TxnProgress { ends, stuck_at: None });
-        if !brought.iter().all(LineResult::is_read) {
+        if !results.iter().all(LineResult::is_read) {
             interrupt::note_sent(output::WRITE);
         }
-        Ok(TxnOutcome::Done(brought))
+        Ok(TxnOutcome::Done(results))
     };
     match client.transaction_with_outcome(work).await {
-        Ok((TxnOutcome::Done(brought), Some(committed))) => {
-            show::committed(arguments.json, lines, &brought, &committed)
+        Ok((TxnOutcome::Done(results), Some(committed))) => {
+            show::committed(arguments.json, lines, &results, &committed)
         }
         Ok((TxnOutcome::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
         Ok((TxnOutcome::Done(_), None)) => Err(CommandError::Unexpected),

@@ -99,21 +99,21 @@ fn sentence(line: &Line, error: &Error) -> String {
 pub(super) fn committed(
     is_json: bool,
     lines: &[Line],
-    brought: &[LineResult],
+    outcomes: &[LineResult],
     committed: &CommittedTransaction,
 ) -> Result<CommandEnding, CommandError> {
-    if !brought.iter().all(LineResult::is_read) {
+    if !outcomes.iter().all(LineResult::is_read) {
         output::note_done(output::WRITE);
     }
     let mut ending = CommandEnding::Done;
     let mut results = Vec::with_capacity(lines.len());
-    for (line, brought) in lines.iter().zip(brought) {
+    for (line, result) in lines.iter().zip(outcomes) {
         let shown = ShownOperation {
             operation: line.operation.name(),
             about: about(line),
             ..ShownOperation::default()
         };
-        let (shown, refusal) = match one(brought, committed) {
+        let (shown, refusal) = match one(result, committed) {
             Ok(one) => (ShownOperation { operation: shown.operation, about: shown.about, ..one }, None),
             Err(error) => {
                 ending = CommandEnding::No;
@@ -132,9 +132,9 @@ pub(super) fn committed(
 }
 
 /// The return value of one operation.
-fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<ShownOperation<'a>, Error> {
+fn one<'a>(result: &'a LineResult, committed: &CommittedTransaction) -> Result<ShownOperation<'a>, Error> {
     let done = ShownOperation { done: Some(true), ..ShownOperation::default() };
-    Ok(match brought {
+    Ok(match result {
         LineResult::Record(None) => ShownOperation { found: Some(false), ..ShownOperation::default() },
         LineResult::Record(Some(record)) => contents(record),
         LineResult::Taken(None) => removed(false),
@@ -145,8 +145,8 @@ fn one<'a>(brought: &'a LineResult, committed: &CommittedTransaction) -> Result<
         LineResult::Sum(promise) => {
             ShownOperation { number: Some(committed.result(promise)?.into()), ..done }
         }
-        LineResult::Number(told) | LineResult::Blob(blob::BlobResult::Number(told)) => {
-            ShownOperation { number: Some(told(committed)?), ..done }
+        LineResult::Number(number) | LineResult::Blob(blob::BlobResult::Number(number)) => {
+            ShownOperation { number: Some(number(committed)?), ..done }
         }
         LineResult::Checked => done,
         LineResult::Blob(blob::BlobResult::Done) => done,
@@ -290,8 +290,8 @@ pub(super) fn refused(
     }
     let Error::Operation { key: named, reason } = &error else {
         let Some(line) = line else { return Err(error.into()) };
-        let told = format!("line {}: {}; nothing was done", line.number, sentence(line, &error));
-        return Err(refusal(is_json, line, &error, told)?);
+        let message = format!("line {}: {}; nothing was done", line.number, sentence(line, &error));
+        return Err(refusal(is_json, line, &error, message)?);
     };
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     match line {
@@ -310,7 +310,7 @@ pub(super) fn refused(
         None if is_condition => output::problem(&format!("zerohop: {error}")),
         // The number of a write is internal to the library; the line's number says more.
         Some(line) if !error.is_unknown() => {
-            let told = match &**reason {
+            let message = match &**reason {
                 Reason::Aborted { reason, item: Some(_) } => {
                     let key = names::beginning(key(line));
                     let noun = if is_of_blob(line) { "blob" } else { "key" };
@@ -318,8 +318,8 @@ pub(super) fn refused(
                 }
                 _ => format!("line {}: {}", line.number, sentence(line, &error)),
             };
-            let told = why.map_or(told.clone(), |why| format!("{told}. {why}"));
-            return Err(refusal(is_json, line, &error, told)?);
+            let message = why.map_or(message.clone(), |why| format!("{message}. {why}"));
+            return Err(refusal(is_json, line, &error, message)?);
         }
         _ => return Err(unserved::with(error.into(), why)),
     }
@@ -327,7 +327,7 @@ pub(super) fn refused(
 }
 
 /// The error about a line, which is printed as JSON if that is asked for.
-fn refusal(is_json: bool, line: &Line, error: &Error, told: String) -> Result<CommandError, CommandError> {
+fn refusal(is_json: bool, line: &Line, error: &Error, message: String) -> Result<CommandError, CommandError> {
     if is_json {
         let (reason, about) = (failure::of_client(error), about(line));
         let line = Some(line.number);
@@ -335,11 +335,11 @@ fn refusal(is_json: bool, line: &Line, error: &Error, told: String) -> Result<Co
             reason,
             line,
             about,
-            error: Some(told.clone()),
+            error: Some(message.clone()),
             ..TxnRefusal::default()
         })?;
     }
-    Ok(CommandError::Refused(told))
+    Ok(CommandError::Refused(message))
 }
 
 /// Why a blob is not in the state that a line requires: nothing was changed.
@@ -358,7 +358,7 @@ impl NoBlob {
     }
 
     fn show(self, is_json: bool, line: &Line) -> Result<CommandEnding, CommandError> {
-        let (reason, told) = match self {
+        let (reason, explanation) = match self {
             NoBlob::Absent => ("not_found", "there is no such blob"),
             NoBlob::There => (EXISTS, "there is one of this name"),
         };
@@ -367,7 +367,10 @@ impl NoBlob {
             output::json(&TxnRefusal { reason, line: number, about, ..TxnRefusal::default() })?;
         } else {
             let name = names::beginning(key(line));
-            output::problem(&format!("zerohop: line {}: blob {name}: {told}; nothing was done", line.number));
+            output::problem(&format!(
+                "zerohop: line {}: blob {name}: {explanation}; nothing was done",
+                line.number
+            ));
         }
         Ok(CommandEnding::No)
     }

@@ -82,8 +82,8 @@ mod tests {
 
     #[test]
     fn quoted_words_may_contain_blanks_and_escaped_bytes() {
-        let told = of(r#"  insert "a \"key\"" 'a \value' x"y z"'!'  # and so on"#).unwrap();
-        assert_eq!(told, [&b"insert"[..], b"a \"key\"", b"a \\value", b"xy z!"]);
+        let words = of(r#"  insert "a \"key\"" 'a \value' x"y z"'!'  # and so on"#).unwrap();
+        assert_eq!(words, [&b"insert"[..], b"a \"key\"", b"a \\value", b"xy z!"]);
         assert_eq!(of(r#""\x00\xff\n\t\\" """#).unwrap(), [&b"\x00\xff\n\t\\"[..], b""]);
         assert_eq!(of("# nothing").unwrap(), Vec::<Vec<u8>>::new());
         assert_eq!(of("a#b").unwrap(), [b"a#b"]);

@@ -18,7 +18,7 @@ use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
 use crate::common::{other_cluster, quantity};
-use crate::local::{HeldPorts, LocalNode, NodePlan, ReadyNode, StartingNode};
+use crate::local::{LocalNode, NodePlan, ReadyNode, ReservedPorts, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
 
@@ -200,7 +200,7 @@ impl UpArguments {
     }
 
     /// The plans of the nodes, and the ports if they were searched for.
-    fn plans(&self, nodes: u32) -> Result<(Vec<NodePlan>, Option<HeldPorts>), CommandError> {
+    fn plans(&self, nodes: u32) -> Result<(Vec<NodePlan>, Option<ReservedPorts>), CommandError> {
         let data = self.folder();
         // An error in the secret is reported once, not by each node.
         self.secret.read()?;
@@ -234,17 +234,17 @@ impl UpArguments {
             ))
         };
         let ports = u16::try_from((instances + 1) * nodes).map_err(|_| no_room())?;
-        let held = match self.port {
-            0 => Some(HeldPorts::find(ports).ok_or_else(no_room)?),
+        let reserved = match self.port {
+            0 => Some(ReservedPorts::find(ports).ok_or_else(no_room)?),
             _ => None,
         };
-        let first = held.as_ref().map_or(first, HeldPorts::first);
+        let first = reserved.as_ref().map_or(first, ReservedPorts::first);
         first.port().checked_add(ports).ok_or_else(no_room)?;
         let hosts: Vec<SocketAddr> = (0..nodes)
             .map(|node| SocketAddr::new(first.ip(), first.port() + (node * (instances + 1)) as u16))
             .collect();
         let plans = (1..).zip(&hosts).map(|(number, listen)| plan(number, *listen, &hosts, Some(instances)));
-        Ok((plans.collect(), held))
+        Ok((plans.collect(), reserved))
     }
 
     fn print_nodes(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {

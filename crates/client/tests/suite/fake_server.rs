@@ -393,8 +393,8 @@ fn under_way(reason: &str) -> Option<AdminAnswer> {
 }
 
 fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
-    let asked = std::mem::take(&mut server.store.lock().unwrap().requests);
-    let drops = asked.into_iter().map(|request| match request.ask {
+    let requests = std::mem::take(&mut server.store.lock().unwrap().requests);
+    let drops = requests.into_iter().map(|request| match request.ask {
         Some(AdminQuestion::DropKeyspace(drop)) => drop,
         other => panic!("{other:?}"),
     });
@@ -411,15 +411,16 @@ async fn drop_waits_until_done_and_ignores_later_keyspace_of_same_name() {
     let done = || Some(AdminAnswer::of(AdminReply::Keyspace(Box::new(papers.clone()))));
 
     says(vec![refused(REFUSED_FAILED), under_way("a"), under_way("a"), None, under_way("b"), done()]);
-    let mut told = Vec::new();
+    let mut reasons = Vec::new();
     let options = DropOptions { at_once: false, wait: Duration::from_mins(1) };
-    let dropped = client.drop_keyspace_with("papers", options, |reason| told.push(reason.to_owned())).await;
-    assert_eq!((dropped.as_ref(), &told[..]), (Ok(&papers), &["a".to_owned(), "b".to_owned()][..]));
-    let asked = drops(&server);
-    assert_eq!(asked.iter().map(|drop| drop.id).collect::<Vec<_>>(), [0, 0, 9, 9, 9, 9]);
+    let dropped =
+        client.drop_keyspace_with("papers", options, |reason| reasons.push(reason.to_owned())).await;
+    assert_eq!((dropped.as_ref(), &reasons[..]), (Ok(&papers), &["a".to_owned(), "b".to_owned()][..]));
+    let requests = drops(&server);
+    assert_eq!(requests.iter().map(|drop| drop.id).collect::<Vec<_>>(), [0, 0, 9, 9, 9, 9]);
     assert!(
-        asked.iter().all(|drop| drop.wait_ms > Some(30_000) && drop.wait_ms <= Some(60_000)),
-        "{asked:?}"
+        requests.iter().all(|drop| drop.wait_ms > Some(30_000) && drop.wait_ms <= Some(60_000)),
+        "{requests:?}"
     );
 
     // The keyspace may be gone between two requests; it is an error only if it was missing from the

@@ -200,12 +200,13 @@ impl VersionedBytes {
                 if one.seen.is_some_and(|seen| seen != self.version(operation.key())) {
                     return aborted(AbortReason::ReadChanged);
                 }
-                let mut told = |answer: OperationAnswer<'_>| pack(&ItemAnswer(answer), &mut packed).unwrap();
+                let mut add_answer =
+                    |answer: OperationAnswer<'_>| pack(&ItemAnswer(answer), &mut packed).unwrap();
                 match operation {
-                    RecordOperation::Read(read) => after.read(&read, told),
+                    RecordOperation::Read(read) => after.read(&read, add_answer),
                     RecordOperation::Write(write) => match after.write(&write, version) {
                         Err(Failure::ConditionFailed { .. }) => return aborted(AbortReason::ConditionFailed),
-                        answer => told(answer),
+                        answer => add_answer(answer),
                     },
                 }
             }
@@ -484,13 +485,13 @@ async fn many_records_are_read_together() {
 
 #[test]
 fn blocking_client_runs_transactions() {
-    let (told, served) = std::sync::mpsc::channel();
+    let (sender, served) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                told.send(serve().await).unwrap();
+                sender.send(serve().await).unwrap();
                 drop(stopped.await);
             });
         });
@@ -505,14 +506,14 @@ fn transact_without_a_runtime(address: &str, store: &Mutex<VersionedBytes>) {
     let keyspace = client.keyspace("default").unwrap();
     store.lock().unwrap().refuse = vec![AbortReason::ReadChanged];
     let calls = std::cell::Cell::new(0);
-    let brought = client.transaction(|tx| {
+    let result = client.transaction(|tx| {
         calls.set(calls.get() + 1);
         assert_eq!(tx.get(&keyspace, "a")?, None);
         tx.insert(&keyspace, "a", "1")?;
         tx.insert(&keyspace, "b", "2")?;
         Ok(5)
     });
-    assert_eq!((brought, calls.get()), (Ok(5), 2));
+    assert_eq!((result, calls.get()), (Ok(5), 2));
     let found = client.read_many(&[(&keyspace, "a"), (&keyspace, "b")]).unwrap();
     assert!(found.iter().all(Option::is_some));
     let tx = client.begin();

@@ -90,8 +90,8 @@ impl Agent {
     /// Proposes a command that changes nothing: a report of no logs by node 0, which is refused. Its answer
     /// has the mark.
     fn propose_no_op(&mut self) {
-        let held = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
-        self.propose(Purpose::NoOp, ControlCommand::ReportLogs(held), Time::NEVER);
+        let report = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
+        self.propose(Purpose::NoOp, ControlCommand::ReportLogs(report), Time::NEVER);
     }
 
     pub(super) fn no_op_decided(&mut self, mark: u64) {

@@ -56,18 +56,18 @@ impl Agent {
         node: Option<NodeId>,
         have: MapEpoch,
         piece: Option<PieceOf>,
-        only_told: bool,
+        is_confirmation: bool,
     ) {
         if let Some(node) = node.filter(|_| self.is_leader())
             && let Some(peer) = self.peers.by.get_mut(&node)
         {
             peer.has = peer.has.max(have);
-            if only_told {
+            if is_confirmation {
                 (peer.next, peer.wait_ms) = (self.now, RESEND_MS);
                 self.peers.is_due = true;
             }
         }
-        if only_told {
+        if is_confirmation {
             return;
         }
         let begun = piece.and_then(|of| {

@@ -407,9 +407,9 @@ impl Agent {
                 self.handle_manager_message((manager, to), (number, piece, pieces), bytes, &from);
             }
             AgentBody::Propose(request) => self.handle_proposal(&from, request),
-            AgentBody::Answer { id, answer: told, news } => self.handle_answer(&from, id, told, &news),
-            AgentBody::MapRequest { node, have, piece, is_confirmation: only_told } => {
-                self.handle_map_request(&from, node, have, piece, only_told);
+            AgentBody::Answer { id, answer, news } => self.handle_answer(&from, id, answer, &news),
+            AgentBody::MapRequest { node, have, piece, is_confirmation } => {
+                self.handle_map_request(&from, node, have, piece, is_confirmation);
             }
             AgentBody::MapPiece { news, piece, pieces, bytes } => {
                 self.handle_map_piece(&from, &news, (piece, pieces), bytes);

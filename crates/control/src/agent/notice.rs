@@ -198,28 +198,28 @@ impl Agent {
             .filter(|node| node.state() == NodeState::Down)
             .flat_map(|node| node.instances().map(move |one| (one.id, node.id())).collect::<Vec<_>>())
             .collect();
-        let told = &mut self.primaries;
+        let primaries = &mut self.primaries;
         for place in places {
             let (was, is) = (primary_in(before, *place), primary_in(map, *place));
             match (was.is_some_and(|was| own.has(was)), is.is_some_and(|is| own.has(is))) {
                 (false, true) => {
-                    told.moved_away.remove(place);
+                    primaries.moved_away.remove(place);
                     match was.and_then(|was| owners.get(&was)) {
                         Some(node) => {
-                            told.of.insert(*node);
-                            told.taken_over.insert(*place);
+                            primaries.of.insert(*node);
+                            primaries.taken_over.insert(*place);
                         }
-                        None => drop(told.handed_over.insert(*place)),
+                        None => drop(primaries.handed_over.insert(*place)),
                     }
                 }
                 (true, false) => {
-                    told.taken_over.remove(place);
-                    told.handed_over.remove(place);
-                    told.moved_away.insert(*place);
+                    primaries.taken_over.remove(place);
+                    primaries.handed_over.remove(place);
+                    primaries.moved_away.insert(*place);
                 }
                 _ => continue,
             }
-            told.due.get_or_insert(self.now.after_ms(TOGETHER_MS));
+            primaries.due.get_or_insert(self.now.after_ms(TOGETHER_MS));
         }
     }
 

@@ -357,7 +357,7 @@ impl Agent {
         &mut self,
         from: &Address,
         id: RequestId,
-        told: ProposalAnswer,
+        answer: ProposalAnswer,
         news: &ControlGroupNews,
     ) {
         self.apply_news(news);
@@ -365,7 +365,7 @@ impl Agent {
         if id.origin != self.proposals.origin {
             return;
         }
-        let answer = match told {
+        let answer = match answer {
             ProposalAnswer::Decided(outcome) => RequestAnswer::Decided(outcome),
             ProposalAnswer::NotLeader => RequestAnswer::NotLeader(news.leader),
             ProposalAnswer::Busy => RequestAnswer::Busy,
@@ -432,9 +432,9 @@ impl Agent {
             return self.answer_proposal(from, id, ProposalAnswer::NotLeader);
         }
         if let ControlCommand::Join(join) = &request.command
-            && let Some(told) = self.is_double(join)
+            && let Some(answer) = self.is_double(join)
         {
-            return self.answer_proposal(from, id, told);
+            return self.answer_proposal(from, id, answer);
         }
         let key = (from.clone(), id);
         if self.forwarded.known.contains(&key) {
@@ -465,7 +465,7 @@ impl Agent {
             ControlCommand::Drained(drained) => {
                 map.instance(drained.instance).is_none_or(|instance| is_of(instance.node))
             }
-            ControlCommand::ReportLogs(held) => is_of(held.node),
+            ControlCommand::ReportLogs(report) => is_of(report.node),
             ControlCommand::Join(join) => join.manager == *from,
             _ => true,
         }
@@ -474,16 +474,16 @@ impl Agent {
     pub(super) fn answer_forwarded(&mut self, number: u64, answer: RequestAnswer) {
         let Some(key) = self.forwarded.by_number.remove(&number) else { return };
         self.forwarded.known.remove(&key);
-        let told = match answer {
+        let answer = match answer {
             RequestAnswer::Decided(outcome) => ProposalAnswer::Decided(outcome),
             RequestAnswer::NotLeader(_) => ProposalAnswer::NotLeader,
             RequestAnswer::Busy => ProposalAnswer::Busy,
         };
-        self.answer_proposal(&key.0, key.1, told);
+        self.answer_proposal(&key.0, key.1, answer);
     }
 
-    fn answer_proposal(&mut self, to: &Address, id: RequestId, told: ProposalAnswer) {
+    fn answer_proposal(&mut self, to: &Address, id: RequestId, answer: ProposalAnswer) {
         let news = self.group.news(self.group.applied_count);
-        self.send(to, AgentBody::Answer { id, answer: told, news });
+        self.send(to, AgentBody::Answer { id, answer, news });
     }
 }

@@ -125,10 +125,10 @@ impl Agent {
                 break;
             }
             let incarnation = self.settings.incarnation;
-            let held = HeldLogs { node: own.node, incarnation, logs: logs.to_vec() };
+            let report = HeldLogs { node: own.node, incarnation, logs: logs.to_vec() };
             self.propose(
                 Purpose::ReportLogs,
-                ControlCommand::ReportLogs(held),
+                ControlCommand::ReportLogs(report),
                 self.now.after_ms(LOG_REPORT_MS),
             );
         }

@@ -116,17 +116,17 @@ impl Agent {
                 by_number(answering, "answers", "answer")
             );
         }
-        let mut asked: Vec<&str> = Vec::new();
+        let mut contacts: Vec<&str> = Vec::new();
         for addr in
             self.group.known().filter(|addr| **addr != self.settings.manager).take(ADDRESSES_SHOWN_MAX)
         {
-            if !asked.contains(&addr.as_str()) {
-                asked.push(addr.as_str());
+            if !contacts.contains(&addr.as_str()) {
+                contacts.push(addr.as_str());
             }
         }
-        match &asked[..] {
+        match &contacts[..] {
             [] => "no address of another node is known".to_owned(),
-            asked => format!("asked are {}", asked.join(", ")),
+            contacts => format!("asked are {}", contacts.join(", ")),
         }
     }
 

@@ -81,10 +81,10 @@ impl CommandRequest {
             }
             ControlCommand::SplitKeyspace(id) => proto::CommandProto::SplitKeyspace(id.get()),
             ControlCommand::Regroup(regroup) => proto::CommandProto::Regroup(write_regroup(regroup)),
-            ControlCommand::ReportLogs(held) => proto::CommandProto::Held(proto::HeldLogsProto {
-                node: held.node.get(),
-                incarnation: held.incarnation.get(),
-                logs: held.logs.iter().map(write_log_report).collect(),
+            ControlCommand::ReportLogs(report) => proto::CommandProto::Held(proto::HeldLogsProto {
+                node: report.node.get(),
+                incarnation: report.incarnation.get(),
+                logs: report.logs.iter().map(write_log_report).collect(),
             }),
             ControlCommand::Recover { keyspace, partition, damaged } => {
                 proto::CommandProto::Recover(proto::Recover {
@@ -171,14 +171,14 @@ impl CommandRequest {
             }
             proto::CommandProto::SplitKeyspace(id) => ControlCommand::SplitKeyspace(KeyspaceId(id)),
             proto::CommandProto::Regroup(regroup) => ControlCommand::Regroup(read_regroup(&regroup)?),
-            proto::CommandProto::Held(held) => {
-                if held.logs.len() > REPORTED_LOGS_MAX {
+            proto::CommandProto::Held(report) => {
+                if report.logs.len() > REPORTED_LOGS_MAX {
                     return Err(CommandError::new("more logs than one report tells of"));
                 }
                 ControlCommand::ReportLogs(HeldLogs {
-                    node: NodeId(held.node),
-                    incarnation: Incarnation(held.incarnation),
-                    logs: held.logs.iter().map(read_log_report).collect(),
+                    node: NodeId(report.node),
+                    incarnation: Incarnation(report.incarnation),
+                    logs: report.logs.iter().map(read_log_report).collect(),
                 })
             }
             proto::CommandProto::Recover(one) => ControlCommand::Recover {

@@ -233,18 +233,18 @@ impl Consensus {
     pub(crate) fn persisted(&mut self, number: u64) {
         self.durable = self.durable.max(number);
         self.durable_at = self.ticks;
-        while self.delayed_messages.front().is_some_and(|held| held.number <= number) {
-            let Some(held) = self.delayed_messages.pop_front() else { break };
-            self.send_delayed(held);
+        while self.delayed_messages.front().is_some_and(|delayed| delayed.number <= number) {
+            let Some(delayed) = self.delayed_messages.pop_front() else { break };
+            self.send_delayed(delayed);
         }
         self.pump();
     }
 
     /// Proposes a command. Returns whether it is in the leader's log now.
     pub(crate) fn propose(&mut self, command: Vec<u8>) -> bool {
-        let taken = self.is_leader() && self.core.propose(Vec::new(), command).is_ok();
+        let is_in_log = self.is_leader() && self.core.propose(Vec::new(), command).is_ok();
         self.pump();
-        taken
+        is_in_log
     }
 
     pub(crate) fn transfer(&mut self, to: ManagerId) {
@@ -347,32 +347,33 @@ impl Consensus {
         }
     }
 
-    fn delay_until_durable(&mut self, held: DelayedMessages) {
-        self.delayed_messages.push_back(held);
+    fn delay_until_durable(&mut self, delayed: DelayedMessages) {
+        self.delayed_messages.push_back(delayed);
         if planted::is_planted(Bug::VoteNotSynced) {
             // Votes are sent at once, without waiting for the disk.
-            let held = self.delayed_messages.back_mut().map(|held| std::mem::take(&mut held.messages));
+            let delayed =
+                self.delayed_messages.back_mut().map(|delayed| std::mem::take(&mut delayed.messages));
             let is_vote = |message: &Message| message.get_msg_type() == MessageType::MsgRequestVoteResponse;
-            let (votes, others) = held.unwrap_or_default().into_iter().partition(is_vote);
-            if let Some(held) = self.delayed_messages.back_mut() {
-                held.messages = others;
+            let (votes, others) = delayed.unwrap_or_default().into_iter().partition(is_vote);
+            if let Some(delayed) = self.delayed_messages.back_mut() {
+                delayed.messages = others;
             }
             self.send(votes);
         }
         if self.persisted_all() {
-            while let Some(held) = self.delayed_messages.pop_front() {
-                self.send_delayed(held);
+            while let Some(delayed) = self.delayed_messages.pop_front() {
+                self.send_delayed(delayed);
             }
         }
     }
 
     /// The state that these messages depend on is durable.
-    fn send_delayed(&mut self, held: DelayedMessages) {
-        self.core.on_persist_ready(held.ready);
-        if held.restored > 0 {
-            self.core.advance_apply_to(held.restored);
+    fn send_delayed(&mut self, delayed: DelayedMessages) {
+        self.core.on_persist_ready(delayed.ready);
+        if delayed.restored > 0 {
+            self.core.advance_apply_to(delayed.restored);
         }
-        self.send(held.messages);
+        self.send(delayed.messages);
     }
 
     fn persisted_all(&self) -> bool {

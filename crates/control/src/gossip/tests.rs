@@ -151,10 +151,13 @@ fn dead_node_is_detected_within_a_second_despite_ten_percent_loss() {
             let died = field.now;
             field.nodes[1] = None;
             field.run(died + 1_000_000);
-            let told =
+            let reporters =
                 field.verdicts.iter().filter(|(_, _, node, alive)| !alive && *node == NodeId(1)).count();
-            assert_eq!(told, all, "{nodes} nodes, {loss} per mille lost, seed {seed}: {told} report it");
-            assert_eq!(field.downs(), told, "no other node");
+            assert_eq!(
+                reporters, all,
+                "{nodes} nodes, {loss} per mille lost, seed {seed}: {reporters} report it"
+            );
+            assert_eq!(field.downs(), reporters, "no other node");
         }
     }
 }

@@ -119,8 +119,8 @@ fn choose_successor(
     let of = |one: &ManagerInfo| map.nodes().find(|node| node.manager() == one.addr.as_str());
     let domains: Vec<u32> =
         managers.iter().filter_map(of).map(|node| state.facts(node.id()).domain).collect();
-    let taken: BTreeSet<&str> = managers.iter().map(|one| one.addr.as_str()).collect();
-    let free = map.nodes().filter(|node| node.state() == NodeState::Up && !taken.contains(node.manager()));
+    let in_use: BTreeSet<&str> = managers.iter().map(|one| one.addr.as_str()).collect();
+    let free = map.nodes().filter(|node| node.state() == NodeState::Up && !in_use.contains(node.manager()));
     let together =
         |node: NodeId| domains.iter().filter(|domain| **domain == state.facts(node).domain).count();
     let best = free.min_by_key(|node| (was_there(node.manager()), together(node.id()), node.id()))?;

@@ -96,7 +96,7 @@ impl PlanBench {
     /// The requests of primaries: they admit the targets of moves, and any follower as long as too few are in
     /// sync.
     fn admissions(&self) -> Vec<ControlCommand> {
-        let mut asked = Vec::new();
+        let mut commands = Vec::new();
         for (keyspace, found) in self.state.map().keyspaces() {
             for (partition, group) in found.groups() {
                 let few = group.in_sync.len() + 1 < usize::from(found.config().min_in_sync);
@@ -108,11 +108,11 @@ impl PlanBench {
                     let by = RegroupOrigin::Instance(group.primary, Incarnation(1));
                     let step = GroupStep::Admit(ready);
                     let epoch = group.epoch;
-                    asked.push(ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step }));
+                    commands.push(ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step }));
                 }
             }
         }
-        asked
+        commands
     }
 
     /// Whether a step copies the partition. A step about a follower does not: the follower has its copy already.
@@ -158,16 +158,16 @@ impl PlanBench {
 
     fn copies_by_instance(&self) -> BTreeMap<InstanceId, usize> {
         let map = self.state.map();
-        let mut held: BTreeMap<InstanceId, usize> = map
+        let mut copies: BTreeMap<InstanceId, usize> = map
             .nodes()
             .flat_map(|node| node.instances().map(|instance| (instance.id, 0)).collect::<Vec<_>>())
             .collect();
         for (_, found) in map.keyspaces() {
             for (_, group) in found.groups() {
-                group.members().for_each(|member| *held.get_mut(&member).unwrap() += 1);
+                group.members().for_each(|member| *copies.get_mut(&member).unwrap() += 1);
             }
         }
-        held
+        copies
     }
 
     fn primaries(&self) -> BTreeMap<InstanceId, u64> {
@@ -304,8 +304,8 @@ fn pinned_partition_moves_to_its_target_and_stays() {
     bench.check_groups();
     assert_eq!(bench.copies_by_instance()[&went[0].1], 0);
     bench.moved(went[1].0, None).expect_err("its node is being emptied");
-    let told = bench.moved(0, Some(nodes[4])).unwrap_err().to_string();
-    assert!(told.contains("is being drained"), "{told}");
+    let message = bench.moved(0, Some(nodes[4])).unwrap_err().to_string();
+    assert!(message.contains("is being drained"), "{message}");
 }
 
 impl PlanBench {
@@ -418,12 +418,12 @@ fn draining_node_becomes_empty_and_removable() {
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
     bench.keyspace(64, 3, 7);
     bench.apply_until_done();
-    let held: usize = bench.copies_by_instance().into_values().take(2).sum();
+    let moved: usize = bench.copies_by_instance().into_values().take(2).sum();
     bench.set(nodes[0], NodeState::Draining);
     let before = bench.copies;
     bench.apply_until_done();
     bench.check_groups();
-    assert!(bench.copies - before <= held + held / 4, "{} copies for {held}", bench.copies - before);
+    assert!(bench.copies - before <= moved + moved / 4, "{} copies for {moved}", bench.copies - before);
     bench.done(ControlCommand::RemoveNode(nodes[0]));
 }
 
@@ -436,8 +436,8 @@ fn copies_of_a_dead_node_are_rebuilt_on_other_nodes() {
     bench.set(nodes[2], NodeState::Down);
     bench.apply_until_done();
     bench.check_groups();
-    let held = bench.copies_by_instance();
-    assert!(spread(held.into_values().filter(|count| *count > 0)) <= 1);
+    let copies = bench.copies_by_instance();
+    assert!(spread(copies.into_values().filter(|count| *count > 0)) <= 1);
 }
 
 #[test]
@@ -464,13 +464,13 @@ fn briefly_down_node_keeps_its_copies() {
         }
     }
     assert!(
-        bench.copies_by_instance().into_values().all(|held| held == 64),
+        bench.copies_by_instance().into_values().all(|copies| copies == 64),
         "{:?}",
         bench.copies_by_instance()
     );
     // Until the node is given up.
     bench.apply_until_done();
-    assert_eq!(bench.copies_by_instance().into_values().filter(|held| *held == 0).count(), 1);
+    assert_eq!(bench.copies_by_instance().into_values().filter(|copies| *copies == 0).count(), 1);
 }
 
 #[test]
@@ -481,9 +481,9 @@ fn node_with_double_capacity_gets_double_copies() {
     }
     bench.keyspace(128, 2, 7);
     bench.apply_until_done();
-    for (instance, held) in bench.copies_by_instance() {
+    for (instance, copies) in bench.copies_by_instance() {
         let share = if instance.get() < 2 { 32 } else { 64 };
-        assert!((share - 1..=share + 1).contains(&held), "{instance} holds {held} of {share}");
+        assert!((share - 1..=share + 1).contains(&copies), "{instance} holds {copies} of {share}");
     }
 }
 

@@ -44,9 +44,10 @@ impl GroupContext<'_> {
         let up = |instance: &&InstanceId| !self.is_down(**instance);
         let report = |instance: &InstanceId| recovery.reports.get(instance).copied();
         let highest = |candidates: &[InstanceId]| {
-            let told = candidates.iter().filter(up).filter_map(|one| report(one).map(|told| (told, *one)));
+            let reported =
+                candidates.iter().filter(up).filter_map(|one| report(one).map(|reported| (reported, *one)));
             // Of equal ends the first member of the group, so that every manager chooses the same.
-            told.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
+            reported.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
         };
         let whole = in_sync.iter().filter(up).find(|one| !recovery.restarted.contains(one)).copied();
         let synced = || {
@@ -57,7 +58,7 @@ impl GroupContext<'_> {
         // Of members that lost power together, the first to return is a follower by the time that the last
         // one returns: its log counts as much.
         let members: Vec<InstanceId> = group.as_group().members().collect();
-        let all_told = || {
+        let all_reported = || {
             in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one))
                 && members.iter().filter(up).all(|one| report(one).is_some())
         };
@@ -66,7 +67,7 @@ impl GroupContext<'_> {
         } else if recovery.continues_with_primary && !self.is_down(group.primary) {
             report(&group.primary)?;
             (group.primary, true)
-        } else if all_told() {
+        } else if all_reported() {
             (highest(&members)?, true)
         } else if recovery.accept_loss {
             if !members.iter().filter(up).all(|one| report(one).is_some()) {

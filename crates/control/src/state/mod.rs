@@ -196,7 +196,7 @@ impl ControlState {
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.apply_command(&request.command, &mut draft);
         let may_have_lost = std::mem::take(&mut draft.possible_losses);
-        let held = self.holders(&may_have_lost);
+        let holders = self.holders(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
             Ok((number, delta)) => (Ok(CommandResult { number, epoch: self.map().epoch() }), delta),
@@ -212,7 +212,7 @@ impl ControlState {
             self.update_losses(delta);
         }
         if result.is_ok() {
-            self.record_losses(held);
+            self.record_losses(holders);
         }
         if result.is_ok() {
             self.drop_void_pins(&request.command);
@@ -241,14 +241,14 @@ impl ControlState {
             ControlCommand::Drained(drained) => self.drained(drained, draft),
             ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
             ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
-            ControlCommand::ReportLogs(held) => self.handle_log_reports(held, draft),
+            ControlCommand::ReportLogs(report) => self.handle_log_reports(report, draft),
             ControlCommand::Recover { keyspace, partition, damaged } => {
                 self.recover((*keyspace, *partition), *damaged, draft)
             }
             ControlCommand::AcknowledgeLosses { keyspace, until } => {
                 self.acknowledge_losses(*keyspace, *until)
             }
-            ControlCommand::Move(asked) => self.move_partition(asked),
+            ControlCommand::Move(request) => self.move_partition(request),
             ControlCommand::PutToken(token) => put_token(token, draft),
             ControlCommand::RemoveToken(id) => {
                 draft.changes.push(MapChange::RemoveToken(*id));

@@ -108,16 +108,16 @@ impl ControlState {
     /// A node that is in no group leaves; the map refuses to remove others.
     pub(super) fn remove_node(&mut self, id: NodeId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
         let node = self.map().node(id).ok_or(CommandRefusal::UnknownNode)?;
-        let held: usize =
+        let replicas: usize =
             node.instances().map(|instance| self.map().partitions_of(instance.id).count()).sum();
-        if held > 0 {
+        if replicas > 0 {
             let what = match node.state() {
                 NodeState::Down => "made again within a minute, but for those that `zerohop recover` names",
                 NodeState::Up | NodeState::Draining => "drain it first",
             };
             return Err(CommandRefusal::Map(format!(
                 "node {id} still has {}: {what}",
-                counted(held, "replica")
+                counted(replicas, "replica")
             )));
         }
         let manager = node.manager();

@@ -30,8 +30,8 @@ impl ControlState {
     }
 
     /// Pins a partition as the operator requests; the returned number is that of the instance.
-    pub(super) fn move_partition(&mut self, asked: &MovePartition) -> Result<u64, CommandRefusal> {
-        let MovePartition { keyspace, partition, to, instance } = *asked;
+    pub(super) fn move_partition(&mut self, request: &MovePartition) -> Result<u64, CommandRefusal> {
+        let MovePartition { keyspace, partition, to, instance } = *request;
         let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
         let group = found.group(partition).ok_or(CommandRefusal::UnknownPartition)?;
         let place = (keyspace, partition);

@@ -27,16 +27,16 @@ impl ControlState {
     /// group is ignored: it must not keep the other reports of the command from being applied.
     pub(super) fn handle_log_reports(
         &mut self,
-        held: &HeldLogs,
+        reported: &HeldLogs,
         draft: &mut MapDraft,
     ) -> Result<u64, CommandRefusal> {
-        let node = self.map().node(held.node).ok_or(CommandRefusal::UnknownNode)?;
-        if node.incarnation() != held.incarnation {
+        let node = self.map().node(reported.node).ok_or(CommandRefusal::UnknownNode)?;
+        if node.incarnation() != reported.incarnation {
             return Err(CommandRefusal::StaleIncarnation);
         }
         let own: BTreeSet<InstanceId> = node.instances().map(|instance| instance.id).collect();
         let mut used = BTreeSet::new();
-        for log in held.logs.iter().filter(|log| own.contains(&log.instance)) {
+        for log in reported.logs.iter().filter(|log| own.contains(&log.instance)) {
             let place = (log.keyspace, log.partition);
             let group = self.map().keyspace(log.keyspace).and_then(|keyspace| keyspace.group(log.partition));
             let answers = group.is_some_and(|group| {
@@ -78,9 +78,10 @@ impl ControlState {
         if group.members().all(|instance| view.is_down(instance)) {
             // No member is left to report. The previous members are removed from the group: if one returns,
             // its copy is removed, as the new group may have written other data by then.
-            let held = |one: &Spot| self.map().partitions_of(one.instance).count();
+            let replicas = |one: &Spot| self.map().partitions_of(one.instance).count();
             let ring = Ring::new(self, found.config().seed);
-            let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(CommandRefusal::NoNodes)?;
+            let heir =
+                ring.spots().iter().min_by_key(|spot| replicas(spot)).ok_or(CommandRefusal::NoNodes)?;
             let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
             let epoch = next.epoch;
             draft.possible_losses.push((keyspace, partition));

@@ -417,11 +417,11 @@ fn operator_may_choose_damaged_or_other_copy() {
         let unsaid = ControlCommand::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
         assert_eq!(bench.refused(unsaid), CommandRefusal::NothingToRecover, "no member is missing");
         bench.done(recover);
-        let asked = bench.group();
-        assert_eq!((asked.state, asked.primary), (GroupState::Recovering, before.primary));
+        let recovering = bench.group();
+        assert_eq!((recovering.state, recovering.primary), (GroupState::Recovering, before.primary));
         let restored = ControlState::decode(&bench.state.encode()).expect("is a state");
         assert_eq!(restored.recoveries(), bench.state.recoveries());
-        for follower in &asked.followers {
+        for follower in &recovering.followers {
             bench.report_log(*follower, 3, true);
             assert_eq!(bench.group().state, GroupState::Recovering, "the damaged instance has not reported");
         }

@@ -113,7 +113,7 @@ fn large_map_arrives_in_pieces_despite_loss() {
     let mut host =
         Agent::open(Time(0), AgentSettings { map: Arc::clone(&map), ..settings }).expect("opens").0;
     let mut agent = lone_agent(&["host-1:1"]);
-    let mut told = 0u32;
+    let mut pieces_sent = 0u32;
     for round in 1..2_000 {
         let now = Time(round * 10_000);
         for effect in agent.handle(now, AgentEvent::Tick) {
@@ -121,8 +121,8 @@ fn large_map_arrives_in_pieces_despite_loss() {
             for effect in host.handle(now, AgentEvent::Received { bytes: &bytes }) {
                 let AgentEffect::Send { to, bytes, .. } = effect else { continue };
                 assert!(bytes.len() <= AGENT_FRAME_BYTES_MAX);
-                told += 1;
-                if to == address("me:1") && !told.is_multiple_of(3u32) {
+                pieces_sent += 1;
+                if to == address("me:1") && !pieces_sent.is_multiple_of(3u32) {
                     let more = agent.handle(now, AgentEvent::Received { bytes: &bytes });
                     // The agent requests the next piece at once; the answer may be lost in the next
                     // round.
@@ -142,7 +142,7 @@ fn large_map_arrives_in_pieces_despite_loss() {
             return;
         }
     }
-    panic!("has not got it after {told} messages");
+    panic!("has not got it after {pieces_sent} messages");
 }
 
 #[test]
@@ -157,12 +157,12 @@ fn node_of_other_cluster_is_refused_and_stops_without_contacts() {
     let now = nodes.now;
     let host = nodes.machines[0].agent.as_mut().expect("runs");
     let refused = host.handle(Time(now), AgentEvent::Received { bytes: &bytes });
-    let told = refused.iter().find_map(|effect| match effect {
+    let refusal = refused.iter().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
         _ => None,
     });
-    let told = told.expect("is answered");
-    let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &told });
+    let refusal = refusal.expect("is answered");
+    let ends = agent.handle(Time(20_000), AgentEvent::Received { bytes: &refusal });
     let Some(AgentEffect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
     assert_eq!(*why, EndReason::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
     assert!(why.to_string().contains("another cluster (0909"), "{why}");
@@ -205,11 +205,11 @@ fn proposals_for_other_nodes_or_control_are_refused() {
             step: GroupStep::RaiseEpoch,
         })
     };
-    let held = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
+    let report = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
     for command in [
         regroup(RegroupOrigin::Control),
         regroup(RegroupOrigin::Instance(instance.id, instance.incarnation)),
-        ControlCommand::ReportLogs(held),
+        ControlCommand::ReportLogs(report),
     ] {
         let body = AgentBody::Propose(CommandRequest { id, after: 0, command });
         let message = Message { cluster: CLUSTER, from: Some(address("foreign:1")), body };
@@ -313,7 +313,7 @@ fn answer_to_join(nodes: &mut Nodes, now: u64, number: u64, join: JoinNode) -> O
     let effects = host.handle(Time(now), AgentEvent::Received { bytes: &message.encode() });
     effects.iter().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } if *to == from => match Message::decode(bytes).ok()?.body {
-            AgentBody::Answer { answer: told, .. } => Some(told),
+            AgentBody::Answer { answer, .. } => Some(answer),
             _ => None,
         },
         _ => None,
@@ -347,8 +347,8 @@ fn start_is_refused_while_another_process_of_the_node_answers() {
         assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
         // The time for each start is counted separately.
         assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
-        let told = ask(&mut nodes, 19_500, join("other:1", 71));
-        let Some(ProposalAnswer::Decided(outcome)) = told else { panic!("{told:?}") };
+        let answer = ask(&mut nodes, 19_500, join("other:1", 71));
+        let Some(ProposalAnswer::Decided(outcome)) = answer else { panic!("{answer:?}") };
         let why = outcome.result.expect_err("is refused").to_string();
         assert!(why.contains("is served elsewhere") && why.contains("new-cluster"), "{why}");
     }
@@ -365,21 +365,21 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
     }
     let (sent, effects) = until(&mut agent, 9 * SECOND);
     assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Answered { .. })));
-    let asked = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
-    assert!(asked("m:1") > 256 && asked("m:2") > 256, "{} and {}", asked("m:1"), asked("m:2"));
+    let count_to = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
+    assert!(count_to("m:1") > 256 && count_to("m:2") > 256, "{} and {}", count_to("m:1"), count_to("m:2"));
     let (_, effects) = until(&mut agent, 11 * SECOND);
     for token in 0..256 {
-        let told = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
-        assert_eq!(effects.iter().filter(|effect| **effect == told).count(), 1, "{token}");
+        let timed_out = AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) };
+        assert_eq!(effects.iter().filter(|effect| **effect == timed_out).count(), 1, "{token}");
     }
     assert!(agent.waits_for().expect("waits").contains("leader"));
 }
 
 /// The number of proposals that an agent sends at one moment after this message.
 fn proposals_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
-    let told = agent.handle(now, AgentEvent::Received { bytes });
+    let effects = agent.handle(now, AgentEvent::Received { bytes });
     let sent =
-        told.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
+        effects.into_iter().chain(agent.handle(now, AgentEvent::Tick)).filter_map(|effect| match effect {
             AgentEffect::Send { bytes, .. } => Message::decode(&bytes).ok(),
             _ => None,
         });
@@ -391,14 +391,14 @@ fn duplicate_answer_causes_no_new_proposal() {
     let mut agent = lone_agent(&["m:1", "m:2"]);
     let command = ControlCommand::RemoveNode(NodeId(1));
     let effects = agent.handle(Time(1_000), AgentEvent::Operate { token: 1, command });
-    let asked = effects.iter().rev().find_map(|effect| match effect {
+    let proposed = effects.iter().rev().find_map(|effect| match effect {
         AgentEffect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
             AgentBody::Propose(request) => Some((to.clone(), request.id)),
             _ => None,
         },
         _ => None,
     });
-    let (from, id) = asked.expect("asks a manager");
+    let (from, id) = proposed.expect("asks a manager");
     let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
     let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
     let news = ControlGroupNews { applied_count: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
@@ -423,13 +423,13 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
     let mut ask = |epoch, request| {
         let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request };
         let effects = agent.handle(Time(nodes.now), event);
-        let asks = |effect: &&AgentEffect| match effect {
+        let is_proposal = |effect: &&AgentEffect| match effect {
             AgentEffect::Send { bytes, .. } => {
                 matches!(Message::decode(bytes), Ok(Message { body: AgentBody::Propose(_), .. }))
             }
             _ => false,
         };
-        effects.iter().filter(asks).count()
+        effects.iter().filter(is_proposal).count()
     };
     assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 1);
     assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 0, "is under way");
@@ -453,10 +453,10 @@ fn bootstrap_member_waits_for_all_others() {
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // An answer of the second manager is not enough; the third completes the group.
-    let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
+    let query = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
     for (at, is_founded) in [(1, false), (2, true)] {
         let mut other = open(at, &founders);
-        let answers = other.handle(Time(0), AgentEvent::Received { bytes: &asks });
+        let answers = other.handle(Time(0), AgentEvent::Received { bytes: &query });
         for effect in answers {
             if let AgentEffect::Send { to, bytes, .. } = effect
                 && to == founders[0].addr
@@ -486,15 +486,15 @@ fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
 /// Delivers messages and answers between the two agents until neither sends any.
 fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentEffect]) -> Vec<AgentEffect> {
     let own = one.settings().manager.clone();
-    let mut told = sent_to(effects, &other.settings().manager);
+    let mut sent = sent_to(effects, &other.settings().manager);
     let mut of_one = Vec::new();
     for _ in 0..20 {
         let answers: Vec<AgentEffect> =
-            told.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
+            sent.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
         let heard = sent_to(&answers, &own);
         let effects: Vec<AgentEffect> =
             heard.iter().flat_map(|bytes| one.handle(now, AgentEvent::Received { bytes })).collect();
-        told = sent_to(&effects, &other.settings().manager);
+        sent = sent_to(&effects, &other.settings().manager);
         of_one.extend(effects);
     }
     of_one
@@ -514,28 +514,28 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
     let (mut one, mut two, mut three) = (open(0, 11), open(1, 12), open(2, 13));
     // All learn of each other, except the first of the third: the second bootstraps, and then the
     // first on its evidence.
-    let asks = tick(&mut three, Time(1_000));
-    for bytes in sent_to(&asks, &founders[1].addr) {
+    let effects = tick(&mut three, Time(1_000));
+    for bytes in sent_to(&effects, &founders[1].addr) {
         two.handle(Time(1_000), AgentEvent::Received { bytes: &bytes });
     }
-    let asks = tick(&mut one, Time(2_000));
-    exchange(Time(2_000), (&mut one, &mut two), &asks);
-    let asks = tick(&mut two, Time(200_000));
-    exchange(Time(200_000), (&mut two, &mut one), &asks);
-    let asks = tick(&mut one, Time(SECOND));
-    exchange(Time(SECOND), (&mut one, &mut two), &asks);
+    let effects = tick(&mut one, Time(2_000));
+    exchange(Time(2_000), (&mut one, &mut two), &effects);
+    let effects = tick(&mut two, Time(200_000));
+    exchange(Time(200_000), (&mut two, &mut one), &effects);
+    let effects = tick(&mut one, Time(SECOND));
+    exchange(Time(SECOND), (&mut one, &mut two), &effects);
     let founded = [&one, &two, &three].map(|agent| agent.manager().is_some());
     assert_eq!(founded, [true, true, false]);
     // The first has no direct message of the third yet.
-    let asks = tick(&mut three, Time(SECOND));
-    let effects = exchange(Time(SECOND), (&mut three, &mut one), &asks);
+    let effects = tick(&mut three, Time(SECOND));
+    let effects = exchange(Time(SECOND), (&mut three, &mut one), &effects);
     assert!(!effects.iter().any(|effect| matches!(effect, AgentEffect::Ended(_))), "{effects:?}");
     assert!(three.manager().is_some());
     // Another start of the third, without a log, means that the log is lost.
     for by in [&mut one, &mut two] {
         let mut again = open(2, 14);
-        let asks = tick(&mut again, Time(2 * SECOND));
-        let effects = exchange(Time(2 * SECOND), (&mut again, by), &asks);
+        let effects = tick(&mut again, Time(2 * SECOND));
+        let effects = exchange(Time(2 * SECOND), (&mut again, by), &effects);
         let lost = AgentEffect::Ended(EndReason::BootstrappedBefore { by: by.settings().manager.clone() });
         assert!(effects.contains(&lost), "{effects:?}");
     }

@@ -119,7 +119,7 @@ fn log_reports_node_death_and_failovers() {
     assert!(had > 0);
     kill(&mut nodes, dies);
     nodes.run(9 * SECOND);
-    let mut taken = 0;
+    let mut promoted = 0;
     for at in [leader, (leader + 2) % 3] {
         let notices = &nodes.machines[at].log_notices;
         let down = LogNotice::Down { node, by: Some(NodeId(leader as u32 + 1)), is_own: at == leader };
@@ -135,9 +135,9 @@ fn log_reports_node_death_and_failovers() {
             })
             .collect();
         assert!(primaries.len() <= 1, "one line for all: {notices:?}");
-        taken += primaries.iter().sum::<u32>();
+        promoted += primaries.iter().sum::<u32>();
     }
-    assert_eq!(taken as usize, had);
+    assert_eq!(promoted as usize, had);
     let words =
         LogNotice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, moved_away: 0 }.to_string();
     assert!(words.contains("85 partitions"), "{words}");

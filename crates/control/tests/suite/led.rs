@@ -255,7 +255,7 @@ impl LedCluster {
 
     /// Every primary requests that its group be kept. Returns the requests with their tokens.
     fn raise_all_epochs(&mut self, leader: usize) -> Vec<(u64, CommandRequest)> {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         let after = self.managers[leader].as_ref().expect("leads").state().applied_count();
         for (keyspace, found) in self.map.keyspaces() {
             for (partition, group) in found.groups() {
@@ -265,13 +265,13 @@ impl LedCluster {
                 let command = ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step });
                 self.requested += 1;
                 let id = RequestId { origin: 9, number: self.requested };
-                asked.push((self.requested, CommandRequest { id, after, command }));
+                requests.push((self.requested, CommandRequest { id, after, command }));
             }
         }
-        for (token, request) in asked.clone() {
+        for (token, request) in requests.clone() {
             self.handle_event(leader, ManagerEvent::Request { token, request });
         }
-        asked
+        requests
     }
 
     fn epochs_of_groups(&self) -> Vec<u64> {
@@ -281,7 +281,7 @@ impl LedCluster {
 
     /// The requests of primaries; in this world a copy is complete at once.
     fn admit(&mut self) {
-        let mut asked = Vec::new();
+        let mut requests = Vec::new();
         for (keyspace, found) in self.map.keyspaces() {
             for (partition, group) in found.groups() {
                 let few = group.in_sync.len() + 1 < usize::from(found.config().min_in_sync);
@@ -295,7 +295,7 @@ impl LedCluster {
                 {
                     let incarnation = self.map.instance(group.primary).expect("is in the map").incarnation;
                     let by = RegroupOrigin::Instance(group.primary, incarnation);
-                    asked.push(ControlCommand::Regroup(Regroup {
+                    requests.push(ControlCommand::Regroup(Regroup {
                         keyspace,
                         partition,
                         epoch: group.epoch,
@@ -306,7 +306,7 @@ impl LedCluster {
             }
         }
         let Some(leader) = self.leader() else { return };
-        for command in asked {
+        for command in requests {
             self.requested += 1;
             let after = self.managers[leader].as_ref().expect("leads").state().applied_count();
             let id = RequestId { origin: 8, number: self.requested };
@@ -396,12 +396,12 @@ fn simultaneous_regroups_become_one_map_change_if_supported() {
         cluster.of_before = of_before;
         cluster.run(cluster.now + 1_000_000);
         let (epoch, groups) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
-        let asked = cluster.raise_all_epochs(leader);
+        let requests = cluster.raise_all_epochs(leader);
         cluster.run(cluster.now + 1_000_000);
         assert_eq!(cluster.map.epoch().get() - epoch, changes, "{of_before:?}");
         let raised: Vec<u64> = groups.iter().map(|epoch| epoch + 1).collect();
         assert_eq!(cluster.epochs_of_groups(), raised);
-        for (token, _) in asked {
+        for (token, _) in requests {
             assert!(
                 matches!(&cluster.answers[&token], RequestAnswer::Decided(outcome) if outcome.result.is_ok())
             );
@@ -418,7 +418,7 @@ fn leader_death_during_a_batch_keeps_it_atomic() {
         let mut cluster = LedCluster::new(40 + moment, 0);
         let leader = cluster.leader().expect("there is a leader");
         let (epoch, before) = (cluster.map.epoch().get(), cluster.epochs_of_groups());
-        let asked = cluster.raise_all_epochs(leader);
+        let requests = cluster.raise_all_epochs(leader);
         cluster.run(cluster.now + 18_000 + moment * 250);
         cluster.managers[leader] = None;
         cluster.run(cluster.now + 3_000_000);
@@ -427,12 +427,12 @@ fn leader_death_during_a_batch_keeps_it_atomic() {
         assert!([1, before.len()].contains(&raised), "moment {moment}: {raised} of {}", before.len());
         seen[usize::from(raised > 1)] += 1;
         let heir = cluster.leader().expect("there is a leader");
-        for (token, request) in &asked {
+        for (token, request) in &requests {
             let request = request.clone();
             cluster.handle_event(heir, ManagerEvent::Request { token: *token, request });
         }
         cluster.run(cluster.now + 1_000_000);
-        for (token, _) in asked {
+        for (token, _) in requests {
             assert!(
                 matches!(&cluster.answers[&token], RequestAnswer::Decided(outcome) if outcome.result.is_ok())
             );

@@ -73,9 +73,9 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     let Some(found) = BlobHeader::decode(&bytes) else {
         return Ok(WritePlan::leave(WriteOutcome::WrongType(RecordType::Bytes)));
     };
-    let asked = change.stamp();
+    let expected = change.stamp();
     let is_description = matches!(change, BlobChange::Describe { .. });
-    if asked.id != found.stamp.id || !is_description && asked.generation != found.stamp.generation {
+    if expected.id != found.stamp.id || !is_description && expected.generation != found.stamp.generation {
         return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
     }
     let is_filling = found.is_staged_append == FillState::UnderWay;

@@ -47,22 +47,22 @@ enum ChunkLookup {
 
 pub(super) fn write<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
-    asked: (BlobStamp, bool),
+    expected: (BlobStamp, bool),
     (offset, length): (u32, u32),
     bytes: &'a [u8],
 ) -> PlanResult<'a> {
-    match admit(cell, asked) {
-        Ok(found) => overlay_write(cell, found, (asked.0, offset, length), Bytes::AsReceived(bytes), 0),
+    match admit(cell, expected) {
+        Ok(found) => overlay_write(cell, found, (expected.0, offset, length), Bytes::AsReceived(bytes), 0),
         Err(outcome) => Ok(WritePlan::leave(outcome)),
     }
 }
 
 pub(super) fn transform<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
-    asked: (BlobStamp, bool),
+    expected: (BlobStamp, bool),
     transform: Transform,
 ) -> PlanResult<'a> {
-    let found = match admit(cell, asked) {
+    let found = match admit(cell, expected) {
         Ok(found) => found,
         Err(outcome) => return Ok(WritePlan::leave(outcome)),
     };
@@ -80,17 +80,23 @@ pub(super) fn transform<'a, D: Disk>(
     let old = u64::from_le_bytes(old);
     let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
     let new = if is_planted(Bug::TransformAppliedTwice) { applied(applied(old)) } else { applied(old) };
-    let told = match transform.returns {
+    let returned = match transform.returns {
         ReturnedNumber::Nothing => 0,
         ReturnedNumber::Old => old,
         ReturnedNumber::New => new,
     };
     if new == old && matches!(found, ChunkLookup::Chunk(_)) {
-        return Ok(WritePlan::leave(cell.unchanged(told)));
+        return Ok(WritePlan::leave(cell.unchanged(returned)));
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
-    overlay_write(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), told)
+    overlay_write(
+        cell,
+        found,
+        (expected.0, offset, length),
+        Bytes::Made(&new.to_le_bytes()[..width]),
+        returned,
+    )
 }
 
 pub(super) fn truncate<'a, D: Disk>(

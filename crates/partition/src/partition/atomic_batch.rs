@@ -78,7 +78,7 @@ impl Partition {
                     Err(error) => self.undo_entries(engine, end).and(Err(failure_of(&error))),
                 }
             }
-            // What it has seen of others must be committed before it is told.
+            // What it has read of others must be committed before its answer is sent.
             Ok(false) => {
                 let seen = self.undo_entries(engine, end).map(|()| newest.min(end.1));
                 match (seen, program.opens()) {

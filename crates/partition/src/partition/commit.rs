@@ -88,7 +88,7 @@ impl Partition {
         }
         match applied {
             Ok(TransactionEvent::Nothing) => {}
-            Ok(told) => self.record_committed(meta.index, told),
+            Ok(event) => self.record_committed(meta.index, event),
             Err(_) => panic!("entry {} has a note that cannot be read", meta.index),
         }
     }

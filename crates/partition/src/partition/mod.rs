@@ -133,8 +133,8 @@ impl PartitionFigures {
     /// The partition's own records, of `held` records in all. While a sibling's records are being removed this is an estimate.
     /// The sum over the siblings is right for the records at the split.
     #[must_use]
-    pub fn own_of(&self, held: u64) -> u64 {
-        self.removed_of_siblings.map_or(held, |removed| (held + removed) / 2)
+    pub fn own_of(&self, records: u64) -> u64 {
+        self.removed_of_siblings.map_or(records, |removed| (records + removed) / 2)
     }
 }
 
@@ -510,19 +510,19 @@ impl Partition {
 
 /// See [`Partition::deliver`]; for answers that borrow from the rest of the partition.
 fn deliver(
-    held: &mut PendingReplies,
+    pending_replies: &mut PendingReplies,
     commit: u64,
     to: &mut AnswerTarget<'_>,
     index: u64,
     answer: &OperationAnswer<'_>,
     effects: &mut dyn PartitionEffects,
 ) {
-    deliver_read_locked(held, commit, to, (index, 0), answer, effects);
+    deliver_read_locked(pending_replies, commit, to, (index, 0), answer, effects);
 }
 
 /// The same for an answer to a read whose record is read-locked for so many microseconds.
 fn deliver_read_locked(
-    held: &mut PendingReplies,
+    pending_replies: &mut PendingReplies,
     commit: u64,
     to: &mut AnswerTarget<'_>,
     (index, held_us): (u64, u32),
@@ -530,7 +530,9 @@ fn deliver_read_locked(
     effects: &mut dyn PartitionEffects,
 ) {
     match to {
-        AnswerTarget::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
+        AnswerTarget::One(token) if index > commit => {
+            pending_replies.push(index, *token, Reply::of(answer), effects)
+        }
         AnswerTarget::One(token) => {
             effects.answer_read_locked(*token, &Message::Answer(answer.clone()), held_us)
         }

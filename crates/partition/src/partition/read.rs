@@ -55,8 +55,7 @@ impl Partition {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
-        let Partition { state, overlay, pending_replies: held, group, buffers, transacting, clock, .. } =
-            self;
+        let Partition { state, overlay, pending_replies, group, buffers, transacting, clock, .. } = self;
         let (commit, handle) = (state.applied, group.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
@@ -79,7 +78,7 @@ impl Partition {
                 _ => whole,
             };
             let answer = Ok(WireOutcome::Value { version, length, bytes });
-            deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
+            deliver_read_locked(pending_replies, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
         if let Query::ReadChunk(ReadChunk { offset, length }) = read.query {
@@ -90,7 +89,7 @@ impl Partition {
                 let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
                 let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
                 let answer = Ok(WireOutcome::ChunkMultiBuffer { version, stamp, pieces: &pieces, crc });
-                deliver_read_locked(held, commit, to, (0, grant(version)), &answer, effects);
+                deliver_read_locked(pending_replies, commit, to, (0, grant(version)), &answer, effects);
                 return;
             }
         }
@@ -106,7 +105,7 @@ impl Partition {
             (Ok(_), Ok(FoundRecord { shape: Some(shape), .. })) => grant(shape.version),
             _ => 0,
         };
-        deliver_read_locked(held, commit, to, (index, held_us), &answer, effects);
+        deliver_read_locked(pending_replies, commit, to, (index, held_us), &answer, effects);
     }
 
     fn wait<D: Disk>(
@@ -117,14 +116,14 @@ impl Partition {
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Partition { state, overlay, pending_replies: held, group, buffers, .. } = &mut *self;
+        let Partition { state, overlay, pending_replies, group, buffers, .. } = &mut *self;
         let (commit, handle) = (state.applied, group.handle());
         let view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         let index = overlay.record(read.key).map_or(0, |known| known.newest());
         match awaited(view, read.key, until, &mut buffers.contents) {
             Ok((mut record, true)) => {
                 let answer = read.answer(&mut record, &mut buffers.contents);
-                deliver(held, commit, to, index, &answer, effects);
+                deliver(pending_replies, commit, to, index, &answer, effects);
             }
             Ok((_, false)) => {
                 let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };

@@ -309,9 +309,9 @@ mod tests {
         let bytes = state.encode();
         let read = PartitionState::decode(&bytes).expect("reads back");
         assert_eq!((bytes[0], &read), (3, &state));
-        let held = read.transacted.expect("is there");
-        assert_eq!(held.state.effect_of(&id, LogIndex(9)).as_deref(), Some(&b"effect"[..]));
-        assert_eq!(held.staged(&piece).as_deref(), Some(&b"piece"[..]));
+        let transacted = read.transacted.expect("is there");
+        assert_eq!(transacted.state.effect_of(&id, LogIndex(9)).as_deref(), Some(&b"effect"[..]));
+        assert_eq!(transacted.staged(&piece).as_deref(), Some(&b"piece"[..]));
         for length in 0..bytes.len() {
             assert_eq!(PartitionState::decode(&bytes[..length]), Err(StateError::Damaged));
         }

@@ -161,7 +161,7 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
     let by = RoutingKey { keyspace: KeyspaceId(0x0102_0304), point: a };
     let refusal = Refusal { reason: Reason::ReadChanged, item: 0x1112_1314 };
     let seen = Some((*b"seen").into());
-    let taken = WriteOutcome::Taken { version, record: RecordType::Bytes, contents: (*b"seen").into() };
+    let removed = WriteOutcome::Taken { version, record: RecordType::Bytes, contents: (*b"seen").into() };
     let now = Timestamp::ZERO;
     vec![
         (
@@ -187,13 +187,13 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
         (
             6,
             "taken, in the trailer of an entry: the contents are those of the entry",
-            taken.clone(),
+            removed.clone(),
             vec![number("version", a), field("type", [1])],
         ),
         (
             7,
             "taken",
-            taken,
+            removed,
             vec![
                 number("version", a),
                 field("type", [1]),

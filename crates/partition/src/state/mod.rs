@@ -79,7 +79,7 @@ impl PartitionState {
         payload: &[u8],
     ) -> Result<TransactionEvent, UnknownEntry> {
         let at = Timestamp(meta.timestamp);
-        let mut told = TransactionEvent::Nothing;
+        let mut event = TransactionEvent::Nothing;
         let note = match meta.kind {
             EntryKind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
                 Mark::Note(note) => {
@@ -93,7 +93,7 @@ impl PartitionState {
                     if let Some(transacted) = &mut self.transacted {
                         transacted.state.evict(&sessions);
                     }
-                    told = TransactionEvent::Evicted(sessions);
+                    event = TransactionEvent::Evicted(sessions);
                     Note::default()
                 }
                 Mark::SplitCleanedUp { splits } => {
@@ -107,7 +107,7 @@ impl PartitionState {
                     if transacted.is_empty() {
                         self.transacted = None;
                     }
-                    told = TransactionEvent::Transaction(entry);
+                    event = TransactionEvent::Transaction(entry);
                     Note { session, ..Note::default() }
                 }
                 // Data kept for snapshots is not part of the state: it does not outlive the process.
@@ -143,6 +143,6 @@ impl PartitionState {
         }
         self.applied = meta.index;
         self.newest = self.newest.max(at);
-        Ok(told)
+        Ok(event)
     }
 }

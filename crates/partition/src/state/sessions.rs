@@ -122,8 +122,8 @@ impl Eq for Sessions {}
 impl Sessions {
     #[inline]
     pub(crate) fn get(&self, id: SessionId) -> Option<&SessionRecord> {
-        if let Some(Some((held, session))) = self.slots.get(self.recent.get() as usize)
-            && *held == id
+        if let Some(Some((recent, session))) = self.slots.get(self.recent.get() as usize)
+            && *recent == id
         {
             return Some(session);
         }
@@ -266,8 +266,8 @@ mod tests {
                     prop_assert_eq!(model.pop_first().map(|(_, outcome)| outcome), Some(gone));
                 }
                 prop_assert!(!takes || model.keys().all(|sequence| *sequence >= lowest));
-                let held: Vec<_> = outcomes.iter().cloned().collect();
-                prop_assert_eq!(held, model.clone().into_iter().collect::<Vec<_>>());
+                let retained: Vec<_> = outcomes.iter().cloned().collect();
+                prop_assert_eq!(retained, model.clone().into_iter().collect::<Vec<_>>());
                 prop_assert_eq!(outcomes.len(), model.len());
                 for sequence in 0..21 {
                     prop_assert_eq!(outcomes.get(sequence), model.get(&sequence));

@@ -260,8 +260,8 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
 }
 
 fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {
-    let asked = 1u32.checked_shl(u32::from(bits)).unwrap_or(u32::MAX);
-    PartitionCount::new(asked).map_err(DecodeError::Partitions)
+    let requested = 1u32.checked_shl(u32::from(bits)).unwrap_or(u32::MAX);
+    PartitionCount::new(requested).map_err(DecodeError::Partitions)
 }
 
 fn group(reader: &mut MapReader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {

@@ -70,38 +70,38 @@ impl fmt::Display for ConfigError {
                 "{partitions} partitions with hash crc16, which places the 16384 slots of Redis Cluster: ask for \
                  16384 or fewer, or for hash xxh3"
             ),
-            Self::CannotSplit { requested: asked } => {
-                write!(f, "a split into {asked} partitions: a keyspace has at most {PARTITIONS_MAX}")
+            Self::CannotSplit { requested } => {
+                write!(f, "a split into {requested} partitions: a keyspace has at most {PARTITIONS_MAX}")
             }
-            Self::Replicas { requested: asked } => write!(f, "{asked} replicas: ask for 1 to {REPLICAS_MAX}"),
-            Self::MinInSync { requested: asked, replicas } => {
+            Self::Replicas { requested } => write!(f, "{requested} replicas: ask for 1 to {REPLICAS_MAX}"),
+            Self::MinInSync { requested, replicas } => {
                 write!(
                     f,
-                    "min-in-sync {asked} with {}: ask for min-in-sync 1",
+                    "min-in-sync {requested} with {}: ask for min-in-sync 1",
                     counted(*replicas, "replica")
                 )?;
                 if *replicas > 1 {
                     write!(f, " to {replicas}")?;
                 }
-                if asked > replicas { f.write_str(", or for more replicas") } else { Ok(()) }
+                if requested > replicas { f.write_str(", or for more replicas") } else { Ok(()) }
             }
             Self::Interval { requested_ms: asked_ms } => write!(
                 f,
                 "flushing every {asked_ms} ms: ask for 1 to {INTERVAL_MS_MAX} ms, for `sync`, or for `memory`"
             ),
-            Self::ChunkBytes { requested: asked } => {
+            Self::ChunkBytes { requested } => {
                 write!(
                     f,
-                    "chunks of {asked} bytes: ask for a power of two from {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
+                    "chunks of {requested} bytes: ask for a power of two from {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
                 )
             }
             Self::BatchDelay { requested_us: asked_us } => {
                 write!(f, "collecting requests for {asked_us} us: ask for at most {BATCH_DELAY_US_MAX}")
             }
-            Self::BatchBytes { requested: asked } => {
+            Self::BatchBytes { requested } => {
                 write!(
                     f,
-                    "batches of {asked} bytes: ask for 1 to {BATCH_BYTES_MAX}; a delay of 0 turns batching off"
+                    "batches of {requested} bytes: ask for 1 to {BATCH_BYTES_MAX}; a delay of 0 turns batching off"
                 )
             }
             Self::Fixed { setting } => write!(

@@ -81,9 +81,9 @@ impl KeyspaceConfig {
     /// # Errors
     /// If the number of partitions is already the maximum.
     pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
-        let asked = self.partitions.get() * 2;
+        let requested = self.partitions.get() * 2;
         let partitions =
-            PartitionCount::new(asked).map_err(|_| ConfigError::CannotSplit { requested: asked })?;
+            PartitionCount::new(requested).map_err(|_| ConfigError::CannotSplit { requested })?;
         let doubled = KeyspaceConfig { partitions, ..self.clone() };
         doubled.check().map(|()| doubled)
     }
@@ -186,8 +186,8 @@ mod tests {
             refused(|c| c.durability = Durability::Interval { ms: 60_001 }),
             E::Interval { requested_ms: 60_001 }
         );
-        for asked in [0, 4095, 12 << 10, 16 << 20] {
-            assert_eq!(refused(|c| c.chunk_bytes = asked), E::ChunkBytes { requested: asked });
+        for requested in [0, 4095, 12 << 10, 16 << 20] {
+            assert_eq!(refused(|c| c.chunk_bytes = requested), E::ChunkBytes { requested });
         }
         assert_eq!(refused(|c| c.batch_delay_us = 1_000_001), E::BatchDelay { requested_us: 1_000_001 });
         assert_eq!(refused(|c| c.batch_bytes = 0), E::BatchBytes { requested: 0 });

@@ -273,8 +273,8 @@ mod tests {
                 model[at] = group;
             }
             table.compact();
-            let held: Vec<ReplicaGroup> = table.iter().map(|(_, group)| group.to_group()).collect();
-            prop_assert_eq!(&held, &model);
+            let stored: Vec<ReplicaGroup> = table.iter().map(|(_, group)| group.to_group()).collect();
+            prop_assert_eq!(&stored, &model);
             // This also checks that the form is canonical, so that equal maps compare equal.
             prop_assert_eq!(&table, &GroupList::new(&model));
             prop_assert!(table.get(PartitionId(model.len() as u32)).is_none());

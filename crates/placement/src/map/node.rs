@@ -335,10 +335,10 @@ mod tests {
 
     #[test]
     fn each_instance_belongs_to_one_node() {
-        let taken = |instance| Err(MapError::InstanceInUse { instance: InstanceId(instance) });
-        assert_eq!(table(vec![node(1, 0, 4), node(2, 3, 1)]), taken(3));
-        assert_eq!(table(vec![node(1, 7, 1), node(2, 7, 1)]), taken(7));
-        assert_eq!(table(vec![node(1, u32::MAX, 2)]), taken(u32::MAX));
+        let in_use = |instance| Err(MapError::InstanceInUse { instance: InstanceId(instance) });
+        assert_eq!(table(vec![node(1, 0, 4), node(2, 3, 1)]), in_use(3));
+        assert_eq!(table(vec![node(1, 7, 1), node(2, 7, 1)]), in_use(7));
+        assert_eq!(table(vec![node(1, u32::MAX, 2)]), in_use(u32::MAX));
         assert!(table(vec![node(1, 0, 4), node(2, 4, 1)]).is_ok());
     }
 

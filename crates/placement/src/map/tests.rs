@@ -203,10 +203,10 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
     let with = next(&map, vec![create(2, "two", &map)]).unwrap();
     assert_eq!(with.keyspace_named("two").unwrap().0, two);
     let refused = |changes| next(&with, changes).unwrap_err();
-    for taken in [0, 1, 2] {
+    for in_use in [0, 1, 2] {
         assert_eq!(
-            refused(vec![create(taken, "x", &map)]),
-            MapError::KeyspaceIdInUse { keyspace: KeyspaceId(taken) }
+            refused(vec![create(in_use, "x", &map)]),
+            MapError::KeyspaceIdInUse { keyspace: KeyspaceId(in_use) }
         );
     }
     assert_eq!(

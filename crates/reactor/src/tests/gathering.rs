@@ -7,11 +7,11 @@ use zerohop_wire::{BadRequestReason, Elements, Failure, Features, FrameKind, Mes
 use super::*;
 
 /// Connects as a client that supports coalesced frames.
-fn gatherer(stand: &mut ReactorBench) -> usize {
-    let peer = stand.world.borrow_mut().connect();
+fn gatherer(bench: &mut ReactorBench) -> usize {
+    let peer = bench.world.borrow_mut().connect();
     let hello = Hello { features: Features::COALESCED, ..hello_message() };
-    stand.send(peer, &encoded(1, &Message::Hello(hello)));
-    assert_eq!(stand.answers(peer), [(1, ReceivedAnswer::Ack)]);
+    bench.send(peer, &encoded(1, &Message::Hello(hello)));
+    assert_eq!(bench.answers(peer), [(1, ReceivedAnswer::Ack)]);
     peer
 }
 
@@ -50,49 +50,49 @@ fn value(id: u64, key: &[u8]) -> (u64, ReceivedAnswer) {
 
 #[test]
 fn each_request_of_coalesced_frame_is_answered_under_its_id() {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
-    stand.send(peer, &[coalesced_lookups(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
+    bench.send(peer, &[coalesced_lookups(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
     let expected = [value(101, b"a"), value(102, b"b"), value(103, b"c"), value(7, b"d")];
-    assert_eq!(stand.answers(peer), expected);
-    assert_eq!(stand.counters().requests, 4);
+    assert_eq!(bench.answers(peer), expected);
+    assert_eq!(bench.counters().requests, 4);
 }
 
 #[test]
 fn answers_of_one_batch_share_frames_in_any_order() {
-    let mut stand = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
+    let mut bench = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
     let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
     let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
-    let sent = stand.counters().bytes_out;
-    stand.send(peer, &coalesced_lookups(100, &keys));
+    let sent = bench.counters().bytes_out;
+    bench.send(peer, &coalesced_lookups(100, &keys));
     let expected: Vec<(u64, ReceivedAnswer)> =
         (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
-    assert_eq!(stand.answers(peer), expected);
+    assert_eq!(bench.answers(peer), expected);
     // Two headers for a hundred answers of 24 bytes and a key.
-    assert_eq!(stand.counters().bytes_out - sent, 2 * 48 + 100 * 25 + 99 * 16);
+    assert_eq!(bench.counters().bytes_out - sent, 2 * 48 + 100 * 25 + 99 * 16);
 }
 
 #[test]
 fn late_answers_do_not_delay_others() {
-    let mut stand = ReactorBench::new(AnswerTime::After(50), Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
-    stand.send(peer, &coalesced_lookups(100, &[b"a"]));
-    stand.run_until_idle();
-    stand.advance_ms(20);
-    stand.send(peer, &coalesced_lookups(200, &[b"b"]));
-    stand.run_until_idle();
-    stand.world.borrow_mut().now_ms += 30;
-    stand.reactor.turn().unwrap();
-    assert_eq!(stand.answers(peer), [value(101, b"a")]);
-    stand.advance_ms(50);
-    assert_eq!(stand.answers(peer), [value(201, b"b")]);
+    let mut bench = ReactorBench::new(AnswerTime::After(50), Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
+    bench.send(peer, &coalesced_lookups(100, &[b"a"]));
+    bench.run_until_idle();
+    bench.advance_ms(20);
+    bench.send(peer, &coalesced_lookups(200, &[b"b"]));
+    bench.run_until_idle();
+    bench.world.borrow_mut().now_ms += 30;
+    bench.reactor.turn().unwrap();
+    assert_eq!(bench.answers(peer), [value(101, b"a")]);
+    bench.advance_ms(50);
+    assert_eq!(bench.answers(peer), [value(201, b"b")]);
 }
 
 #[test]
 fn unreadable_request_in_coalesced_frame_fails_alone() {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
     let good = body_of(&lookup(0, b"good"));
     let requests = [
         request(FrameKind::Lookup, &good),
@@ -102,7 +102,7 @@ fn unreadable_request_in_coalesced_frame_fails_alone() {
         GatheredRequest { kind: 0x0177, ..request(FrameKind::Lookup, &good) },
         request(FrameKind::Lookup, &good),
     ];
-    stand.send(peer, &encoded(10, &Message::Gather(Elements::from_slice(&requests))));
+    bench.send(peer, &encoded(10, &Message::Gather(Elements::from_slice(&requests))));
     let failed = |id, failure| (id, ReceivedAnswer::Failed(failure));
     let expected = [
         value(11, b"good"),
@@ -112,46 +112,46 @@ fn unreadable_request_in_coalesced_frame_fails_alone() {
         failed(15, Failure::UnknownKind { kind: 0x0177 }),
         value(16, b"good"),
     ];
-    assert_eq!(stand.answers(peer), expected);
-    assert!(!stand.is_closed(peer));
+    assert_eq!(bench.answers(peer), expected);
+    assert!(!bench.is_closed(peer));
 }
 
 #[test]
 fn coalesced_frame_without_negotiation_is_refused() {
-    let mut stand = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
-    let peer = stand.connect_with_hello();
-    stand.answers(peer);
-    stand.send(peer, &coalesced_lookups(10, &[b"a"]));
-    assert_eq!(stand.answers(peer), [(10, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into()))]);
-    let sent = stand.counters().bytes_out;
-    stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
-    assert_eq!(stand.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);
-    assert_eq!(stand.counters().bytes_out - sent, 3 * (48 + 25));
+    let mut bench = ReactorBench::new(AnswerTime::BatchBackwards, Limits::DEFAULT);
+    let peer = bench.connect_with_hello();
+    bench.answers(peer);
+    bench.send(peer, &coalesced_lookups(10, &[b"a"]));
+    assert_eq!(bench.answers(peer), [(10, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into()))]);
+    let sent = bench.counters().bytes_out;
+    bench.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
+    assert_eq!(bench.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);
+    assert_eq!(bench.counters().bytes_out - sent, 3 * (48 + 25));
 }
 
 #[test]
 fn long_answers_between_short_ones_are_complete() {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
     let long = [b'l'; 300];
-    stand.reactor.service.repeat = 100;
-    stand.send(peer, &coalesced_lookups(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
+    bench.reactor.service.repeat = 100;
+    bench.send(peer, &coalesced_lookups(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
     let keys: [&[u8]; 8] = [b"a", b"b", &long, b"c", b"d", &long, &long, b"e"];
     let expected: Vec<(u64, ReceivedAnswer)> =
         keys.iter().zip(101..).map(|(key, id)| value(id, &key.repeat(100))).collect();
-    assert_eq!(stand.answers(peer), expected);
+    assert_eq!(bench.answers(peer), expected);
 }
 
 #[test]
 fn slow_reader_gets_complete_frames() {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-    let peer = gatherer(&mut stand);
-    stand.world.borrow_mut().set_window(peer, 7);
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut bench);
+    bench.world.borrow_mut().set_window(peer, 7);
     for round in 0..10u64 {
-        stand.send(peer, &coalesced_lookups(1000 * (round + 1), &[b"a", b"b", b"c"]));
-        stand.run_until_idle();
+        bench.send(peer, &coalesced_lookups(1000 * (round + 1), &[b"a", b"b", b"c"]));
+        bench.run_until_idle();
     }
-    let answers = stand.answers(peer);
+    let answers = bench.answers(peer);
     let expected: Vec<(u64, ReceivedAnswer)> = (1..=10u64)
         .flat_map(|round| {
             [value(1000 * round + 1, b"a"), value(1000 * round + 2, b"b"), value(1000 * round + 3, b"c")]
@@ -163,14 +163,14 @@ fn slow_reader_gets_complete_frames() {
 #[test]
 fn requests_of_a_frame_count_against_those_in_flight() {
     let limits = Limits { in_flight_max: 4, ..Limits::DEFAULT };
-    let mut stand = ReactorBench::new(AnswerTime::After(10), limits);
-    let peer = gatherer(&mut stand);
-    stand.send(
+    let mut bench = ReactorBench::new(AnswerTime::After(10), limits);
+    let peer = gatherer(&mut bench);
+    bench.send(
         peer,
         &[coalesced_lookups(100, &[b"a", b"b", b"c", b"d", b"e"]), coalesced_lookups(200, &[b"f"])].concat(),
     );
-    stand.run_until_idle();
-    assert_eq!(stand.reactor.service.requests, 5, "a frame is taken whole, and nothing behind it");
-    stand.advance_ms(30);
-    assert_eq!(stand.answers(peer).len(), 6);
+    bench.run_until_idle();
+    assert_eq!(bench.reactor.service.requests, 5, "a frame is taken whole, and nothing behind it");
+    bench.advance_ms(30);
+    assert_eq!(bench.answers(peer).len(), 6);
 }

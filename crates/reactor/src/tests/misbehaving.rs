@@ -7,16 +7,16 @@ use super::*;
 
 /// A well-behaved connection and a misbehaving one, both after the greeting.
 fn two() -> (ReactorBench, usize, usize) {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-    let (good, bad) = (stand.connect_with_hello(), stand.connect_with_hello());
-    stand.answers(good);
-    stand.answers(bad);
-    (stand, good, bad)
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let (good, bad) = (bench.connect_with_hello(), bench.connect_with_hello());
+    bench.answers(good);
+    bench.answers(bad);
+    (bench, good, bad)
 }
 
-fn is_served(stand: &mut ReactorBench, peer: usize) {
-    stand.send(peer, &lookup(99, b"still here"));
-    assert_eq!(stand.answers(peer), [(99, ReceivedAnswer::Value(b"still here".to_vec()))]);
+fn is_served(bench: &mut ReactorBench, peer: usize) {
+    bench.send(peer, &lookup(99, b"still here"));
+    assert_eq!(bench.answers(peer), [(99, ReceivedAnswer::Value(b"still here".to_vec()))]);
 }
 
 fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
@@ -39,13 +39,13 @@ fn header(version: u8, body_len: u32) -> Vec<u8> {
 
 #[test]
 fn answerable_bad_requests_keep_the_connection() {
-    let (mut stand, good, bad) = two();
+    let (mut bench, good, bad) = two();
     let body_at = HEADER_BYTES + 3;
     let corrupt = damaged(lookup(5, b"abc"), body_at);
     let answer = encoded(6, &Message::Pong(Pong::default()));
-    stand.send(bad, &[corrupt, answer, hello(), lookup(7, b"abc")].concat());
+    bench.send(bad, &[corrupt, answer, hello(), lookup(7, b"abc")].concat());
     assert_eq!(
-        stand.answers(bad),
+        bench.answers(bad),
         [
             (5, ReceivedAnswer::Failed(Failure::Corrupt)),
             (6, ReceivedAnswer::Failed(BadRequestReason::Unexpected.into())),
@@ -53,9 +53,9 @@ fn answerable_bad_requests_keep_the_connection() {
             (7, ReceivedAnswer::Value(b"abc".to_vec())),
         ]
     );
-    assert_eq!(stand.counters().refused, 3);
-    is_served(&mut stand, good);
-    is_served(&mut stand, bad);
+    assert_eq!(bench.counters().refused, 3);
+    is_served(&mut bench, good);
+    is_served(&mut bench, bad);
 }
 
 #[test]
@@ -69,20 +69,20 @@ fn unknown_frame_boundary_closes_connection() {
         (b"\xfaZH\x01 and then anything at all, as long as it is long enough".to_vec(), None),
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), None),
     ] {
-        let (mut stand, good, bad) = two();
-        stand.send(bad, &[bytes, lookup(8, b"not read")].concat());
+        let (mut bench, good, bad) = two();
+        bench.send(bad, &[bytes, lookup(8, b"not read")].concat());
         let expected: Vec<_> =
             last_answer.into_iter().map(|failure| (77, ReceivedAnswer::Failed(failure))).collect();
-        assert_eq!(stand.answers(bad), expected);
-        assert!(stand.world.borrow().peers[bad].server_shut);
-        assert_eq!(stand.reactor.service.requests, 0);
+        assert_eq!(bench.answers(bad), expected);
+        assert!(bench.world.borrow().peers[bad].server_shut);
+        assert_eq!(bench.reactor.service.requests, 0);
         // The connection is read to its end with its bytes discarded, and then removed.
-        stand.send(bad, &[0xfa; 100_000]);
-        stand.world.borrow_mut().send_end(bad);
-        stand.run_until_idle();
-        assert!(stand.is_closed(bad));
-        assert_eq!(stand.counters().ended(CloseReason::Misbehaved), 1);
-        is_served(&mut stand, good);
+        bench.send(bad, &[0xfa; 100_000]);
+        bench.world.borrow_mut().send_end(bad);
+        bench.run_until_idle();
+        assert!(bench.is_closed(bad));
+        assert_eq!(bench.counters().ended(CloseReason::Misbehaved), 1);
+        is_served(&mut bench, good);
     }
 }
 
@@ -95,38 +95,38 @@ fn requests_before_hello_are_refused() {
         (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
         (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),
     ] {
-        let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
-        let peer = stand.world.borrow_mut().connect();
-        stand.send(peer, &[bytes, hello()].concat());
-        assert_eq!(stand.answers(peer), [(request, ReceivedAnswer::Failed(failure))]);
-        assert!(stand.world.borrow().peers[peer].server_shut);
+        let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+        let peer = bench.world.borrow_mut().connect();
+        bench.send(peer, &[bytes, hello()].concat());
+        assert_eq!(bench.answers(peer), [(request, ReceivedAnswer::Failed(failure))]);
+        assert!(bench.world.borrow().peers[peer].server_shut);
     }
 }
 
 #[test]
 fn other_protocol_gets_an_explanatory_line() {
-    let mut stand = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     for bytes in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
-        let peer = stand.world.borrow_mut().connect();
-        stand.send(peer, bytes);
-        stand.run_until_idle();
-        stand.read_all();
-        assert_eq!(stand.world.borrow().peers[peer].bytes_read, FOREIGN_ANSWER);
-        assert!(stand.world.borrow().peers[peer].server_shut);
-        stand.world.borrow_mut().send_end(peer);
-        stand.run_until_idle();
-        assert!(stand.is_closed(peer));
+        let peer = bench.world.borrow_mut().connect();
+        bench.send(peer, bytes);
+        bench.run_until_idle();
+        bench.read_all();
+        assert_eq!(bench.world.borrow().peers[peer].bytes_read, FOREIGN_ANSWER);
+        assert!(bench.world.borrow().peers[peer].server_shut);
+        bench.world.borrow_mut().send_end(peer);
+        bench.run_until_idle();
+        assert!(bench.is_closed(peer));
     }
-    assert_eq!(stand.counters().ended(CloseReason::Foreign), 4);
+    assert_eq!(bench.counters().ended(CloseReason::Foreign), 4);
 }
 
 #[test]
 fn finished_connection_is_closed_by_the_server() {
-    let (mut stand, good, bad) = two();
-    stand.send(bad, b"no frame");
-    stand.advance_ms(LINGER_MS - 1);
-    assert!(!stand.is_closed(bad));
-    stand.advance_ms(2);
-    assert!(stand.is_closed(bad));
-    is_served(&mut stand, good);
+    let (mut bench, good, bad) = two();
+    bench.send(bad, b"no frame");
+    bench.advance_ms(LINGER_MS - 1);
+    assert!(!bench.is_closed(bad));
+    bench.advance_ms(2);
+    assert!(bench.is_closed(bad));
+    is_served(&mut bench, good);
 }

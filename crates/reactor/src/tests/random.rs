@@ -94,20 +94,20 @@ fn run_steps(
     sizes: &[Vec<usize>],
     steps: &[RandomStep],
 ) -> (Vec<Vec<(u64, ReceivedAnswer)>>, ReactorCounters) {
-    let mut stand = ReactorBench::new(when, LIMITS);
+    let mut bench = ReactorBench::new(when, LIMITS);
     let scripts: Vec<Vec<u8>> =
         sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
-    let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
-    stand.run_until_idle();
+    let peers: Vec<usize> = sizes.iter().map(|_| bench.world.borrow_mut().connect()).collect();
+    bench.run_until_idle();
     // A client that has completed the greeting keeps its place, however many unauthenticated ones connect.
     let mut said = [0; CLIENTS];
     for client in 0..CLIENTS {
         said[client] = script(client, &[]).0.len();
-        stand.send(peers[client], &scripts[client][..said[client]]);
+        bench.send(peers[client], &scripts[client][..said[client]]);
     }
-    stand.run_until_idle();
+    bench.run_until_idle();
     for step in steps {
-        let mut world = stand.world.borrow_mut();
+        let mut world = bench.world.borrow_mut();
         match step.clone() {
             RandomStep::Send { client, bytes } => {
                 let from = said[client];
@@ -125,32 +125,32 @@ fn run_steps(
             }
             RandomStep::RunReactor => {
                 drop(world);
-                stand.reactor.turn().unwrap();
+                bench.reactor.turn().unwrap();
             }
             RandomStep::AdvanceTime(ms) => world.now_ms += ms,
         }
     }
     for client in 0..CLIENTS {
-        let mut world = stand.world.borrow_mut();
+        let mut world = bench.world.borrow_mut();
         world.set_window(peers[client], 5000);
         world.send(peers[client], &scripts[client][said[client]..]);
     }
-    stand.advance_ms(1000);
+    bench.advance_ms(1000);
     let got = peers
         .iter()
         .map(|&peer| {
-            let mut got = stand.answers(peer);
+            let mut got = bench.answers(peer);
             got.sort_by_key(|(id, _)| *id);
             got
         })
         .collect();
     for &peer in &peers {
-        assert!(!stand.is_closed(peer));
-        stand.world.borrow_mut().send_end(peer);
+        assert!(!bench.is_closed(peer));
+        bench.world.borrow_mut().send_end(peer);
     }
     // The reactor does not wait forever for silent unauthenticated connections.
-    stand.advance_ms(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
-    let connections = &stand.reactor.connections;
+    bench.advance_ms(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
+    let connections = &bench.reactor.connections;
     assert_eq!((connections.open, connections.unsent_total, connections.large_total), (0, 0, 0));
     let counters = connections.counters.clone();
     assert_eq!(counters.accepted, counters.endings.iter().sum::<u64>());

@@ -96,17 +96,17 @@ fn slow_reader_gets_all_answers() {
 fn connections_beyond_the_bound_are_refused_by_name() {
     let limits = Limits { connections_max: 3, refusals_max: 2, ..Limits::DEFAULT };
     let server = ReactorThread::start(1, limits);
-    let mut held: Vec<SocketClient> =
+    let mut clients: Vec<SocketClient> =
         (0..3).map(|_| SocketClient::connect_with_hello(server.address)).collect();
     let mut refused = SocketClient::connect(server.address);
     refused.send(&hello());
     assert!(matches!(refused.next(), Some((1, SocketAnswer::Failed(Failure::Busy { .. })))));
     assert_eq!(refused.next(), None);
-    drop((held.pop(), refused));
+    drop((clients.pop(), refused));
     server.until("there is room", |_, open| open == 2);
     SocketClient::connect_with_hello(server.address);
-    held[0].send(&lookup(2, b"abc"));
-    assert_eq!(held[0].next(), Some((2, SocketAnswer::Value(b"abc".to_vec()))));
+    clients[0].send(&lookup(2, b"abc"));
+    assert_eq!(clients[0].next(), Some((2, SocketAnswer::Value(b"abc".to_vec()))));
 }
 
 #[test]

@@ -38,9 +38,9 @@ impl Replicas {
     pub(super) fn check_leases<D: Disk>(&mut self, context: &Context<'_, D>) {
         drop(self.lease_granters());
         let mut changed = Vec::new();
-        for (member, held) in &mut self.leases.members {
+        for (member, was_valid) in &mut self.leases.members {
             let holds = context.leases.is_valid(context.now_us, *member);
-            if std::mem::replace(held, holds) != holds {
+            if std::mem::replace(was_valid, holds) != holds {
                 changed.push(*member);
             }
         }

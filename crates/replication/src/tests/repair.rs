@@ -83,14 +83,14 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     a.read(5_000);
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
-    let asked = format!("{:?}", PeerBody::EntryGet(name(1, 2)));
-    assert_eq!(a.sent_messages().iter().filter(|said| **said == asked).count(), 1);
+    let request = format!("{:?}", PeerBody::EntryGet(name(1, 2)));
+    assert_eq!(a.sent_messages().iter().filter(|said| **said == request).count(), 1);
     // A different entry is not accepted, and the right one is requested again.
     let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
     a.receive(2, 1, &PeerBody::EntryGot(wrong));
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty());
-    assert!(a.sent_messages().contains(&asked));
+    assert!(a.sent_messages().contains(&request));
     a.receive(2, 1, &PeerBody::EntryGot(kept.as_sent()));
     assert_eq!(a.out.answered, [(5_000, true)]);
     assert_eq!(a.replica.counts().repaired, 1);
@@ -140,12 +140,12 @@ fn corrupt_sole_copy_retries_repair_each_second() {
     let (mut a, kept) = corrupt_primary();
     a.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[3])));
     a.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
-    let asked = format!("{:?}", PeerBody::EntryGet(kept.as_sent().name));
+    let request = format!("{:?}", PeerBody::EntryGet(kept.as_sent().name));
     let mut count = 0;
     for _ in 0..1_000 {
         a.now_us += 10_000;
         a.handle_event(ReplicaEvent::Tick);
-        let asks = a.sent_messages().iter().filter(|said| **said == asked).count();
+        let asks = a.sent_messages().iter().filter(|said| **said == request).count();
         for _ in 0..asks {
             a.receive(3, 2, &PeerBody::EntryLost(kept.as_sent().name));
         }

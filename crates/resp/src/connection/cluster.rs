@@ -143,9 +143,9 @@ fn shards(layout: &Layout, reply: &mut ReplyWriter<'_>) {
     for Slots { first, last, primary, replicas } in &layout.slots {
         shards.entry((*primary, replicas)).or_default().push((*first, *last));
     }
-    let held: BTreeSet<usize> =
+    let in_shards: BTreeSet<usize> =
         shards.keys().flat_map(|(primary, replicas)| replicas.iter().copied().chain([*primary])).collect();
-    for member in (0..layout.members.len()).filter(|member| !held.contains(member)) {
+    for member in (0..layout.members.len()).filter(|member| !in_shards.contains(member)) {
         shards.insert((member, &[]), Vec::new());
     }
     reply.array(shards.len());

@@ -232,21 +232,21 @@ impl Connection {
             }
             let rest = &bytes[used..];
             match parser.parse(rest) {
-                ParseResult::Command { used: taken } => {
-                    let raw = &rest[..taken];
+                ParseResult::Command { used: length } => {
+                    let raw = &rest[..length];
                     if !self.command(raw, Args::within(raw, &parser.argument_ranges), world, out) {
                         break NextStep::PauseInput;
                     }
-                    used += taken;
+                    used += length;
                 }
-                ParseResult::Inline { used: taken } => {
+                ParseResult::Inline { used: length } => {
                     let raw = &parser.inline;
                     if !self.command(raw, Args::within(raw, &parser.argument_ranges), world, out) {
                         break NextStep::PauseInput;
                     }
-                    used += taken;
+                    used += length;
                 }
-                ParseResult::Nothing { used: taken } => used += taken,
+                ParseResult::Nothing { used: length } => used += length,
                 // An unauthenticated client may not even send so long a command for it to be
                 // skipped.
                 ParseResult::Skipped { .. } | ParseResult::Oversized { .. }
@@ -256,11 +256,11 @@ impl Connection {
                     parser.restart();
                     used = bytes.len();
                 }
-                ParseResult::Skipped { used: taken } => used += taken,
-                ParseResult::Oversized { used: taken, what } => {
+                ParseResult::Skipped { used: length } => used += length,
+                ParseResult::Oversized { used: length, what } => {
                     self.begin_reply();
                     self.refuse_at_limit(&what.text(), out);
-                    used += taken;
+                    used += length;
                 }
                 ParseResult::More => break NextStep::More,
                 ParseResult::Broken(what) => {

@@ -110,10 +110,10 @@ impl PendingReplies {
 
     /// Adds a slot for a later reply to a command of so many bytes.
     #[inline]
-    pub(super) fn push(&mut self, number: u64, is_silent: bool, asked: usize) {
+    pub(super) fn push(&mut self, number: u64, is_silent: bool, command_bytes: usize) {
         let bytes = self.pooled.pop().unwrap_or_default();
-        self.pending_command_bytes += asked;
-        self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, command_bytes: asked });
+        self.pending_command_bytes += command_bytes;
+        self.slots.push_back(ReplySlot { number, is_ready: false, is_silent, bytes, command_bytes });
     }
 
     /// Sets a reply, and appends to `out` all that can now be sent. A number that is not pending

@@ -63,14 +63,14 @@ pub(super) fn config(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), 
     }
     for place in (2..args.len()).step_by(2) {
         let (name, value) = (args.at(place).to_ascii_lowercase(), args.at(place + 1));
-        let told = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
+        let shown = String::from_utf8_lossy(&name[..name.len().min(128)]).into_owned();
         match SETTINGS.iter().find(|(known, _)| known.as_bytes() == name) {
             None => {
-                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{told}'"));
+                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{shown}'"));
             }
             Some((_, is)) if is.as_bytes() != value => {
                 return Err(format!(
-                    "ERR CONFIG SET failed (possibly related to argument '{told}') - can't set immutable config"
+                    "ERR CONFIG SET failed (possibly related to argument '{shown}') - can't set immutable config"
                 ));
             }
             Some(_) => {}

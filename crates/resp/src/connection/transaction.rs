@@ -171,7 +171,7 @@ impl Connection {
         if joined == Some(Spread::Several) && !self.may_be_cross_partition(world) {
             return self.refuse(self.cross_slot(world), out);
         }
-        let held = self.buffered_bytes() + raw.len();
+        let buffered = self.buffered_bytes() + raw.len();
         let Some(transaction) = &mut self.transaction else { return };
         if transaction.is_broken {
             transaction.count += 1;
@@ -180,7 +180,7 @@ impl Connection {
         if let Some(limit) = transaction.beyond_queue(raw.len()) {
             return self.refuse_at_limit(&format!("ERR {limit}"), out);
         }
-        if !world.may_buffer(held) {
+        if !world.may_buffer(buffered) {
             return self.refuse_at_limit(MEMORY_FULL, out);
         }
         transaction.spread = Spread::join(transaction.spread, spread);

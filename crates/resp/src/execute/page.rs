@@ -88,9 +88,9 @@ impl Execution<'_> {
         let begin = self.reply.len();
         self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
         // Older nodes do not send this field.
-        let (asked, known) = (number(5).unwrap_or(0), self.records.partitions());
-        if asked != 0 && known != 0 && asked != known {
-            if asked > known {
+        let (expected, known) = (number(5).unwrap_or(0), self.records.partitions());
+        if expected != 0 && known != 0 && expected != known {
+            if expected > known {
                 // This partition has not learned of the split yet.
                 let retry_after_ms = SPLIT_RETRY_MS;
                 return Err(StopReason::Failed(Failure::Unavailable { retry_after_ms }));

@@ -98,14 +98,14 @@ fn a_queue_of_commands_is_bounded() {
     client.bytes("PING\r\n".repeat(QUEUED_COMMANDS_MAX).as_bytes());
     assert_eq!(client.replies(), "+QUEUED\r\n".repeat(QUEUED_COMMANDS_MAX));
     let refused = client.send("PING");
-    let told = "the transaction has 16384 commands of 229376 bytes, and another one of 14 bytes is beyond its limit of 16384 \
+    let limit = "the transaction has 16384 commands of 229376 bytes, and another one of 14 bytes is beyond its limit of 16384 \
                 commands and 34603008 bytes: use several transactions, or a pipeline without MULTI\r\n";
-    assert_eq!(refused, format!("-ERR {told}"));
+    assert_eq!(refused, format!("-ERR {limit}"));
     // A command that is refused later changes nothing of that.
     assert_eq!(client.send("PING"), "+QUEUED\r\n");
     assert!(client.send("NONE").starts_with("-ERR unknown command"));
     let aborted = "-EXECABORT Transaction discarded because of previous errors. Nothing was done: ";
-    assert_eq!(client.send("EXEC"), format!("{aborted}{told}"));
+    assert_eq!(client.send("EXEC"), format!("{aborted}{limit}"));
     // The bytes are a limit of their own.
     client.send("MULTI");
     for _ in 0..2 {
@@ -114,8 +114,11 @@ fn a_queue_of_commands_is_bounded() {
     client.bytes(&set(2 << 20));
     client.replies();
     let replies = client.send("EXEC\nEXISTS k");
-    let told = "the transaction has 2 commands of 33554498 bytes, and another one of 2097184 bytes is beyond its limit of 16384 ";
-    assert!(replies.starts_with(&format!("{aborted}{told}")) && replies.ends_with("\r\n:0\r\n"), "{replies}");
+    let limit = "the transaction has 2 commands of 33554498 bytes, and another one of 2097184 bytes is beyond its limit of 16384 ";
+    assert!(
+        replies.starts_with(&format!("{aborted}{limit}")) && replies.ends_with("\r\n:0\r\n"),
+        "{replies}"
+    );
     client.bytes(["WATCH", &" k".repeat(WATCHED_KEYS_MAX), "\r\nWATCH k\r\n"].concat().as_bytes());
     assert_eq!(client.replies(), "+OK\r\n-ERR 1025 keys would be watched, 1024 are allowed: watch fewer\r\n");
 }
@@ -203,15 +206,15 @@ fn scan_continues_after_partition_was_busy() {
     assert_eq!(seen, ["{a}1", "{b}1"]);
     // A partition that is unavailable for long is reported.
     client.world.is_busy = true;
-    let mut told = String::new();
+    let mut reply = String::new();
     for _ in 0..4 {
         client.bytes(format!("SCAN {cursor}\r\n").as_bytes());
-        told = steps(&mut client).1;
-        cursor = told.split("\r\n").nth(2).unwrap_or_default().to_owned();
-        if !told.starts_with('*') {
+        reply = steps(&mut client).1;
+        cursor = reply.split("\r\n").nth(2).unwrap_or_default().to_owned();
+        if !reply.starts_with('*') {
             break;
         }
         assert_ne!(cursor, "0");
     }
-    assert!(told.starts_with("-TRYAGAIN"), "{told}");
+    assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
 }

@@ -220,11 +220,11 @@ fn all_partitions_command_survives_a_split() {
             replies
         };
         let keys = ask(&mut client, "KEYS *");
-        let mut told: Vec<&str> = keys.lines().filter(|line| line.starts_with("key")).collect();
+        let mut found_keys: Vec<&str> = keys.lines().filter(|line| line.starts_with("key")).collect();
         assert!(keys.starts_with("*100\r\n"), "{keys}");
-        told.sort_unstable();
-        told.dedup();
-        assert_eq!(told.len(), 100, "after {asked_before} pages");
+        found_keys.sort_unstable();
+        found_keys.dedup();
+        assert_eq!(found_keys.len(), 100, "after {asked_before} pages");
         assert_eq!(ask(&mut client, "DBSIZE"), ":100\r\n", "after {asked_before} pages");
         let mut found = std::collections::BTreeSet::new();
         let mut cursor = "0".to_owned();
@@ -497,8 +497,8 @@ fn waiting_replies_are_bounded() {
     client.world.remote.insert(3);
     client.bytes(format!("GET {{a}}1\r\n{}", "GET {b}1\r\n".repeat(1000)).as_bytes());
     assert_eq!(client.then, NextStep::PauseInput);
-    let taken = 1000 - client.unread.len() / "GET {b}1\r\n".len();
-    assert_eq!(taken, WAITING_REPLY_BYTES_MAX.div_ceil(60_010));
+    let accepted = 1000 - client.unread.len() / "GET {b}1\r\n".len();
+    assert_eq!(accepted, WAITING_REPLY_BYTES_MAX.div_ceil(60_010));
 }
 
 #[test]

@@ -70,8 +70,8 @@ fn commands_beyond_buffer_limit_are_refused() {
     let mut client = ModelClient::new();
     client.world.waiting_bytes_max = 100;
     assert_eq!(client.send("MULTI\nSET k 12345678901234567890"), "+OK\r\n+QUEUED\r\n");
-    let held = client.connection.buffered_bytes();
-    assert!((1..100).contains(&held), "{held}");
+    let buffered = client.connection.buffered_bytes();
+    assert!((1..100).contains(&buffered), "{buffered}");
     assert!(client.send(&format!("SET k {}", "x".repeat(80))).starts_with("-OOM"));
     assert_eq!(client.connection.buffered_bytes(), 0);
     assert!(client.send("EXEC").starts_with("-EXECABORT"));

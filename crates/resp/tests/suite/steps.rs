@@ -88,10 +88,10 @@ fn failed_step_reports_completed_keys() {
     assert_eq!(send_command(&mut client, "DEL", KEYS), "");
     assert_eq!(client.deliver(0), "");
     client.world.is_busy = true;
-    let told = client.deliver_all();
+    let reply = client.deliver_all();
     assert!(
-        told.starts_with(&format!("-ERR DEL is done for the first 1024 of its {KEYS} keys, and not")),
-        "{told}"
+        reply.starts_with(&format!("-ERR DEL is done for the first 1024 of its {KEYS} keys, and not")),
+        "{reply}"
     );
     client.world.is_busy = false;
     assert_eq!(send_command(&mut client, "EXISTS", KEYS), "");
@@ -103,10 +103,10 @@ fn set_of_too_many_keys_is_refused_with_name_and_limit() {
     let mut client = ModelClient::new();
     for name in ["MSET", "MSETNX"] {
         client.bytes(&command(name, SET_KEYS_MAX + 1, Some("v")));
-        let told = client.replies();
+        let reply = client.replies();
         let text =
             format!("-ERR {name} of 16385 keys in one partition, 16384 are allowed, as it is one step");
-        assert!(told.starts_with(&text), "{told}");
+        assert!(reply.starts_with(&text), "{reply}");
         assert_eq!(send_command(&mut client, "EXISTS", SET_KEYS_MAX + 1), ":0\r\n");
     }
     client.bytes(&command("MSET", SET_KEYS_MAX, Some("v")));

@@ -101,7 +101,7 @@ pub fn find_self(
             is_name(name) && is_name(called) && short(name) == short(called) || is_here(name)
         })
         .collect();
-    let told: Vec<usize> = match listen {
+    let matching: Vec<usize> = match listen {
         None => here.clone(),
         Some((name, port)) => {
             let is_it = |at: &&usize| {
@@ -116,7 +116,7 @@ pub fn find_self(
             }
         }
     };
-    match told[..] {
+    match matching[..] {
         [one] => Ok(one),
         [] => Err(HostsError::NotInList {
             named: some_of(hosts.iter()),
@@ -125,7 +125,7 @@ pub fn find_self(
                 None => called.to_owned(),
             },
         }),
-        _ => Err(HostsError::SeveralHere { named: some_of(told.iter().map(|at| &hosts[*at])) }),
+        _ => Err(HostsError::SeveralHere { named: some_of(matching.iter().map(|at| &hosts[*at])) }),
     }
 }
 

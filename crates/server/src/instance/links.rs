@@ -180,10 +180,10 @@ impl Links {
                 link.state = LinkState::Open(connection);
                 (link.incarnation, link.features) = (ack.incarnation, ack.features);
                 (link.retry_ms, link.is_logged) = (LINK_RETRY_MS_MIN, false);
-                let held = std::mem::take(&mut link.queued_frames);
+                let queued = std::mem::take(&mut link.queued_frames);
                 // Frames of another version than the agreed one would end the connection.
-                if ack.version == GREETING_VERSION && !held.is_empty() {
-                    replies.send_frames(connection, &held);
+                if ack.version == GREETING_VERSION && !queued.is_empty() {
+                    replies.send_frames(connection, &queued);
                 }
                 info!(instance = instance.0, incarnation = ack.incarnation.0, "another instance is reached");
                 return;

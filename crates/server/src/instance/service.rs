@@ -261,9 +261,9 @@ impl<D: Disk> Service for InstanceService<D> {
                         gateway.handle_unit_piece((connection, *from), envelope, ask, at)
                     });
                 }
-                PeerBody::UnitTold(told) => {
+                PeerBody::UnitTold(outcome) => {
                     return self.with_gateway(now, replies, |gateway, at| {
-                        gateway.handle_outcome_piece((connection, *from), told, at)
+                        gateway.handle_outcome_piece((connection, *from), outcome, at)
                     });
                 }
                 _ => {}

@@ -98,7 +98,7 @@ impl ServiceBench {
         self.thread.join().unwrap();
         match self.control.try_recv() {
             Ok(ManagerInput::Ended(EndedInstance { how, .. })) => how,
-            other => panic!("its end was not told: {other:?}"),
+            other => panic!("its end was not reported: {other:?}"),
         }
     }
 }
@@ -166,8 +166,8 @@ fn control_request_during_stop_is_answered_once() {
 fn excess_control_requests_are_refused() {
     let bench = ServiceBench::start(1);
     let mut stream = bench.connect();
-    let asked = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
-    stream.write_all(&asked.collect::<Vec<u8>>()).unwrap();
+    let requests = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
+    stream.write_all(&requests.collect::<Vec<u8>>()).unwrap();
     // The first request occupies the only place.
     let mut busy = Vec::new();
     let decoder = Decoder::with_version(1, Features::default());

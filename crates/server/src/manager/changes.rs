@@ -44,8 +44,8 @@ type ChangeDecision = Result<DecidedChange, ChangeRefusal>;
 
 impl ChangeContext<'_> {
     /// Creates a keyspace with this id and seed.
-    pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> ChangeDecision {
-        let name = name(&asked.name)?;
+    pub(super) fn create(&self, settings: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> ChangeDecision {
+        let name = name(&settings.name)?;
         if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
             if found.is_dropping() {
                 return Err(keyspace_drop::refusal(name.as_str()));
@@ -59,12 +59,12 @@ impl ChangeContext<'_> {
         if self.in_memory {
             config.durability = Durability::Memory;
         }
-        if let Some(replicas) = asked.replicas {
+        if let Some(replicas) = settings.replicas {
             config.replicas = small(replicas, "replicas")?;
             // Two of three, as in the default, unless the request says otherwise.
             config.min_in_sync = config.replicas.clamp(1, 2);
         }
-        let config = self.with(config, asked)?;
+        let config = self.with(config, settings)?;
         config.check().map_err(setting)?;
         let Some(node) = self.map.node(self.node) else {
             return Err(refusal(REFUSED_FAILED, "the map has lost this node: start it again"));
@@ -75,19 +75,21 @@ impl ChangeContext<'_> {
     }
 
     /// Changes the configuration of a keyspace that is in use.
-    pub(super) fn alter(&self, asked: &KeyspaceSettings) -> ChangeDecision {
-        let (id, found) = self.find(&asked.name)?;
+    pub(super) fn alter(&self, settings: &KeyspaceSettings) -> ChangeDecision {
+        let (id, found) = self.find(&settings.name)?;
         if found.is_dropping() {
-            return Err(keyspace_drop::refusal(&asked.name));
+            return Err(keyspace_drop::refusal(&settings.name));
         }
-        if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
-            return self.split(asked, (id, found), partitions);
+        if let Some(partitions) =
+            settings.partitions.filter(|count| *count != found.config().partitions.get())
+        {
+            return self.split(settings, (id, found), partitions);
         }
         let mut config = found.config().clone();
-        if let Some(replicas) = asked.replicas {
+        if let Some(replicas) = settings.replicas {
             config.replicas = small(replicas, "replicas")?;
         }
-        let config = self.with(config, asked)?;
+        let config = self.with(config, settings)?;
         found.config().check_alteration(&config).map_err(setting)?;
         let keyspace = status(id, &config);
         if config == *found.config() {
@@ -99,13 +101,16 @@ impl ChangeContext<'_> {
     /// Splits each partition of a keyspace into two. The request names the new number of partitions, so that a repeated request splits only once.
     fn split(
         &self,
-        asked: &KeyspaceSettings,
+        settings: &KeyspaceSettings,
         (id, found): (KeyspaceId, &Keyspace),
         partitions: u32,
     ) -> ChangeDecision {
-        let others =
-            KeyspaceSettings { name: asked.name.clone(), partitions: asked.partitions, ..Default::default() };
-        if *asked != others {
+        let others = KeyspaceSettings {
+            name: settings.name.clone(),
+            partitions: settings.partitions,
+            ..Default::default()
+        };
+        if *settings != others {
             return Err(refusal(REFUSED_SETTING, "a split changes nothing else: ask for the rest after it"));
         }
         let config = found.config();
@@ -124,10 +129,11 @@ impl ChangeContext<'_> {
     }
 
     /// Drops a keyspace with all its contents.
-    pub(super) fn drop(&self, asked: &KeyspaceDrop) -> ChangeDecision {
-        let (id, found) = self.find(&asked.name)?;
-        if ![0, id.0].contains(&asked.id) {
-            let reason = format!("keyspace {} ({}) is gone: {id} has its name by now", asked.name, asked.id);
+    pub(super) fn drop(&self, request: &KeyspaceDrop) -> ChangeDecision {
+        let (id, found) = self.find(&request.name)?;
+        if ![0, id.0].contains(&request.id) {
+            let reason =
+                format!("keyspace {} ({}) is gone: {id} has its name by now", request.name, request.id);
             return Err(refusal(REFUSED_UNKNOWN, reason));
         }
         if found.config().name == KeyspaceName::default_keyspace() {
@@ -136,7 +142,7 @@ impl ChangeContext<'_> {
             return Err(refusal(REFUSED_SETTING, reason));
         }
         let keyspace = status(id, found.config());
-        match asked.at_once {
+        match request.at_once {
             true => self.decided(MapChange::DropKeyspace(id), keyspace),
             false if found.is_dropping() => Ok(DecidedChange { delta: None, keyspace }),
             false => self.decided(MapChange::CloseKeyspace(id), keyspace),
@@ -158,25 +164,25 @@ impl ChangeContext<'_> {
     fn with(
         &self,
         mut config: KeyspaceConfig,
-        asked: &KeyspaceSettings,
+        settings: &KeyspaceSettings,
     ) -> Result<KeyspaceConfig, ChangeRefusal> {
-        if let Some(partitions) = asked.partitions {
+        if let Some(partitions) = settings.partitions {
             config.partitions = PartitionCount::new(partitions).map_err(setting)?;
         }
-        if let Some(hash) = &asked.hash {
+        if let Some(hash) = &settings.hash {
             config.hash = hash.parse::<HashKind>().map_err(setting)?;
         }
-        if let Some(min_in_sync) = asked.min_in_sync {
+        if let Some(min_in_sync) = settings.min_in_sync {
             config.min_in_sync = small(min_in_sync, "min-in-sync")?;
         }
-        if let Some(durability) = &asked.durability {
+        if let Some(durability) = &settings.durability {
             config.durability = durability.parse().map_err(setting)?;
         }
-        if let Some(chunk_bytes) = asked.chunk_bytes {
+        if let Some(chunk_bytes) = settings.chunk_bytes {
             config.chunk_bytes = chunk_bytes;
         }
         let nodes = self.map.nodes().len();
-        if usize::from(config.replicas) > nodes && asked.replicas.is_some() {
+        if usize::from(config.replicas) > nodes && settings.replicas.is_some() {
             let reason = format!(
                 "{} replicas, but the cluster has {}, and two copies on one node are no safer than one: ask for {nodes} or leave it out",
                 config.replicas,

@@ -121,7 +121,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
         _ => {}
     }
     let drop_wait = match &ask {
-        AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
+        AdminQuestion::DropKeyspace(request) => Some(keyspace_drop::wait(request)),
         _ => None,
     };
     // The control group assigns the id of a new keyspace; for the check any free id is sufficient.

@@ -369,8 +369,8 @@ impl<'s> Conversation<'s> {
         let envelope =
             Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, read_lock: false, ..*to };
         if let Err(failure) = self.encoder.encode(&envelope, message, &mut self.out) {
-            let told = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
-            assert!(told.is_ok(), "an error without a payload always fits a frame");
+            let encoded = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
+            assert!(encoded.is_ok(), "an error without a payload always fits a frame");
         }
     }
 }

@@ -64,14 +64,14 @@ pub(super) fn count(map: &ClusterMap) -> GroupCounts {
 /// A page of a keyspace's partitions. `pins` has the pinned ones, if this node knows them.
 pub(super) fn list(
     map: &ClusterMap,
-    asked: &PartitionList,
+    request: &PartitionList,
     pins: Option<&BTreeMap<PartitionId, InstanceId>>,
 ) -> AdminAnswer {
-    let Some((_, keyspace)) = map.keyspace_named(&asked.keyspace) else {
-        let reason = format!("there is no keyspace {}", quoted(asked.keyspace.as_bytes()));
+    let Some((_, keyspace)) = map.keyspace_named(&request.keyspace) else {
+        let reason = format!("there is no keyspace {}", quoted(request.keyspace.as_bytes()));
         return AdminAnswer::refused(REFUSED_UNKNOWN, reason);
     };
-    let page = keyspace.groups().skip(asked.first as usize).take(PARTITIONS_LISTED_MAX);
+    let page = keyspace.groups().skip(request.first as usize).take(PARTITIONS_LISTED_MAX);
     let pinned = |partition| pins.and_then(|pins| pins.get(&partition)).map(|one| one.0);
     let partitions = page
         .map(|(partition, group)| PartitionStatus {

@@ -129,8 +129,8 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     if shared.store_waits.get() || figures.iter().flatten().any(|figures| figures.stats.is_full) {
         body["disk"] = json!("full");
     }
-    if !view.notified_epoch.warnings.is_empty() {
-        body["warnings"] = json!(view.notified_epoch.warnings);
+    if !view.node_view.warnings.is_empty() {
+        body["warnings"] = json!(view.node_view.warnings);
     }
     response(StatusCode::OK, JSON, body.to_string())
 }

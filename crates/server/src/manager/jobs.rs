@@ -147,8 +147,8 @@ impl JobWorker {
         if let Some(reason) = self.shared.why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        if let AdminQuestion::AcknowledgeLosses(asked) = &ask {
-            return self.acknowledge_losses(asked);
+        if let AdminQuestion::AcknowledgeLosses(request) = &ask {
+            return self.acknowledge_losses(request);
         }
         let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
         if let Some(change) = changed {
@@ -159,7 +159,7 @@ impl JobWorker {
         }
         let next_keyspace = self.standalone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
         let drop_wait = match &ask {
-            AdminQuestion::DropKeyspace(asked) => Some(keyspace_drop::wait(asked)),
+            AdminQuestion::DropKeyspace(request) => Some(keyspace_drop::wait(request)),
             _ => None,
         };
         let decided = match decide(&self.shared, ask, next_keyspace) {
@@ -190,21 +190,21 @@ impl JobWorker {
     }
 
     /// Ends the report of losses that the operator knows.
-    fn acknowledge_losses(&mut self, asked: &LossesAcknowledge) -> AdminAnswer {
+    fn acknowledge_losses(&mut self, request: &LossesAcknowledge) -> AdminAnswer {
         let map = self.shared.history.borrow().map().clone();
         let Some(alone) = &mut self.standalone else {
             return AdminAnswer::of(AdminReply::Done(AdminDone::default()));
         };
-        let keyspace = match map.keyspace_named(&asked.keyspace) {
-            _ if asked.keyspace.is_empty() => KeyspaceId::NONE,
+        let keyspace = match map.keyspace_named(&request.keyspace) {
+            _ if request.keyspace.is_empty() => KeyspaceId::NONE,
             Some((id, _)) => id,
             None => {
-                let reason = format!("there is no keyspace {:?}", asked.keyspace);
+                let reason = format!("there is no keyspace {:?}", request.keyspace);
                 return AdminAnswer::refused(REFUSED_UNKNOWN, reason);
             }
         };
         let mut left = alone.losses.clone();
-        let number = left.acknowledge(&map, keyspace, MapEpoch(asked.map_epoch));
+        let number = left.acknowledge(&map, keyspace, MapEpoch(request.map_epoch));
         if left != alone.losses {
             if let Err(error) = alone.folder.save_losses(&left) {
                 return AdminAnswer::refused(REFUSED_FAILED, format!("this could not be saved: {error}"));

@@ -15,8 +15,8 @@ use crate::limits::DROP_WAIT;
 const NAMED_MAX: usize = 4;
 
 /// How long a request to drop a keyspace waits for its end.
-pub(super) fn wait(asked: &KeyspaceDrop) -> Duration {
-    asked.wait_ms.map_or(DROP_WAIT, |ms| DROP_WAIT.min(Duration::from_millis(ms.into())))
+pub(super) fn wait(request: &KeyspaceDrop) -> Duration {
+    request.wait_ms.map_or(DROP_WAIT, |ms| DROP_WAIT.min(Duration::from_millis(ms.into())))
 }
 
 /// The reply for a keyspace whose drop is in progress.

@@ -22,8 +22,8 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) fn new() -> Follow {
-        let (wakes, told) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
-        Follow { changes: RefCell::default(), change_signal: wakes, applied_epoch: told }
+        let (change_signal, applied_epoch) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
+        Follow { changes: RefCell::default(), change_signal, applied_epoch }
     }
 
     /// Records a change of the map: this delta, or an unknown one.
@@ -45,6 +45,6 @@ impl Follow {
     /// Waits until the instances of this node have a map of this epoch.
     pub(super) async fn reach(&self, epoch: MapEpoch) {
         // This struct has the sender, so the channel is open.
-        drop(self.applied_epoch.subscribe().wait_for(|told| *told >= epoch).await);
+        drop(self.applied_epoch.subscribe().wait_for(|applied| *applied >= epoch).await);
     }
 }

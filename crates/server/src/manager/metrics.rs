@@ -36,14 +36,14 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let counts = groups::count(&map);
     let snapshot = MetricsSnapshot {
         keyspaces: keyspaces(&map, &instances, &counts),
-        nodes: nodes(&map, &view.notified_epoch.silent),
+        nodes: nodes(&map, &view.node_view.silent),
         instances,
         map_epoch: map.epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
         serving: why_not(shared, &view).is_none(),
-        alerts: status::of_node(shared).len() + view.notified_epoch.warnings.len(),
+        alerts: status::of_node(shared).len() + view.node_view.warnings.len(),
         groups: counts.all,
-        view: view.notified_epoch,
+        view: view.node_view,
         connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
     };

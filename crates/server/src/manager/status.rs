@@ -24,15 +24,15 @@ use crate::process::disk_bytes;
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let mut view = ClusterView::of(shared).await.notified_epoch;
+    let mut view = ClusterView::of(shared).await.node_view;
     view.warnings.extend(split_warning(figures.iter().flatten().map(|one| one.stats.splits_pending).sum()));
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
             Some(figures) => {
-                let told =
+                let reported =
                     figures.stats.errors.iter().map(|trouble| format!("instance {}: {trouble}", instance.id));
-                troubles.extend(told);
+                troubles.extend(reported);
                 let set_ms = figures.stats.clock_distrusted_ms;
                 if set_ms > 0 {
                     troubles.push(format!(
@@ -187,9 +187,9 @@ pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
 fn damaged_of(
     map: &ClusterMap,
     instance: InstanceId,
-    told: &[(KeyspaceId, PartitionId, CopyDamage)],
+    reported: &[(KeyspaceId, PartitionId, CopyDamage)],
 ) -> impl Iterator<Item = DamagedPartition> {
-    told.iter().map(move |(keyspace, partition, damaged)| DamagedPartition {
+    reported.iter().map(move |(keyspace, partition, damaged)| DamagedPartition {
         // A keyspace that was dropped meanwhile is shown by its id.
         keyspace: map
             .keyspace(*keyspace)
@@ -273,10 +273,10 @@ mod tests {
     #[test]
     fn split_in_progress_is_a_warning_with_the_number_of_waiting_copies() {
         assert_eq!(split_warning(0), None);
-        let told = split_warning(1).unwrap();
+        let warning = split_warning(1).unwrap();
         assert!(
-            told.starts_with("a split is in progress: 1 copy ") && told.contains("is not split yet"),
-            "{told}"
+            warning.starts_with("a split is in progress: 1 copy ") && warning.contains("is not split yet"),
+            "{warning}"
         );
         assert!(
             split_warning(37).unwrap().contains("37 copies of partitions on this node are not split yet")

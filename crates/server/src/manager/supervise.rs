@@ -34,8 +34,8 @@ pub(super) async fn run(
     let mut over_reason = None;
     let mut ended: Vec<EndedInstance> = Vec::new();
     let why = loop {
-        let told = tokio::select! {
-            told = control.recv() => told,
+        let input = tokio::select! {
+            input = control.recv() => input,
             () = stop.notified() => break NodePhase::Stopping,
             () = leave.notified() => {
                 tokio::select! {
@@ -52,7 +52,7 @@ pub(super) async fn run(
                 break NodePhase::Failed(reason);
             }
         };
-        match told {
+        match input {
             Some(ManagerInput::Serve(serving)) => serve(shared, serving).await,
             Some(ManagerInput::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
             Some(ManagerInput::Ended(one)) => {
@@ -83,21 +83,21 @@ pub(super) async fn run(
 }
 
 async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
-    let Serve { handles: instances, epoch, is_intact, is_closed, executed: taken } = serving;
+    let Serve { handles: instances, epoch, is_intact, is_closed, executed } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
             shared.record_alert(format!("instance {}: {damage}", instance.id));
         }
-        let told = instance.recovered.damage.len();
-        if instance.recovered.damaged > told {
-            let more = instance.recovered.damaged - told;
+        let named = instance.recovered.damage.len();
+        if instance.recovered.damaged > named {
+            let more = instance.recovered.damaged - named;
             shared.record_alert(format!("instance {}: {more} more pieces of damage", instance.id));
         }
     }
     // This is set only once.
     drop(shared.instances.set(instances));
     shared.phase.replace(NodePhase::Serving);
-    taken.try_send(()).ok();
+    executed.try_send(()).ok();
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
     shared.follow.opened(epoch);
     if let Some(cluster) = shared.cluster_handle() {
@@ -200,11 +200,11 @@ async fn announce_end(shared: &Rc<ManagerShared>) {
 /// Stops the node after a hand-over on SIGTERM (from the system) and SIGINT (from a terminal). SIGQUIT stops it without a hand-over: the process
 /// that stops all nodes of a local cluster sends it.
 fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
-    for (kind, told) in
+    for (kind, notify) in
         [(SignalKind::terminate(), leave), (SignalKind::interrupt(), leave), (SignalKind::quit(), stop)]
     {
         let mut signals = signal(kind)?;
-        let stop = Arc::clone(told);
+        let stop = Arc::clone(notify);
         spawn_local(async move {
             while signals.recv().await.is_some() {
                 info!(signal = kind.as_raw_value(), "received a signal to stop");

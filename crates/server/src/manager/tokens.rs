@@ -57,8 +57,8 @@ pub(super) fn change(
     unix_ms: u64,
 ) -> Option<Result<MapChange, AdminAnswer>> {
     match ask {
-        AdminQuestion::PutToken(asked) => Some(put(map, asked).map(MapChange::PutToken)),
-        AdminQuestion::LendToken(TokenLend { put: asked, lasts_ms }) => {
+        AdminQuestion::PutToken(request) => Some(put(map, request).map(MapChange::PutToken)),
+        AdminQuestion::LendToken(TokenLend { put: request, lasts_ms }) => {
             let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);
             let wrong = || {
                 let most = u64::MAX - unix_ms;
@@ -70,7 +70,7 @@ pub(super) fn change(
             Some(
                 at_ms
                     .ok_or_else(wrong)
-                    .and_then(|at_ms| Ok(MapChange::PutToken(put(map, asked)?.until(at_ms)))),
+                    .and_then(|at_ms| Ok(MapChange::PutToken(put(map, request)?.until(at_ms)))),
             )
         }
         AdminQuestion::RevokeToken(TokenRevoke { name }) => {
@@ -85,11 +85,11 @@ pub(super) fn change(
     }
 }
 
-fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
+fn put(map: &ClusterMap, request: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
     let wrong = |reason: String| AdminAnswer::refused(REFUSED_SETTING, reason);
-    let name = asked.name.parse::<KeyspaceName>().map_err(|error| wrong(error.about("token")))?;
+    let name = request.name.parse::<KeyspaceName>().map_err(|error| wrong(error.about("token")))?;
     let mut grants = Vec::new();
-    for TokenGrant { keyspace, permissions } in &asked.grants {
+    for TokenGrant { keyspace, permissions } in &request.grants {
         let id = match keyspace.as_str() {
             "" => KeyspaceId::NONE,
             name => map.keyspace_named(name).map(|(id, _)| id).ok_or_else(|| {
@@ -103,7 +103,7 @@ fn put(map: &ClusterMap, asked: &TokenPut) -> Result<TokenEntry, AdminAnswer> {
         let permissions = bits.ok_or_else(|| wrong(format!("{permissions} is no set of permissions")))?;
         grants.push(Grant { keyspace: id, permissions });
     }
-    let token = TokenEntry::new(asked.id, name, grants);
+    let token = TokenEntry::new(request.id, name, grants);
     let no_token = || wrong("a token permits something, and says it once for each keyspace".to_owned());
     token.ok_or_else(no_token)
 }

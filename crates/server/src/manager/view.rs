@@ -17,7 +17,7 @@ pub(super) const UNSERVED: &str = "unserved";
 /// The view; see the module.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterView {
-    pub(super) notified_epoch: admin::NodeView,
+    pub(super) node_view: admin::NodeView,
     /// All replica groups.
     groups: u32,
     /// Of the groups without a primary, the number for which a log is being chosen.
@@ -37,7 +37,7 @@ impl ClusterView {
     fn from(map: &ClusterMap, standing: Option<ClusterStanding>, node: NodeId) -> ClusterView {
         let Some(standing) = standing else {
             // A standalone node decides by itself.
-            let told = admin::NodeView {
+            let node_view = admin::NodeView {
                 node: node.0,
                 leader: node.0,
                 quorum: true,
@@ -45,7 +45,7 @@ impl ClusterView {
                 answering: 1,
                 ..admin::NodeView::default()
             };
-            return ClusterView { notified_epoch: told, groups: count(map, |_| true), choosing: 0, lost: 0 };
+            return ClusterView { node_view, groups: count(map, |_| true), choosing: 0, lost: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
@@ -62,7 +62,7 @@ impl ClusterView {
         let choosing = count(map, |group| !is_chosen(group) && !map.is_unavailable(*group));
         let groups = count(map, |_| true);
         let (answering, managers) = standing.answering();
-        let mut told = admin::NodeView {
+        let mut node_view = admin::NodeView {
             node: standing.node.map_or(0, |node| node.0),
             leader: standing.leader_node.map_or(0, |node| node.0),
             age_ms: standing.leaderless_ms,
@@ -76,20 +76,20 @@ impl ClusterView {
             warnings: Vec::new(),
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
-        told.warnings = warnings(map, &standing, &told, (groups, lost));
-        ClusterView { notified_epoch: told, groups, choosing, lost }
+        node_view.warnings = warnings(map, &standing, &node_view, (groups, lost));
+        ClusterView { node_view, groups, choosing, lost }
     }
 
     /// How many partitions are served.
     pub(super) fn service(&self) -> PartitionService {
-        let admin::NodeView { quorum, no_primary, stuck, .. } = self.notified_epoch;
+        let admin::NodeView { quorum, no_primary, stuck, .. } = self.node_view;
         let Self { groups, choosing, lost, .. } = *self;
         PartitionService { quorum, groups, no_primary, stuck, choosing, lost }
     }
 
     /// The reason why too little is served, if that will not change by itself.
     pub(super) fn why_unserved(&self) -> Option<String> {
-        self.service().is_too_little().then(|| self.notified_epoch.warnings.join("; "))
+        self.service().is_too_little().then(|| self.node_view.warnings.join("; "))
     }
 }
 
@@ -125,44 +125,44 @@ impl PartitionService {
 fn warnings(
     map: &ClusterMap,
     standing: &ClusterStanding,
-    told: &admin::NodeView,
+    node_view: &admin::NodeView,
     (groups, lost): (u32, u32),
 ) -> Vec<String> {
     let mut warnings = Vec::new();
-    if !told.quorum {
+    if !node_view.quorum {
         warnings.push(format!(
             "{standing}: the map is as old. No node takes over from nodes that fail, and nothing can be changed. Start the missing \
              managers again, with their folders. If more than half of them are permanently lost: stop this node, and run \
              `zerohop recover --control-group DIR` on its folder (docs/operations.md)"
         ));
     }
-    let silent: Vec<String> = told
+    let silent: Vec<String> = node_view
         .silent
         .iter()
         .filter_map(|id| map.node(NodeId(*id)).map(|node| format!("node {id} ({})", node.manager())))
         .collect();
     if !silent.is_empty() {
-        let by = told.node;
-        let advice = match told.quorum {
+        let by = node_view.node;
+        let advice = match node_view.quorum {
             true => "the control group will mark it as down",
             false => "the map has it as up, because the control group cannot decide",
         };
         warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
     }
-    if told.no_primary > 0 {
-        let advice = advice_without_primary(told.quorum, told.no_primary, lost);
+    if node_view.no_primary > 0 {
+        let advice = advice_without_primary(node_view.quorum, node_view.no_primary, lost);
         warnings.push(format!(
             "no primary for {} of {}: {advice}",
-            told.no_primary,
+            node_view.no_primary,
             counted(groups, "partition")
         ));
     }
-    if told.stuck > 0 {
+    if node_view.stuck > 0 {
         warnings.push(format!(
             "{} of {} {} blocked: the primary is up, and an in-sync replica does not answer",
-            told.stuck,
+            node_view.stuck,
             counted(groups, "partition"),
-            by_number(told.stuck, "is", "are")
+            by_number(node_view.stuck, "is", "are")
         ));
     }
     warnings
@@ -258,8 +258,8 @@ mod tests {
         assert!(some.starts_with("2 of them are lost, ") && some.ends_with(soon), "{some}");
         assert!(advice_without_primary(true, 5, 1).starts_with("1 of them is lost, "));
         for lost in [0, 2, 5] {
-            let told = advice_without_primary(false, 5, lost);
-            assert_eq!(told, "they are not served before the control group decides again");
+            let advice = advice_without_primary(false, 5, lost);
+            assert_eq!(advice, "they are not served before the control group decides again");
         }
     }
 }

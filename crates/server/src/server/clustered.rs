@@ -173,7 +173,7 @@ pub(super) fn start(
     let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
     let memory_bytes = options.memory_bytes / instances.max(1) as u64;
     let history = MapHistory::new(Arc::clone(&map));
-    let asked: Vec<Option<Proofs>> =
+    let proofs_of_all: Vec<Option<Proofs>> =
         ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
     let plan_of = |(place, (((driver, _), id), proofs)): (usize, PlacedListener<'_>)| InstancePlan {
         instance_index: place,
@@ -193,7 +193,7 @@ pub(super) fn start(
         limits: options.connections.of_instance(),
     };
     let plans: Vec<InstancePlan> =
-        drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
+        drivers.into_iter().zip(&ids).zip(proofs_of_all).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };
@@ -207,8 +207,8 @@ pub(super) fn start(
     let is_closed = is_intact && closed.is_some() && closed == named;
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
     // The next step waits for more than this reply.
-    let (taken, _) = sync_channel(1);
-    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, executed: taken };
+    let (executed, _) = sync_channel(1);
+    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, executed };
     if server.control.try_send(ManagerInput::Serve(serving)).is_err() {
         return Err(ended(&mut server));
     }

@@ -152,16 +152,16 @@ impl fmt::Display for StartError {
                  everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
                  listen at 127.0.0.1 or [::1], or say --insecure"
             ),
-            StartError::Instances { requested: asked, most } => {
-                write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*asked, "instance"))
+            StartError::Instances { requested, most } => {
+                write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*requested, "instance"))
             }
-            StartError::InstancesFixed { root, has, requested: asked } => write!(
+            StartError::InstancesFixed { root, has, requested } => write!(
                 f,
-                "{}: this data was made with {}, {asked} {} asked for, and the number of a folder is fixed: start with \
+                "{}: this data was made with {}, {requested} {} asked for, and the number of a folder is fixed: start with \
                  --instances {has} or without the option",
                 shown_path(root),
                 counted(*has, "instance"),
-                by_number(*asked, "was", "were")
+                by_number(*requested, "was", "were")
             ),
             StartError::Descriptors { limit, required } => write!(
                 f,

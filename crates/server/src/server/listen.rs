@@ -106,8 +106,8 @@ mod tests {
             assert!(matches!(error, StartError::NotLoopback { .. }), "{listen}: {error}");
             assert!(error.to_string().contains("secret"), "{error}");
         }
-        let taken = open("127.0.0.1:0", 0).unwrap();
-        let error = open(&taken.manager.1.to_string(), 0).unwrap_err();
+        let listeners = open("127.0.0.1:0", 0).unwrap();
+        let error = open(&listeners.manager.1.to_string(), 0).unwrap_err();
         assert!(error.to_string().contains("another process may have the port"), "{error}");
     }
 }

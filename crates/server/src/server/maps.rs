@@ -51,9 +51,9 @@ impl Start<'_> {
         };
         let now = Node { state: before.state, ..self.node(saved.node, before.first_instance)? };
         let first = before.first_instance.0;
-        let ours = first..first.saturating_add(before.instances.len() as u32);
+        let own_instances = first..first.saturating_add(before.instances.len() as u32);
         let raised = |mut group: ReplicaGroup| {
-            if group.as_group().members().any(|member| ours.contains(&member.0)) {
+            if group.as_group().members().any(|member| own_instances.contains(&member.0)) {
                 group.epoch = group.epoch.next();
             }
             group

@@ -438,9 +438,9 @@ impl Assembly<'_> {
         let (opened_out, opened) = sync_channel::<OpenResult>(2 * ids.len());
         let mut instances = Instances { opened, threads: Vec::new(), mailboxes: Vec::new() };
         let memory_bytes = options.memory_bytes / ids.len().max(1) as u64;
-        let asked: Vec<Option<Proofs>> =
+        let proofs_of_all: Vec<Option<Proofs>> =
             ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
-        let plans = drivers.into_iter().zip(&ids).zip(asked).enumerate();
+        let plans = drivers.into_iter().zip(&ids).zip(proofs_of_all).enumerate();
         let plans = plans.map(|(place, (((driver, _), id), proofs))| InstancePlan {
             instance_index: place,
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
@@ -473,12 +473,12 @@ impl Assembly<'_> {
         };
         // If it has failed, dropping the server stops everything that runs.
         let handles = serving?.handles;
-        let (taken, is_taken) = sync_channel(1);
+        let (executed, is_executed) = sync_channel(1);
         let serving =
-            Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, executed: taken };
-        let told = server.control.try_send(ManagerInput::Serve(serving));
+            Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, executed };
+        let sent = server.control.try_send(ManagerInput::Serve(serving));
         // An earlier control request would be refused.
-        if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
+        if sent.is_err() || is_executed.recv_timeout(SERVE_WAIT).is_err() {
             let reason = "the manager has ended, or does not answer; the log says why".to_owned();
             return Err(StartError::System { operation: "starting the manager", reason });
         }
@@ -552,18 +552,18 @@ fn alike(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarna
 }
 
 fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<usize, StartError> {
-    if let Some(asked) = options.instances
-        && !(1..=INSTANCES_MAX).contains(&asked)
+    if let Some(requested) = options.instances
+        && !(1..=INSTANCES_MAX).contains(&requested)
     {
-        return Err(StartError::Instances { requested: asked, most: INSTANCES_MAX });
+        return Err(StartError::Instances { requested, most: INSTANCES_MAX });
     }
     match (made_with, options.instances) {
-        (Some(has), Some(asked)) if has != asked => {
+        (Some(has), Some(requested)) if has != requested => {
             let root = options.data.clone().unwrap_or_default();
-            Err(StartError::InstancesFixed { root, has, requested: asked })
+            Err(StartError::InstancesFixed { root, has, requested })
         }
         (Some(has), _) => Ok(has),
-        (None, Some(asked)) => Ok(asked),
+        (None, Some(requested)) => Ok(requested),
         (None, None) => Ok(instances_default()),
     }
 }

@@ -35,12 +35,12 @@ impl ClusterHandle {
         let request = SessionRequest::read_many(items, self.limit_us());
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
         let Reply::Many(answers) = self.send_request(request).await? else { return Err(Error::Unexpected) };
-        let told = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
+        let results = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
             Some(Ok(found)) => Ok(found),
             Some(Err(failure)) => Err(Error::about(key.as_ref(), Reason::Answer { failure })),
             None => Err(Error::Unexpected),
         });
-        told.collect()
+        results.collect()
     }
 }
 

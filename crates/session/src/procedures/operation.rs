@@ -291,10 +291,10 @@ pub(crate) fn info(answer: OperationReply) -> OperationResult<Option<Info>> {
 }
 
 pub(crate) fn ttl(answer: OperationReply) -> OperationResult<Ttl> {
-    let told = |info: Option<Info>| match info {
+    let ttl_of = |info: Option<Info>| match info {
         None => Ttl::Absent,
         Some(Info { expires_at_ms: None, .. }) => Ttl::Never,
         Some(Info { expires_at_ms: Some(ms), .. }) => Ttl::AtMs(ms),
     };
-    info(answer).map(|info| info.map(told))
+    info(answer).map(|info| info.map(ttl_of))
 }

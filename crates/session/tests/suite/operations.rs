@@ -151,10 +151,10 @@ fn refusal_that_the_operation_declares_ends_the_doubt_of_an_earlier_attempt() {
         world.cluster.script.push_back((false, failure.clone()));
         let token = world.submit(write("k", change));
         world.run_until_idle();
-        let told = world.result(token);
+        let result = world.result(token);
         let answer = Err(SessionError::Answer { failure: failure.clone() });
-        assert_eq!(*told == answer, is_final, "{change:?}: {told:?}");
-        assert_eq!(matches!(told, Err(SessionError::Unknown { .. })), !is_final, "{change:?}: {told:?}");
+        assert_eq!(*result == answer, is_final, "{change:?}: {result:?}");
+        assert_eq!(matches!(result, Err(SessionError::Unknown { .. })), !is_final, "{change:?}: {result:?}");
     }
 }
 
@@ -197,9 +197,9 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
     let partition = world.cluster.partition_of("k");
-    let told = format!("partition {partition} of keyspace \"");
+    let beginning = format!("partition {partition} of keyspace \"");
     assert!(
-        text.starts_with(&told) && text.contains("\" has no reachable primary (the map of epoch "),
+        text.starts_with(&beginning) && text.contains("\" has no reachable primary (the map of epoch "),
         "{text}"
     );
     assert!(text.contains("node 1 at i0:7401") && text.contains("`zerohop status`"), "{text}");

@@ -136,8 +136,8 @@ fn empty_and_oversized_transactions_are_refused_with_reason() {
     let value = vec![0; 16 << 20];
     let change = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let long = RecordOperation::Write(RecordWrite { key: b"k", condition: Condition::Always, change });
-    let told = CompositeItem::new(KEYSPACE, &long, None).unwrap_err().to_string();
-    assert!(told.contains("16777216 are allowed"), "{told}");
+    let message = CompositeItem::new(KEYSPACE, &long, None).unwrap_err().to_string();
+    assert!(message.contains("16777216 are allowed"), "{message}");
 }
 
 #[test]
@@ -361,11 +361,11 @@ fn read_locked_reads_take_one_round() {
     assert_eq!(rounds(&mut world, &near).0, 1);
     assert_eq!((count(&world, FrameKind::Batch), count(&world, FrameKind::Lookup)), (1, 0));
     // The absence of a record cannot be locked.
-    let held = world.session.reads().read_locked;
+    let read_locked = world.session.reads().read_locked;
     let token = world.submit(read_many(&[&keys[0], "absent"]));
     world.run_until_idle();
     assert_eq!(values(world.result(token)), [Some(keys[0].as_bytes().to_vec()), None]);
-    assert_eq!(world.session.reads().read_locked, held);
+    assert_eq!(world.session.reads().read_locked, read_locked);
 }
 
 #[test]

@@ -156,11 +156,11 @@ fn check(world: &SessionWorld, asked: &[TransferQuestion]) -> Result<usize, Stri
             },
         }
     }
-    let held = (0..ACCOUNTS).map(|at| match world.cluster.record(&account(at)) {
+    let balances = (0..ACCOUNTS).map(|at| match world.cluster.record(&account(at)) {
         Some(ServerRecord::Bytes(text)) => String::from_utf8(text).unwrap().parse::<i64>().unwrap(),
         other => panic!("an account is bytes, not {other:?}"),
     });
-    match held.sum::<i64>() {
+    match balances.sum::<i64>() {
         0 => Ok(done),
         sum => Err(format!("in the end all accounts together hold {sum}")),
     }

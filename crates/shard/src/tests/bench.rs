@@ -72,10 +72,10 @@ impl BenchOutput {
         }
         let answer = match message {
             Message::Answer(answer) => answer_text(answer),
-            Message::Transacted(told) => {
+            Message::Transacted(transacted) => {
                 let mut answers = String::new();
-                told.answers.iter().for_each(|one| answers += &format!(" {:?}", one.0));
-                Ok(format!("transacted {} at {}{answers}", told.answers.len(), told.version))
+                transacted.answers.iter().for_each(|one| answers += &format!(" {:?}", one.0));
+                Ok(format!("transacted {} at {}{answers}", transacted.answers.len(), transacted.version))
             }
             Message::Map(map) => {
                 self.maps.push((map.epoch.0, map.since.0, map.encoded.to_vec()));

@@ -206,21 +206,24 @@ fn only_the_move_target_is_proposed_for_admission() {
             group: ReplicaGroup { state, ..group },
         }]
     };
-    let asks = |benches: &mut [InstanceBench; 2], ms| {
+    let proposals_within = |benches: &mut [InstanceBench; 2], ms| {
         benches[first.get() as usize - 1].sent.proposals.clear();
         run_batches(benches, ms);
-        let mut asked = benches[first.get() as usize - 1].sent.proposals.clone();
-        asked.dedup();
-        asked.into_iter().map(|(place, change)| (place.epoch.get(), change)).collect::<Vec<_>>()
+        let mut proposals = benches[first.get() as usize - 1].sent.proposals.clone();
+        proposals.dedup();
+        proposals.into_iter().map(|(place, change)| (place.epoch.get(), change)).collect::<Vec<_>>()
     };
     apply(&mut benches, group(2, GroupState::Stable));
-    assert_eq!(asks(&mut benches, 1_500), []);
+    assert_eq!(proposals_within(&mut benches, 1_500), []);
     apply(&mut benches, group(3, GroupState::Admitting));
-    let asked = asks(&mut benches, 900);
-    assert!(asked.len() == 1 && asked[0].0 == 3, "{asked:?}");
-    assert!(matches!(asked[0].1, RequestedChange::Admit(member) if member.instance == follower), "{asked:?}");
+    let proposals = proposals_within(&mut benches, 900);
+    assert!(proposals.len() == 1 && proposals[0].0 == 3, "{proposals:?}");
+    assert!(
+        matches!(proposals[0].1, RequestedChange::Admit(member) if member.instance == follower),
+        "{proposals:?}"
+    );
     apply(&mut benches, group(4, GroupState::Stable));
-    assert_eq!(asks(&mut benches, 1_500), []);
+    assert_eq!(proposals_within(&mut benches, 1_500), []);
 }
 
 /// Removal takes a little room as well. A member that was removed without room is removed all the same. A member that returns
@@ -354,9 +357,12 @@ fn broken_primary_is_replaced_and_other_partitions_go_on() {
         assert!(matches!(benches[first].answer(request), Some(Err(Failure::Unavailable { .. }))));
     }
     assert_eq!(last(&benches[first]), before, "its log gets no entry");
-    let asked = &benches[first].sent.proposals;
+    let proposals = &benches[first].sent.proposals;
     let leaves = |change: &RequestedChange| matches!(change, RequestedChange::Remove(member) if member.instance == broken);
-    assert!(asked.iter().any(|(place, change)| place.epoch.get() == 2 && leaves(change)), "{asked:?}");
+    assert!(
+        proposals.iter().any(|(place, change)| place.epoch.get() == 2 && leaves(change)),
+        "{proposals:?}"
+    );
 
     // The control group does so.
     apply(&mut benches, group(3, other, &[], &[broken]));
@@ -483,7 +489,7 @@ fn idle_replicated_partitions_take_no_steps_or_messages() {
         benches[0].advance_ms(5);
         benches[0].sent.to_peers.clear();
     }
-    let asked: BTreeSet<PartitionId> =
+    let proposed: BTreeSet<PartitionId> =
         benches[0].sent.proposals.iter().map(|(place, _)| place.partition).collect();
-    assert_eq!(asked.len(), PARTITIONS as usize / 2, "the removal of the other, from each group led here");
+    assert_eq!(proposed.len(), PARTITIONS as usize / 2, "the removal of the other, from each group led here");
 }

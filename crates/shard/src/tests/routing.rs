@@ -107,9 +107,9 @@ fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]:
         Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), request: ask }),
     ];
     for request in &requests {
-        let asked = bench.send_request(envelope, request);
+        let request_id = bench.send_request(envelope, request);
         bench.end();
-        is_refused(bench.answer(asked).expect("is answered"));
+        is_refused(bench.answer(request_id).expect("is answered"));
     }
 }
 
@@ -153,9 +153,9 @@ fn request_routed_before_split_is_refused_by_shared_child() {
     apply(&mut benches, vec![MapChange::SetGroup { keyspace: PAPERS, partition, group }]);
     run_batches(&mut benches, 1_500);
     for key in &keys {
-        let asked = benches[0].put(2, key, "+");
+        let request = benches[0].put(2, key, "+");
         run_batches(&mut benches, 100);
-        assert_eq!(benches[0].answer(asked), Some(Ok("done".to_owned())));
+        assert_eq!(benches[0].answer(request), Some(Ok("done".to_owned())));
     }
     apply(&mut benches, vec![MapChange::SplitKeyspace(PAPERS)]);
     run_batches(&mut benches, 1_000);
@@ -163,9 +163,9 @@ fn request_routed_before_split_is_refused_by_shared_child() {
     for (n, key) in [(0, &keys[0]), (1, &keys[1])] {
         run(&mut benches[0], PartitionId(n), &mut Count { lookups: &[key], key }).expect("is its own");
         run_batches(&mut benches, 100);
-        let asked = benches[0].get(2, key);
+        let request = benches[0].get(2, key);
         run_batches(&mut benches, 10);
-        assert_eq!(benches[0].answer(asked), Some(Ok("++".to_owned())));
+        assert_eq!(benches[0].answer(request), Some(Ok("++".to_owned())));
     }
 }
 
@@ -179,8 +179,8 @@ fn wait_on_key_moved_by_split_is_redirected_at_once() {
     bench.end();
     let delta = split(bench.instance.map());
     bench.apply(&delta);
-    for asked in waits {
-        let answer = bench.answer(asked).expect("is answered");
+    for request in waits {
+        let answer = bench.answer(request).expect("is answered");
         assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
     }
 }

@@ -150,8 +150,8 @@ fn requests_and_failures_are_counted() {
     bench.store(DEFAULT, "a", "1");
     bench.value(DEFAULT, "b").expect_err("is not there");
     let stats = bench.instance.stats();
-    let asked: Vec<(&str, u64)> = stats.requests.iter().map(|(kind, n)| (kind.text(), *n)).collect();
-    assert_eq!(asked, [("lookup", 1), ("insert", 1)]);
+    let counted: Vec<(&str, u64)> = stats.requests.iter().map(|(kind, n)| (kind.text(), *n)).collect();
+    assert_eq!(counted, [("lookup", 1), ("insert", 1)]);
     assert_eq!(stats.failures, [(200, 1)]);
     assert_eq!((stats.partitions, stats.records), (256, 1));
 }

@@ -84,9 +84,9 @@ fn scanned(bench: &mut InstanceBench) -> Vec<String> {
         bench.instance.run(now, to, place, (&mut walk, &mut reply), &mut bench.sent).expect("runs");
         let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
         let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096, blobs: false };
-        let asked = bench.send_request(envelope, &Message::Scan(scan));
+        let request_id = bench.send_request(envelope, &Message::Scan(scan));
         bench.end();
-        let page = bench.answer(asked).expect("is answered").expect("is a page");
+        let page = bench.answer(request_id).expect("is answered").expect("is a page");
         pages += page.matches("ScannedKey").count();
     }
     assert_eq!((walk.count as usize, pages), (walk.keys.len(), walk.keys.len()));
@@ -94,8 +94,9 @@ fn scanned(bench: &mut InstanceBench) -> Vec<String> {
 }
 
 fn records_of(bench: &mut InstanceBench) -> u64 {
-    let ours = |(id, _): &(zerohop_engine::PartitionId, _)| named(*id).0 == KeyspaceId(2);
-    let handles: Vec<_> = bench.instance.engine.partitions().filter(ours).map(|(_, handle)| handle).collect();
+    let is_of_keyspace = |(id, _): &(zerohop_engine::PartitionId, _)| named(*id).0 == KeyspaceId(2);
+    let handles: Vec<_> =
+        bench.instance.engine.partitions().filter(is_of_keyspace).map(|(_, handle)| handle).collect();
     handles.into_iter().map(|handle| bench.instance.engine.records(handle).expect("is open")).sum()
 }
 
@@ -198,9 +199,9 @@ fn retry_at_a_child_gets_the_first_outcome() {
         let change = messages::WriteChange::Increment(Increment { delta: 1 });
         let key = format!("counter {n}");
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
-        let asked = bench.send_request(envelope, &Message::Write { stamp: stamp(sequence), write });
+        let request = bench.send_request(envelope, &Message::Write { stamp: stamp(sequence), write });
         bench.end();
-        bench.answer(asked).expect("is answered")
+        bench.answer(request).expect("is answered")
     };
     let mut first = Vec::new();
     for n in 0..40 {
@@ -272,8 +273,8 @@ fn requested_partition_is_split_first() {
     let parent_of = |bench: &InstanceBench, n: u32| bench.envelope(2, &key(n)).partition.0 >> 1;
     let other = (0..KEYS).find(|n| parent_of(&bench, *n) == 3).expect("the last parent has keys");
     assert_eq!(first.2.0, 0, "without requests the order is that of the numbers");
-    let asked = bench.get(2, &key(other));
-    let answer = bench.answer(asked).expect("is answered");
+    let request = bench.get(2, &key(other));
+    let answer = bench.answer(request).expect("is answered");
     assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
     assert_eq!(bench.instance.splits.next_parent().map(|parent| parent.2.0), Some(3));
     // Partitions for which nothing waits follow, and a failure does not keep the others from their turn.
@@ -385,16 +386,16 @@ fn replicated_partitions_split_and_fail_over() {
     apply(&mut benches, changes);
     run_batches(&mut benches, 1_500);
     let put = |benches: &mut [InstanceBench; 2], at: usize, n: u32| {
-        let asked = benches[at].put(2, &key(n), &format!("value {n}"));
+        let request = benches[at].put(2, &key(n), &format!("value {n}"));
         run_batches(benches, 30);
-        assert_eq!(benches[at].answer(asked), Some(Ok("done".to_owned())), "{n}");
+        assert_eq!(benches[at].answer(request), Some(Ok("done".to_owned())), "{n}");
     };
     (0..60).for_each(|n| put(&mut benches, 0, n));
     // Evaluated, and not yet on the other instance when both receive the split.
     let doubtful: Vec<u64> = (60..80).map(|n| benches[0].put(2, &key(n), &format!("value {n}"))).collect();
     apply(&mut benches, vec![MapChange::SplitKeyspace(KeyspaceId(2))]);
-    for asked in doubtful {
-        let answer = benches[0].answer(asked).expect("is answered");
+    for request in doubtful {
+        let answer = benches[0].answer(request).expect("is answered");
         assert!(matches!(answer, Err(Failure::TimedOut { .. })), "{answer:?}");
     }
     run_batches(&mut benches, 100);
@@ -403,9 +404,9 @@ fn replicated_partitions_split_and_fail_over() {
     apply(&mut benches, changes);
     run_batches(&mut benches, 1_000);
     for n in 0..100 {
-        let asked = benches[1].get(2, &key(n));
+        let request = benches[1].get(2, &key(n));
         run_batches(&mut benches, 5);
-        assert_eq!(benches[1].answer(asked), Some(Ok(format!("value {n}"))), "{n}");
+        assert_eq!(benches[1].answer(request), Some(Ok(format!("value {n}"))), "{n}");
     }
     run_batches(&mut benches, 3_000);
     for bench in &mut benches {

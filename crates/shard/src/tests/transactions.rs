@@ -227,18 +227,18 @@ impl InstanceNetwork {
 
 #[test]
 fn transaction_over_two_instances_applies_at_one_version() {
-    for (durability, asked) in [
+    for (durability, wanted) in [
         (Durability::Interval { ms: 100 }, PartDurability::Interval),
         (Durability::Sync, PartDurability::Sync),
         (Durability::Memory, PartDurability::Memory),
     ] {
         let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
-        let parts = world.parts(asked, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
+        let parts = world.parts(wanted, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
         assert!(parts.len() == 3 && world.holder(&keys[0]) != world.holder(&keys[3]));
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         world.run_batches(100);
-        let answered = world.answer(asked).expect("is answered").expect("is done");
+        let answered = world.answer(request).expect("is answered").expect("is done");
         assert!(answered.starts_with("transacted 3"), "{answered}");
         world.value_is(&keys[0], "a");
         world.value_is(&keys[3], "b");
@@ -260,13 +260,13 @@ fn transaction_over_two_instances_applies_at_one_version() {
 fn conflicting_transactions_queue_and_all_commit() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     let keys = world.keys();
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for sequence in 1..=20 {
         let mut changes: Vec<_> = keys.iter().map(|key| add(key, 1)).collect();
         changes.rotate_left(sequence as usize % 4);
         changes.truncate(3);
         let parts = world.parts(PartDurability::Sync, &changes);
-        asked.push(world.transact(sequence, &parts));
+        requests.push(world.transact(sequence, &parts));
     }
     let writes: Vec<_> = keys.iter().map(|key| world.holder(key)).collect();
     for (holder, key) in writes.iter().zip(&keys) {
@@ -279,7 +279,7 @@ fn conflicting_transactions_queue_and_all_commit() {
         world.benches[*holder].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
     }
     world.run_batches(6_000);
-    for one in asked {
+    for one in requests {
         let answered = world.answer(one).expect("is answered").expect("is done");
         assert!(answered.starts_with("transacted 3"), "{answered}");
     }
@@ -296,9 +296,9 @@ fn read_waits_for_pending_intents() {
     let (coordinator, participant) = (world.holder(&keys[3]), world.holder(&other));
     assert_eq!((coordinator, participant), (1, 0));
     let parts = world.parts(PartDurability::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
-    let asked = world.transact(1, &parts);
+    let request = world.transact(1, &parts);
     world.run_batches(100);
-    assert_eq!(world.answer(asked), None);
+    assert_eq!(world.answer(request), None);
     let read = world.read(&other);
     let envelope = world.benches[participant].envelope(KEYSPACE, &other);
     let confirm = Query::Confirm(Confirm { version: Timestamp::ZERO });
@@ -312,7 +312,7 @@ fn read_waits_for_pending_intents() {
     assert_eq!(answered, "done 0");
     world.loses = Box::new(|_, _| false);
     world.run_batches(600);
-    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.answer(read), Some(Ok("new".to_owned())));
     assert_eq!(world.answer((participant, put)), Some(Ok("done".to_owned())));
     world.value_is(&other, "later");
@@ -334,9 +334,9 @@ fn changed_read_version_aborts_the_transaction() {
     let read = RecordOperation::Read(RecordRead { key: keys[3].as_bytes(), query: Query::Lookup });
     world.add_item(&mut parts, PartDurability::Sync, &keys[3], &read, Some(Timestamp(7)));
     parts.sort_by_key(TransactionPart::order);
-    let asked = world.transact(1, &parts);
+    let request = world.transact(1, &parts);
     world.run_batches(100);
-    let failure = world.answer(asked).expect("is answered").expect_err("has changed");
+    let failure = world.answer(request).expect("is answered").expect_err("has changed");
     assert_eq!(failure, Failure::Aborted { reason: AbortReason::ReadChanged, part: 1, item: 0 });
     world.value_is(&keys[0], "old");
     let again = world.transact(1, &parts);
@@ -351,10 +351,10 @@ fn changed_read_version_aborts_the_transaction() {
     let mut parts = world.parts(PartDurability::Sync, &[insert(&keys[3], "new")]);
     world.add_item(&mut parts, PartDurability::Sync, &keys[0], &RecordOperation::Write(write), None);
     parts.sort_by_key(TransactionPart::order);
-    let asked = world.transact(2, &parts);
+    let request = world.transact(2, &parts);
     world.run_batches(100);
     let wanted = Failure::Aborted { reason: AbortReason::ConditionFailed, part: 0, item: 0 };
-    assert_eq!(world.answer(asked), Some(Err(wanted)));
+    assert_eq!(world.answer(request), Some(Err(wanted)));
     world.value_is(&keys[3], "old");
 }
 
@@ -368,9 +368,9 @@ fn prepared_participant_learns_decision_after_restart() {
         let parts = world.parts(PartDurability::Sync, &[add(&other, 7), add(&keys[3], 7)]);
         // The participant is prepared, and its messages are lost.
         world.loses = Box::new(|from, _| from == 0);
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         world.run_batches(50);
-        assert_eq!(world.answer(asked), None);
+        assert_eq!(world.answer(request), None);
         if checkpoints {
             world.checkpoint();
         }
@@ -381,9 +381,9 @@ fn prepared_participant_learns_decision_after_restart() {
         assert_eq!(world.answer(read), None, "what is prepared stands after a restart");
         world.loses = Box::new(|_, _| false);
         // The coordinator does not know the transaction any more; its client retries.
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         world.run_batches(2_000);
-        let answered = world.answer(asked).expect("is answered");
+        let answered = world.answer(request).expect("is answered");
         if let Ok(answered) = &answered {
             assert!(answered.starts_with("transacted 2"), "{answered}");
         }
@@ -400,13 +400,13 @@ fn decision_survives_coordinator_restart() {
         let mut world = InstanceNetwork::new(2, Durability::Sync);
         let keys = world.keys();
         let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         // Decided and answered in the second round; no participant has been notified.
         while world.benches[1].sent.answers.is_empty() {
             world.run_batches(5);
         }
         world.loses = Box::new(|from, _| from == 1);
-        let answered = world.answer(asked).expect("is there").expect("is done");
+        let answered = world.answer(request).expect("is there").expect("is done");
         if checkpoints {
             world.checkpoint();
         }
@@ -430,9 +430,9 @@ fn started_transaction_continues_when_its_keyspace_is_altered() {
     assert_ne!(participant, world.holder(&keys[3]));
     let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
     world.loses = Box::new(move |from, _| from == participant);
-    let asked = world.transact(1, &parts);
+    let request = world.transact(1, &parts);
     world.run_batches(50);
-    assert_eq!(world.answer(asked), None);
+    assert_eq!(world.answer(request), None);
     let id = KeyspaceId(KEYSPACE);
     let mut config = world.map().keyspace(id).expect("is there").config().clone();
     config.durability = Durability::Interval { ms: 100 };
@@ -466,14 +466,14 @@ fn concurrent_transforms_are_all_applied() {
         };
         (key.to_owned(), WriteChange::Transform(transform))
     };
-    let mut asked = Vec::new();
+    let mut requests = Vec::new();
     for sequence in 1..=9 {
         let parts = world
             .parts(PartDurability::Sync, &[transform(&keys[0]), add(&keys[1 + sequence as usize % 3], 1)]);
-        asked.push(world.transact(sequence, &parts));
+        requests.push(world.transact(sequence, &parts));
     }
     world.run_batches(4_000);
-    for one in asked {
+    for one in requests {
         let answered = world.answer(one).expect("is answered").expect("is done");
         assert!(answered.starts_with("transacted 2"), "{answered}");
     }
@@ -551,12 +551,12 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
         }
         world.run_batches(1_500);
         let parts = world.parts(PartDurability::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         world.run_batches(after_ms);
         let next = primaries[fails as usize] % 3 + 1;
         world.set_group(PartitionId(fails), group(3, next));
         world.run_batches(3_000);
-        let first = world.answer(asked);
+        let first = world.answer(request);
         let again = world.transact(1, &parts);
         world.run_batches(3_000);
         let answered = world.answer(again).expect("is answered");

@@ -47,8 +47,8 @@ impl Transactions {
             running.ticket = Some(ticket);
             return Ok(());
         }
-        if let Some(asked) = self.unknown.get_mut(&id) {
-            asked.ticket = Some(ticket);
+        if let Some(query) = self.unknown.get_mut(&id) {
+            query.ticket = Some(ticket);
             return Ok(());
         }
         request.check()?;
@@ -384,16 +384,16 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let outcome = TransactionOutcome::Aborted { by, refusal };
-        if let Some(asked) = self.unknown.remove(&id) {
+        if let Some(query) = self.unknown.remove(&id) {
             let floor = self.floor();
             effects.extend(
-                asked
+                query
                     .routing_keys
                     .iter()
                     .map(|place| send(*place, id.coordinator, id, TransactionMessage::Drop { floor })),
             );
             effects.extend(
-                asked.ticket.map(|ticket| TransactionEffect::Answer { ticket, outcome: outcome.clone() }),
+                query.ticket.map(|ticket| TransactionEffect::Answer { ticket, outcome: outcome.clone() }),
             );
         }
         if self.running.contains_key(&id) {

@@ -202,7 +202,7 @@ impl Transactions {
         }
     }
 
-    /// The prepared changes are missing. The operator is told, and the coordinator repeats the notice for a while: a deposed
+    /// The prepared changes are missing. The operator is notified, and the coordinator repeats the notice for a while: a deposed
     /// primary that does not know of its successor lacks them too. A place that keeps answering `NotHeld` speaks for the
     /// partition, which has lost the changes, through a power failure or a loss that an operator has accepted. The decision
     /// then counts as carried out there, so that nothing is kept permanently.

@@ -53,12 +53,12 @@ impl Transactions {
     }
 
     fn keyspace_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<TransactionEffect>) {
-        for (id, held) in &mut self.prepared {
-            let waits = matches!(held.stage, HoldStage::Prepared(_)) && held.decided.is_none();
+        for (id, prepared) in &mut self.prepared {
+            let waits = matches!(prepared.stage, HoldStage::Prepared(_)) && prepared.decided.is_none();
             if id.coordinator.keyspace == keyspace && waits {
-                held.stage = HoldStage::Ending;
-                let entry = TransactionEntry::Release { id: *id, attempt: held.attempt };
-                effects.push(TransactionEffect::Append { entry, durability: held.durability });
+                prepared.stage = HoldStage::Ending;
+                let entry = TransactionEntry::Release { id: *id, attempt: prepared.attempt };
+                effects.push(TransactionEffect::Append { entry, durability: prepared.durability });
                 effects.push(TransactionEffect::Loss { id: *id, routing_key: id.coordinator });
             }
         }

@@ -145,9 +145,9 @@ impl Transactions {
             }
             return;
         }
-        if let Some(asked) = self.unknown.get_mut(&id) {
-            if asked.routing_keys.len() < ASKERS_MAX {
-                asked.routing_keys.insert(from);
+        if let Some(query) = self.unknown.get_mut(&id) {
+            if query.routing_keys.len() < ASKERS_MAX {
+                query.routing_keys.insert(from);
             }
             return;
         }

@@ -26,13 +26,13 @@ impl Transactions {
     }
 
     fn tick_participant(&mut self, now: Time, effects: &mut Vec<TransactionEffect>) {
-        for (id, held) in &mut self.prepared {
-            let waits = matches!(held.stage, HoldStage::Prepared(_)) && held.decided.is_none();
-            if waits && held.query_at <= now {
-                held.query_at = now.after_us(STATUS_QUERY_US);
-                let what = TransactionMessage::Ask { attempt: held.attempt };
-                let from = if self.hash_range.has(held.routing_key) {
-                    held.routing_key
+        for (id, prepared) in &mut self.prepared {
+            let waits = matches!(prepared.stage, HoldStage::Prepared(_)) && prepared.decided.is_none();
+            if waits && prepared.query_at <= now {
+                prepared.query_at = now.after_us(STATUS_QUERY_US);
+                let what = TransactionMessage::Ask { attempt: prepared.attempt };
+                let from = if self.hash_range.has(prepared.routing_key) {
+                    prepared.routing_key
                 } else {
                     self.hash_range.default_routing_key()
                 };

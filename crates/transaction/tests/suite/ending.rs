@@ -375,14 +375,14 @@ fn each_coordinator_gets_one_cleanup_query() {
     }
     world.sent.clear();
     world.advance_us(CLEANUP_QUERY_US, &[]);
-    let asked: Vec<u64> = std::mem::take(&mut world.sent)
+    let queried: Vec<u64> = std::mem::take(&mut world.sent)
         .into_iter()
         .map(|what| match what {
             TransactionMessage::Applied { decision, .. } => decision.0,
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(asked, [9, 5], "each about its newest");
+    assert_eq!(queried, [9, 5], "each about its newest");
     // No answer arrives, so the coordinator is asked again.
     world.advance_us(CLEANUP_QUERY_US, &[]);
     assert_eq!(world.sent.len(), 2);

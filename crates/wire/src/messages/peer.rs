@@ -351,7 +351,7 @@ impl<'a> PeerMessage<'a> {
             }
             PeerBody::EntryGot(entry) => return entry.put(out),
             PeerBody::UnitAsk(ask) => return ask.put(out),
-            PeerBody::UnitTold(told) => return told.put(out),
+            PeerBody::UnitTold(report) => return report.put(out),
             PeerBody::Transaction(message) => return Ok(message),
         }
         Ok(&[])

@@ -276,9 +276,9 @@ fn read_lock_uses_a_flag_and_the_time_out_field() {
         let DecodeResult::Frame { frame, .. } = DECODER.decode(&bytes) else { panic!("{bytes:?}") };
         (bytes.clone(), frame.envelope)
     };
-    let asked = Envelope { request: RequestId(7), read_lock: true, time_out_ms: 9, ..Envelope::default() };
-    let (bytes, envelope) = frame(asked, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
-    assert_eq!((&bytes[6..8], &bytes[32..36], envelope), (&[5, 0][..], &[9, 0, 0, 0][..], asked));
+    let sent = Envelope { request: RequestId(7), read_lock: true, time_out_ms: 9, ..Envelope::default() };
+    let (bytes, envelope) = frame(sent, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
+    assert_eq!((&bytes[6..8], &bytes[32..36], envelope), (&[5, 0][..], &[9, 0, 0, 0][..], sent));
     let decoded = Envelope { request: RequestId(7), time_out_ms: 2_000, ..Envelope::default() };
     let (bytes, envelope) = frame(decoded, &Message::Answer(Err(Failure::NotFound)));
     assert_eq!((&bytes[6..8], &bytes[32..36]), (&[1, 0][..], &[0xd0, 7, 0, 0][..]));

@@ -105,7 +105,7 @@ fn connection(check: Check<'_>) {
 
 /// Their bodies have a specification of their own.
 fn admins(check: Check<'_>) {
-    for (name, comment, ask) in admin::asks() {
+    for (name, comment, ask) in admin::questions() {
         let encoded = &AdminRequest::of(ask).to_bytes()[..];
         check(&format!("admin_{name}"), comment, &Message::Admin(Admin { encoded }));
     }
@@ -495,14 +495,14 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
         let (fields, _) = behind.split_once("  }\n").unwrap();
         fields.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
     };
-    let (asks, answers) = (admin::asks(), admin::answers());
+    let (questions, answers) = (admin::questions(), admin::answers());
     for field in one_of("ask") {
-        assert!(asks.iter().any(|(name, ..)| *name == field), "no golden vector asks for {field}");
+        assert!(questions.iter().any(|(name, ..)| *name == field), "no golden vector asks for {field}");
     }
     for field in one_of("answer") {
         assert!(answers.iter().any(|(name, ..)| *name == field), "no golden vector answers {field}");
     }
-    for ask in asks.into_iter().map(|(.., ask)| AdminRequest::of(ask)) {
+    for ask in questions.into_iter().map(|(.., ask)| AdminRequest::of(ask)) {
         assert_eq!(AdminRequest::from_bytes(&ask.to_bytes()), Ok(ask));
     }
     for answer in

@@ -1,4 +1,4 @@
-//! The protocol's promises: every message pinned to the byte, any input refused or read, the document told the truth.
+//! The protocol's promises: every message pinned to the byte, any input refused or read, the document is true.
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
 mod gathering;

@@ -5,15 +5,15 @@
 pub enum CommitRule {
     /// Who has prepared says so once the log entry is committed.
     PreparedOnceCommitted,
-    /// A decision is told once its log entry is committed.
+    /// A decision is sent once its log entry is committed.
     NotifiedOnceCommitted,
     /// Only answers to the attempt that runs count.
     PresentAttemptCounts,
-    /// A lower attempt than the one held is ignored.
+    /// A lower attempt than the prepared one is ignored.
     LowerAttemptsIgnored,
     /// A release frees the attempt that it names, and lower ones.
     ReleaseNamesAttempt,
-    /// An unknown transaction is logged as aborted before that is told.
+    /// An unknown transaction is logged as aborted before the answer is sent.
     UnknownIsLogged,
     /// What is aborted does not begin again.
     AbortIsFinal,

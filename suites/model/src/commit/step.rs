@@ -277,7 +277,7 @@ impl Commit {
             }
             CommitDecision::Abort => {
                 for sent in &mut world.sent {
-                    // Who asked is told; who was asked is released.
+                    // Who queried is notified; who was queried is released.
                     sent.drop |= sent.queries != 0;
                     sent.release |= running.map_or(0, |running| only(running.attempt));
                 }

@@ -1,7 +1,7 @@
 //! Everything that the model of the commit remembers: one transaction over two participants and a coordinator, readers, and what
 //! was ever sent.
 //!
-//! Messages are never taken away: each may be lost (not looked at), late, overtaken and repeated. So what was sent is a set,
+//! Messages are never removed: each may be lost (not looked at), late, overtaken and repeated. So what was sent is a set,
 //! by attempt.
 
 /// Participants beside the coordinator.

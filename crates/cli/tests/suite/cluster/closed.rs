@@ -32,20 +32,20 @@ async fn count(cluster: &NodeCluster, value: &str) -> usize {
 
 /// Everything that the nodes and the tools report of alerts.
 fn reported_alerts(cluster: &NodeCluster) -> String {
-    let mut told = String::new();
+    let mut alerts = String::new();
     let status = cluster.status();
     for node in status["nodes"].as_array().unwrap() {
-        told.push_str(&node["troubles"].as_array().map_or(String::new(), |all| {
+        alerts.push_str(&node["troubles"].as_array().map_or(String::new(), |all| {
             all.iter().map(|one| format!("status: {}\n", one.as_str().unwrap())).collect()
         }));
     }
     let (code, _, problems) = cluster.run(&["verify"]);
     assert_eq!(code, 0, "{problems}");
-    problems.lines().for_each(|line| told.push_str(&format!("verify: {line}\n")));
+    problems.lines().for_each(|line| alerts.push_str(&format!("verify: {line}\n")));
     let (_, findings, _) = cluster.run(&["doctor"]);
     let of_it = |line: &&str| line.contains("may be missing");
-    findings.lines().filter(of_it).for_each(|line| told.push_str(&format!("doctor: {line}\n")));
-    told
+    findings.lines().filter(of_it).for_each(|line| alerts.push_str(&format!("doctor: {line}\n")));
+    alerts
 }
 
 #[tokio::test]
@@ -63,8 +63,8 @@ async fn clean_stop_of_all_loses_nothing_and_reports_no_loss() {
         cluster.start_together(&ALL);
         cluster.wait_until_complete();
         assert_eq!(count(&cluster, &value).await, KEYS, "{signal:?}");
-        let told = reported_alerts(&cluster);
-        assert!(!told.contains("may be missing"), "{signal:?}: {told}");
+        let alerts = reported_alerts(&cluster);
+        assert!(!alerts.contains("may be missing"), "{signal:?}: {alerts}");
     }
     cluster.stop_in_order();
 }

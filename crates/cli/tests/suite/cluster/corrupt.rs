@@ -109,9 +109,9 @@ async fn corrupt_sole_copy_continues_on_operator_command() {
 
     // Recovery changes nothing without `--accept-loss`, and `--all-lost` does not cover corrupt
     // partitions.
-    let (code, out, told) = cluster.run(&["recover"]);
-    assert!(code == 3 && out.contains("corrupt/0") && out.contains("key-5"), "{code} {out} {told}");
-    assert!(told.contains("--accept-loss") && told.contains("--from-follower"), "{told}");
+    let (code, out, error) = cluster.run(&["recover"]);
+    assert!(code == 3 && out.contains("corrupt/0") && out.contains("key-5"), "{code} {out} {error}");
+    assert!(error.contains("--accept-loss") && error.contains("--from-follower"), "{error}");
     let all = cluster.list(&["recover", "--accept-loss", "--all-lost"]);
     assert_eq!((&all[0]["lost"], &all[0]["damaged"]), (&0.into(), &1.into()), "{all}");
     assert_eq!(lookup_result(&corrupt, 20).await, Err(Failure::DataCorrupt));
@@ -190,8 +190,8 @@ async fn operator_may_replace_corrupt_sole_copy_by_a_follower() {
         let nodes = status["nodes"].as_array().unwrap();
         nodes.iter().all(|node| node["state"] == "up") && status["groups"]["recovering"] == 0
     });
-    let (code, out, told) = cluster.run(&["recover"]);
-    assert!(code == 3 && out.contains(&place) && out.contains("follower that is up"), "{out} {told}");
+    let (code, out, error) = cluster.run(&["recover"]);
+    assert!(code == 3 && out.contains(&place) && out.contains("follower that is up"), "{out} {error}");
     let done = cluster.list(&["recover", "--accept-loss", "--from-follower", &place]);
     assert_eq!((&done[0]["left"], &done[0]["recovered"]), (&"followers".into(), &true.into()), "{done}");
     assert_ne!(done[0]["primary"], done[0]["damaged"]["instance"], "{done}");

@@ -71,20 +71,20 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
     falsify(&folder.path().join("node-2"), "book-007", &value(7), &other);
     cluster.start_again(2);
     cluster.wait_until_complete();
-    let (code, out, told) = cluster.run(&["verify"]);
-    assert_eq!(code, 1, "{out} {told}");
+    let (code, out, error) = cluster.run(&["verify"]);
+    assert_eq!(code, 1, "{out} {error}");
     let words = [
         "700 records and chunks compared in",
         "one copy of a partition differs",
         "keyspace books, partition 0: the copy of instance",
     ];
-    assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
+    assert!(words.iter().all(|word| error.contains(word)), "{out} {error}");
 
     // The replica does a snapshot install, after which nothing differs.
     let verify = || -> Value {
         cluster.wait_until_complete();
-        let (_, out, told) = cluster.run(&["verify", "--json"]);
-        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {told}"))
+        let (_, out, error) = cluster.run(&["verify", "--json"]);
+        serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {error}"))
     };
     wait_for("all copies are one", verify, |verified| {
         verified["whole"] == true && verified["compared"]["copies_min"] == 3

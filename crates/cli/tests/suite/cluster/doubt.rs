@@ -34,29 +34,29 @@ fn write_with_unknown_outcome_has_its_own_exit_code() {
     let mut in_doubt = None;
     for key in 0..32 {
         let key = format!("k{key}");
-        let (code, out, told) =
+        let (code, out, error) =
             cluster.run(&["kv", "insert", &key, "v", "--keyspace", "strict", "--timeout", "1s"]);
-        assert!(out.is_empty() && !told.is_empty(), "{out}");
+        assert!(out.is_empty() && !error.is_empty(), "{out}");
         match code {
             // The primary is paused, and the write was never sent.
-            3 => assert!(told.contains("nothing was changed"), "{told}"),
+            3 => assert!(error.contains("nothing was changed"), "{error}"),
             4 => {
                 assert!(
-                    told.contains("may or may not be done") && told.contains("look the record up"),
-                    "{told}"
+                    error.contains("may or may not be done") && error.contains("look the record up"),
+                    "{error}"
                 );
                 in_doubt = Some(key);
                 break;
             }
-            other => panic!("{other}: {told}"),
+            other => panic!("{other}: {error}"),
         }
     }
     let key = in_doubt.expect("one of the keys is of the node that goes on");
     cluster.pause(1, false);
     cluster.pause(2, false);
     cluster.wait_until_complete();
-    let (code, out, told) = cluster.run(&["kv", "lookup", &key, "--keyspace", "strict"]);
-    assert!((code, out.as_str()) == (0, "v") || code == 1, "{code}: {out} {told}");
+    let (code, out, error) = cluster.run(&["kv", "lookup", &key, "--keyspace", "strict"]);
+    assert!((code, out.as_str()) == (0, "v") || code == 1, "{code}: {out} {error}");
 }
 
 #[test]

@@ -39,7 +39,7 @@ struct WorkerSignals {
 async fn append(
     client: Client,
     worker: u64,
-    (stays, goes): (Keyspace, Keyspace),
+    (kept, dropped): (Keyspace, Keyspace),
     from: u64,
     WorkerSignals { stop, done, refused }: WorkerSignals,
 ) -> WorkerOutcome {
@@ -49,12 +49,12 @@ async fn append(
             break;
         }
         let note = &*number.to_string();
-        let (stays, goes) = (&stays, &goes);
+        let (kept, dropped) = (&kept, &dropped);
         let result = client
             .transaction(|tx| async move {
-                tx.write(stays.append(&format!("one-{worker}"), &[note.as_bytes()]))?;
-                tx.write(stays.append(&format!("other-{worker}"), &[note.as_bytes()]))?;
-                tx.write(goes.append(&format!("third-{worker}-{number}"), &[note.as_bytes()]))?;
+                tx.write(kept.append(&format!("one-{worker}"), &[note.as_bytes()]))?;
+                tx.write(kept.append(&format!("other-{worker}"), &[note.as_bytes()]))?;
+                tx.write(dropped.append(&format!("third-{worker}-{number}"), &[note.as_bytes()]))?;
                 Ok(())
             })
             .await;
@@ -108,15 +108,15 @@ async fn drop_under_load(
 ) -> Vec<(u64, WorkerOutcome)> {
     let (code, _, problems) = cluster.run(&["keyspace", "create", name, "--durability", durability]);
     assert_eq!(code, 0, "{problems}");
-    let told = WorkerSignals::default();
+    let signals = WorkerSignals::default();
     let mut workers = JoinSet::new();
     for worker in 0..WORKERS {
         let client = connect(&cluster.endpoints()).await;
         let both = (client.keyspace("default").await.unwrap(), client.keyspace(name).await.unwrap());
-        let told = told.clone();
-        workers.spawn(async move { (worker, append(client, worker, both, from, told).await) });
+        let signals = signals.clone();
+        workers.spawn(async move { (worker, append(client, worker, both, from, signals).await) });
     }
-    reaches("transactions are done", &told.done, 20 * WORKERS).await;
+    reaches("transactions are done", &signals.done, 20 * WORKERS).await;
     if let Some(node) = kills {
         cluster.kill(node);
     }
@@ -126,8 +126,8 @@ async fn drop_under_load(
     assert!(output.status.success(), "{output:?}");
     eprintln!("{name}, {durability}: dropped after {:?}", began.elapsed());
     // A worker ends when its transaction is refused.
-    reaches("a worker has met the drop", &told.refused, 1).await;
-    told.stop.store(true, Ordering::Relaxed);
+    reaches("a worker has met the drop", &signals.refused, 1).await;
+    signals.stop.store(true, Ordering::Relaxed);
     let client = connect(&cluster.endpoints()).await;
     let stays = client.keyspace("default").await.unwrap();
     // No lock may be left.
@@ -218,8 +218,8 @@ async fn drop_waiting_for_unavailable_partition_reports_and_resumes() {
     // For all other commands the keyspace is gone; only its name is still in use.
     let gone = cluster.run(&["kv", "lookup", "-k", "first", "key"]);
     assert!(gone.0 == 3 && gone.2.contains("no keyspace"), "{gone:?}");
-    let taken = cluster.run(&["keyspace", "create", "first"]);
-    assert!(taken.0 == 3 && taken.2.contains("being dropped"), "{taken:?}");
+    let refused = cluster.run(&["keyspace", "create", "first"]);
+    assert!(refused.0 == 3 && refused.2.contains("being dropped"), "{refused:?}");
     let listed = cluster.run(&["keyspace", "list"]);
     assert!(listed.1.contains("being dropped"), "{listed:?}");
 

@@ -72,14 +72,14 @@ impl ClientLoad {
     /// Starts this many clients, each with its own connections.
     pub(crate) fn begin(endpoints: &[String], workers: u64) -> ClientLoad {
         let stop = Arc::new(AtomicBool::new(false));
-        let (told, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
+        let (stop_signal, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
         let rounds: Vec<Arc<AtomicU64>> = (0..workers).map(|_| Arc::default()).collect();
         let counted = rounds.clone();
         let run = async move {
             let mut all = JoinSet::new();
             for (worker, rounds) in counted.into_iter().enumerate() {
                 let client = connect(&endpoints).await;
-                all.spawn(work(client, worker as u64, Arc::clone(&told), rounds));
+                all.spawn(work(client, worker as u64, Arc::clone(&stop_signal), rounds));
             }
             let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
             while let Some(done) = all.join_next().await {

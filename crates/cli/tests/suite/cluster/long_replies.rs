@@ -126,17 +126,17 @@ impl<'e> SlowReader<'e> {
     fn end(mut self) -> bool {
         let is_whole = self.read_to(self.expected.len());
         if is_whole && self.stream.write_all(&array(&[b"PING"])).is_ok() {
-            let mut told = Vec::new();
-            while !told.ends_with(b"\r\n") {
+            let mut reply = Vec::new();
+            while !reply.ends_with(b"\r\n") {
                 let mut byte = [0];
                 match self.stream.read(&mut byte) {
                     Ok(0) => break,
-                    Ok(_) => told.push(byte[0]),
+                    Ok(_) => reply.push(byte[0]),
                     Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
                     Err(error) => panic!("{}: {error}", self.what),
                 }
             }
-            assert!(b"+PONG\r\n".starts_with(&told), "{}: {}", self.what, String::from_utf8_lossy(&told));
+            assert!(b"+PONG\r\n".starts_with(&reply), "{}: {}", self.what, String::from_utf8_lossy(&reply));
         }
         eprintln!("{}: {} of {} bytes", self.what, self.at, self.expected.len());
         is_whole

@@ -144,8 +144,8 @@ async fn transform_results_are_reported_after_commit() {
         }
     }
     let committed = tx.commit().await.unwrap();
-    let brought: Vec<u16> = promises.iter().map(|one| committed.result(one).unwrap()).collect();
-    assert_eq!(brought, [0x204, 0x204, 0x201, 0x201, 0x100, 0x100, 0x100, 0x100]);
+    let results: Vec<u16> = promises.iter().map(|one| committed.result(one).unwrap()).collect();
+    assert_eq!(results, [0x204, 0x204, 0x201, 0x201, 0x100, 0x100, 0x100, 0x100]);
     assert_eq!(read_all(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
 }
 

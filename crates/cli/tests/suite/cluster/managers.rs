@@ -17,11 +17,11 @@ fn until_others_decide(cluster: &NodeCluster, without: &[usize]) {
         tried += 1;
         without.iter().for_each(|node| cluster.pause(*node, true));
         let name = format!("tried-{tried}");
-        let told = cluster.run(&["keyspace", "create", &name, "--replicas", "1", "--timeout", "5s"]);
+        let output = cluster.run(&["keyspace", "create", &name, "--replicas", "1", "--timeout", "5s"]);
         without.iter().for_each(|node| cluster.pause(*node, false));
         // With all nodes up there is a quorum, which has time to continue the change of voters.
         until_done(cluster, &["keyspace", "create", &format!("between-{tried}"), "--replicas", "1"]);
-        told
+        output
     };
     wait_for("the others decide", decide, |(code, ..)| *code == 0);
 }
@@ -49,8 +49,8 @@ fn lost_manager_is_replaced_by_another_node() {
         .iter()
         .position(|node| node["manager"] == cluster.endpoints()[1].as_str());
     let gone = cluster.status()["nodes"][gone.unwrap()]["id"].to_string();
-    let (code, _, told) = cluster.run(&["node", "remove", &gone]);
-    assert!(code == 3, "{told}");
+    let (code, _, error) = cluster.run(&["node", "remove", &gone]);
+    assert!(code == 3, "{error}");
     // The removal is refused while the node is in the control group or has copies; after half a
     // minute neither is true.
     until_done(&cluster, &["node", "remove", &gone]);
@@ -79,13 +79,13 @@ fn bootstrap_node_without_folder_gets_rejoin_advice() {
     std::fs::remove_dir_all(&data).unwrap();
     let (hosts, listen) = (cluster.endpoints().join(","), cluster.endpoints().remove(2));
     let data = data.to_str().unwrap();
-    let (code, out, told) =
+    let (code, out, error) =
         cluster.run(&["node", "--instances", "1", "--hosts", &hosts, "--listen", &listen, "--data", data]);
-    assert_eq!((code, out.as_str()), (3, ""), "{told}");
-    assert!(told.contains("has lost its log") && told.contains("with --join"), "{told}");
+    assert_eq!((code, out.as_str()), (3, ""), "{error}");
+    assert!(error.contains("has lost its log") && error.contains("with --join"), "{error}");
     // It does not wait for instances, as it has not begun to open any, and reports no internal
     // error.
-    assert!(!told.contains("a fault of the program"), "{told}");
+    assert!(!error.contains("a fault of the program"), "{error}");
     cluster.stop_in_order();
 }
 
@@ -115,8 +115,8 @@ fn operator_chooses_the_control_group_members() {
         (format!("{},{},99", ids[0], ids[1]), "no node 99"),
         (format!("{0},{0},{1}", ids[0], ids[1]), "named twice"),
     ] {
-        let (code, _, told) = cluster.run(&["node", "managers", "--set", &set]);
-        assert!(code == 3 && told.contains(words), "{set}: {code} {told}");
+        let (code, _, error) = cluster.run(&["node", "managers", "--set", &set]);
+        assert!(code == 3 && error.contains(words), "{set}: {code} {error}");
     }
     let set = format!("{},{},{}", ids[0], ids[1], ids[3]);
     until_done(&cluster, &["node", "managers", "--set", &set]);
@@ -152,24 +152,24 @@ fn forced_new_cluster_readmits_old_managers_without_vote() {
     }
     cluster.kill(1);
     cluster.kill(2);
-    let (code, _, told) = cluster.run(&["keyspace", "create", "none", "--timeout", "2s"]);
-    assert!(code == 3 || code == 4, "there is no quorum: {told}");
+    let (code, _, error) = cluster.run(&["keyspace", "create", "none", "--timeout", "2s"]);
+    assert!(code == 3 || code == 4, "there is no quorum: {error}");
     let own = folder.path().join("node-0");
     let recover = ["recover", "--control-group", own.to_str().unwrap()];
-    let (code, _, told) = cluster.run(&recover);
-    assert!(code == 3 && told.contains("another zerohop process"), "{told}");
+    let (code, _, error) = cluster.run(&recover);
+    assert!(code == 3 && error.contains("another zerohop process"), "{error}");
     cluster.kill(0);
     cluster.while_stopped(|cluster| {
-        let (code, out, told) = cluster.run(&recover);
+        let (code, out, error) = cluster.run(&recover);
         assert!(
-            code == 3 && told.contains("Nothing is changed") && out.contains("decisions"),
-            "{out} {told}"
+            code == 3 && error.contains("Nothing is changed") && out.contains("decisions"),
+            "{out} {error}"
         );
         let nowhere = folder.path().join("nowhere");
-        let (code, _, told) = cluster.run(&["recover", "--control-group", nowhere.to_str().unwrap()]);
-        assert!(code == 3 && told.contains("no such folder"), "{told}");
-        let (code, out, told) = cluster.run(&[&recover[..], &["--accept-loss"]].concat());
-        assert!(code == 0 && out.contains("--join"), "{out} {told}");
+        let (code, _, error) = cluster.run(&["recover", "--control-group", nowhere.to_str().unwrap()]);
+        assert!(code == 3 && error.contains("no such folder"), "{error}");
+        let (code, out, error) = cluster.run(&[&recover[..], &["--accept-loss"]].concat());
+        assert!(code == 0 && out.contains("--join"), "{out} {error}");
     });
     cluster.start_again(0);
     cluster.wait_for("the others are down", |status| {
@@ -181,8 +181,8 @@ fn forced_new_cluster_readmits_old_managers_without_vote() {
     });
     until_done(&cluster, &["keyspace", "alter", "default", "--replicas", "1", "--min-in-sync", "1"]);
     for key in 0..8 {
-        let (code, out, told) = cluster.run(&["kv", "lookup", &format!("k{key}")]);
-        assert_eq!((code, out.as_str()), (0, "before"), "{told}");
+        let (code, out, error) = cluster.run(&["kv", "lookup", &format!("k{key}")]);
+        assert_eq!((code, out.as_str()), (0, "before"), "{error}");
     }
     until_done(&cluster, &["kv", "insert", "late", "after"]);
 
@@ -195,9 +195,9 @@ fn forced_new_cluster_readmits_old_managers_without_vote() {
     // All nodes follow one map, that of the new control group.
     let epochs: Vec<u64> = (0..3)
         .map(|node| {
-            let (code, out, told) =
+            let (code, out, error) =
                 cluster.run(&["status", "--json", "--endpoint", &cluster.endpoints()[node]]);
-            assert_eq!(code, 0, "{told}");
+            assert_eq!(code, 0, "{error}");
             let status: serde_json::Value = serde_json::from_str(&out).unwrap();
             status["map_epoch"].as_u64().unwrap()
         })
@@ -205,8 +205,8 @@ fn forced_new_cluster_readmits_old_managers_without_vote() {
     assert!(epochs.iter().all(|epoch| *epoch > 1 << 20), "{epochs:?}");
     for node in 0..3 {
         let endpoint = &cluster.endpoints()[node];
-        let (code, out, told) = cluster.run(&["kv", "lookup", "late", "--endpoint", endpoint]);
-        assert_eq!((code, out.as_str()), (0, "after"), "{told}");
+        let (code, out, error) = cluster.run(&["kv", "lookup", "late", "--endpoint", endpoint]);
+        assert_eq!((code, out.as_str()), (0, "after"), "{error}");
     }
     // Without the only voter nothing is decided: the others do not vote.
     cluster.pause(0, true);

@@ -255,8 +255,8 @@ async fn concurrent_transforms_without_return_value_add_up() {
     }
     let expected: i64 = (0..4).flat_map(|worker| (0..25).map(move |number| worker * 100 + number)).sum();
     for key in ["one", "other", "third"] {
-        let held = keyspace.lookup_bytes(key).await.unwrap().unwrap();
-        assert_eq!(i64::from_le_bytes(held[..].try_into().unwrap()), expected);
+        let sum = keyspace.lookup_bytes(key).await.unwrap().unwrap();
+        assert_eq!(i64::from_le_bytes(sum[..].try_into().unwrap()), expected);
     }
 }
 
@@ -272,14 +272,14 @@ struct MixedSignals {
 
 /// Overwrites a blob, appends to another, and counts in a record and a list, in one transaction
 /// each. Returns the number of commits, and of unknown outcomes.
-async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u64) {
+async fn change(client: Client, worker: u8, signals: Arc<MixedSignals>) -> (u64, u64) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
     let (mut written, mut unknown) = (0, 0);
     for number in 0_u64.. {
-        while told.wait.load(Ordering::Relaxed) {
+        while signals.wait.load(Ordering::Relaxed) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        if told.stop.load(Ordering::Relaxed) {
+        if signals.stop.load(Ordering::Relaxed) {
             break;
         }
         let ended = client
@@ -296,7 +296,7 @@ async fn change(client: Client, worker: u8, told: Arc<MixedSignals>) -> (u64, u6
         match ended {
             Ok(()) => {
                 written += 1;
-                told.done.fetch_add(1, Ordering::Relaxed);
+                signals.done.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) if error.is_unknown() => unknown += 1,
             Err(error) => panic!("{error}"),
@@ -337,11 +337,11 @@ async fn blob_and_record_changes_stay_atomic_when_a_node_is_killed() {
     // Fills chunk 0, which is locked with the header, so that appends do not touch it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();
-    let told = Arc::new(MixedSignals::default());
+    let signals = Arc::new(MixedSignals::default());
     let mut workers = JoinSet::new();
     for worker in 0..3 {
         let client = connect(&cluster.endpoints()).await;
-        workers.spawn(change(client, worker, Arc::clone(&told)));
+        workers.spawn(change(client, worker, Arc::clone(&signals)));
     }
     let endpoints = cluster.endpoints();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
@@ -351,17 +351,17 @@ async fn blob_and_record_changes_stay_atomic_when_a_node_is_killed() {
     for round in 0..20 {
         if let Err(error) = count(&counter, &counts).await {
             eprintln!("round {round}, all wait: {error}");
-            told.wait.store(true, Ordering::Relaxed);
+            signals.wait.store(true, Ordering::Relaxed);
             count(&client, &keyspace).await.unwrap();
-            told.wait.store(false, Ordering::Relaxed);
+            signals.wait.store(false, Ordering::Relaxed);
         }
         if round == 5 {
             cluster.kill(0);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    reaches("they go on without the node", &told.done, told.done.load(Ordering::Relaxed) + 1).await;
-    told.stop.store(true, Ordering::Relaxed);
+    reaches("they go on without the node", &signals.done, signals.done.load(Ordering::Relaxed) + 1).await;
+    signals.stop.store(true, Ordering::Relaxed);
     let (mut written, mut unknown) = (0, 0);
     while let Some(ended) = workers.join_next().await {
         let (one, other) = ended.unwrap();

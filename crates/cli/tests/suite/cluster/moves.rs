@@ -17,17 +17,17 @@ fn members(partition: &Value) -> BTreeSet<u64> {
 /// fails, and the error says so.
 fn moves(cluster: &NodeCluster, name: &str, to: &str) {
     let steps = || {
-        let (code, out, told) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
+        let (code, out, error) = cluster.run(&["partition", "move", name, "--to", to, "--json"]);
         if code == 0 {
             let steps: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             assert_eq!(steps.last().unwrap()["step"], "done", "{steps:?}");
             return Ok(());
         }
         assert!(
-            code == 3 && ["has failed", "is being moved", "is down"].iter().any(|one| told.contains(one)),
-            "{told}"
+            code == 3 && ["has failed", "is being moved", "is down"].iter().any(|one| error.contains(one)),
+            "{error}"
         );
-        Err(told)
+        Err(error)
     };
     drop(wait_for(&format!("{name} is moved"), steps, Result::is_ok));
 }
@@ -39,11 +39,11 @@ async fn partition_moved_under_load_stays_on_its_target() {
     cluster.wait_until_complete();
     cluster.join();
     cluster.wait_for("the fourth has its share", |status| {
-        let held: u64 = ["primaries", "in_sync", "following"]
+        let replicas: u64 = ["primaries", "in_sync", "following"]
             .iter()
             .map(|role| status["nodes"][3][role].as_u64().unwrap_or_default())
             .sum();
-        held == 192 && status["groups"]["moving"] == 0 && status["groups"]["rebuilding"] == 0
+        replicas == 192 && status["groups"]["moving"] == 0 && status["groups"]["rebuilding"] == 0
     });
     let load = ClientLoad::begin(&cluster.endpoints(), 4);
     let all = cluster.list(&["partition", "list"]);
@@ -67,8 +67,8 @@ async fn partition_moved_under_load_stays_on_its_target() {
         assert_eq!(before.difference(&members(&now[at])).count(), 1, "one has left");
         moved.push((at, to));
         // An invalid move is refused at once.
-        let (code, _, told) = cluster.run(&["partition", "move", &name, "--to", &node.to_string()]);
-        assert!(code == 3 && told.contains("is there already"), "{code} {told}");
+        let (code, _, error) = cluster.run(&["partition", "move", &name, "--to", &node.to_string()]);
+        assert!(code == 3 && error.contains("is there already"), "{code} {error}");
     }
     for (name, to, words) in [
         ("papers/1", "1", "no keyspace"),
@@ -76,8 +76,8 @@ async fn partition_moved_under_load_stays_on_its_target() {
         ("default/1", "99", "no such node"),
         ("default/1", "1:77", "is not of node 1"),
     ] {
-        let (code, _, told) = cluster.run(&["partition", "move", name, "--to", to]);
-        assert!(code == 3 && told.contains(words), "{name} {to}: {code} {told}");
+        let (code, _, error) = cluster.run(&["partition", "move", name, "--to", to]);
+        assert!(code == 3 && error.contains(words), "{name} {to}: {code} {error}");
     }
     let (code, ..) = cluster.run(&["partition", "move", "default", "--to", "1"]);
     assert_eq!(code, 2);
@@ -89,35 +89,35 @@ async fn partition_moved_under_load_stays_on_its_target() {
     assert!(moved.iter().all(|(at, to)| now[*at]["primary"].as_u64() == Some(*to)));
     // Only the control group knows the pinned partitions, yet every node reports them.
     for endpoint in cluster.endpoints() {
-        let (code, out, told) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
-        assert_eq!(code, 0, "{told}");
+        let (code, out, error) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
+        assert_eq!(code, 0, "{error}");
         let listed: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let pinned = listed.iter().enumerate().filter_map(|(at, one)| Some((at, one["pinned"].as_u64()?)));
         assert_eq!(pinned.collect::<Vec<_>>(), moved, "{endpoint}");
     }
     let (_, listed, _) = cluster.run(&["partition", "list"]);
     assert_eq!(listed.matches("pinned to ").count(), moved.len(), "{listed}");
-    let (code, told, _) = cluster.run(&["partition", "release", "default/3", "--json"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, told), (0, serde_json::json!({"keyspace": "default", "partition": 3, "done": true})));
+    let (code, printed, _) = cluster.run(&["partition", "release", "default/3", "--json"]);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, report), (0, serde_json::json!({"keyspace": "default", "partition": 3, "done": true})));
     let listed = cluster.list(&["partition", "list"]);
     assert_eq!(listed[3]["pinned"], Value::Null);
-    let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
-    assert!(code == 3 && told.contains("nothing to release"), "{told}");
+    let (code, _, error) = cluster.run(&["partition", "release", "default/3"]);
+    assert!(code == 3 && error.contains("nothing to release"), "{error}");
     // A draining node or one that is down cannot be a target.
     let others = members(&now[5]);
     let free = instances.iter().find(|one| !others.contains(one)).unwrap() + 1;
-    let (code, told, _) = cluster.run(&["node", "drain", &free.to_string(), "--json"]);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, told), (0, serde_json::json!({"node": free, "state": "draining", "done": true})));
-    let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
-    assert!(code == 3 && told.contains("is being drained"), "{told}");
+    let (code, printed, _) = cluster.run(&["node", "drain", &free.to_string(), "--json"]);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, report), (0, serde_json::json!({"node": free, "state": "draining", "done": true})));
+    let (code, _, error) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
+    assert!(code == 3 && error.contains("is being drained"), "{error}");
     cluster.kill(free as usize - 1);
     cluster.wait_for("it is seen to be down", |status| {
         status["nodes"].as_array().unwrap().iter().any(|node| node["state"] == "down")
     });
-    let (code, _, told) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
-    assert!(code == 3 && told.contains("is down"), "{told}");
+    let (code, _, error) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
+    assert!(code == 3 && error.contains("is down"), "{error}");
     // A restarted node is still draining.
     cluster.start_again(free as usize - 1);
     cluster.wait_for("it is emptied on", |status| {

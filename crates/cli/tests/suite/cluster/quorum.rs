@@ -18,8 +18,8 @@ fn get(endpoint: &str, path: &str) -> String {
     text
 }
 
-fn assert_first(report: &str, told: &str) {
-    assert!(told.starts_with("NO QUORUM: 1 of 3 managers"), "{report}: {told}");
+fn assert_first(report: &str, text: &str) {
+    assert!(text.starts_with("NO QUORUM: 1 of 3 managers"), "{report}: {text}");
     for words in [
         "recover --control-group",
         "NO ANSWER from node",
@@ -27,7 +27,7 @@ fn assert_first(report: &str, told: &str) {
         "What follows is as node",
         "s old",
     ] {
-        assert!(told.contains(words), "{report} does not say {words:?}: {told}");
+        assert!(text.contains(words), "{report} does not say {words:?}: {text}");
     }
 }
 
@@ -36,16 +36,16 @@ fn assert_operations_say_what_is_missing(cluster: &NodeCluster) {
     let mut unreached = 0;
     for number in 0..16 {
         let key = format!("key-{number}");
-        let (code, told, problems) = cluster.run(&["kv", "lookup", &key, "--timeout", "500ms", "--json"]);
+        let (code, printed, problems) = cluster.run(&["kv", "lookup", &key, "--timeout", "500ms", "--json"]);
         if code == 1 {
             continue;
         }
-        assert_eq!(code, 3, "{told}");
-        let error: Value = serde_json::from_str(&told).unwrap();
+        assert_eq!(code, 3, "{printed}");
+        let error: Value = serde_json::from_str(&printed).unwrap();
         assert_eq!(error["reason"], "timed_out", "{error}");
-        for told in [problems.as_str(), error["error"].as_str().unwrap()] {
-            assert!(told.contains("no quorum (1 of 3 managers answer)"), "{told}");
-            assert!(told.contains("`zerohop status`") && told.contains("`zerohop doctor`"), "{told}");
+        for text in [problems.as_str(), error["error"].as_str().unwrap()] {
+            assert!(text.contains("no quorum (1 of 3 managers answer)"), "{text}");
+            assert!(text.contains("`zerohop status`") && text.contains("`zerohop doctor`"), "{text}");
         }
         unreached += usize::from(problems.contains("of keyspace \"default\" has no reachable primary"));
     }
@@ -76,43 +76,44 @@ fn sole_surviving_manager_reports_lost_quorum() {
     let body: Value = serde_json::from_str(health.split_once("\r\n\r\n").unwrap().1).unwrap();
     let counts = &body["partitions"];
     assert!(counts["total"] == 256 && counts["served"].as_u64() < Some(128), "{body}");
-    let (code, told, problems) = cluster.run(&["status"]);
+    let (code, printed, problems) = cluster.run(&["status"]);
     assert_eq!(code, 0, "{problems}");
-    assert_first("status", &told);
-    for line in told.lines().filter(|line| line.starts_with("node 2") || line.starts_with("node 3")) {
+    assert_first("status", &printed);
+    for line in printed.lines().filter(|line| line.starts_with("node 2") || line.starts_with("node 3")) {
         assert!(line.contains(": silent"), "{line}");
     }
     for list in ["list", "managers"] {
-        let (code, told, _) = cluster.run(&["node", list]);
-        assert_eq!((code, told.matches("silent").count()), (0, 2), "{told}");
-        assert_first(list, &told);
+        let (code, printed, _) = cluster.run(&["node", list]);
+        assert_eq!((code, printed.matches("silent").count()), (0, 2), "{printed}");
+        assert_first(list, &printed);
         // The JSON has no warning text in it.
-        let (code, told, problems) = cluster.run(&["node", list, "--json"]);
-        let listed: Value = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
-        assert!(code == 0 && listed[1]["state"] == "silent", "{told}");
+        let (code, printed, problems) = cluster.run(&["node", list, "--json"]);
+        let listed: Value =
+            printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect();
+        assert!(code == 0 && listed[1]["state"] == "silent", "{printed}");
         assert_first(list, &problems);
     }
     for recover in [&["recover"][..], &["recover", "--accept-loss", "--all-lost"]] {
-        let (code, told, problems) = cluster.run(recover);
-        assert!(code == 3 && !told.contains("nothing to recover"), "{code} {told}");
+        let (code, printed, problems) = cluster.run(recover);
+        assert!(code == 3 && !printed.contains("nothing to recover"), "{code} {printed}");
         assert!(problems.contains("recover --control-group"), "{problems}");
-        assert_first("recover", &told);
+        assert_first("recover", &printed);
     }
-    let (code, told, _) = cluster.run(&["doctor"]);
-    assert_eq!(code, 1, "{told}");
-    let first = told
+    let (code, printed, _) = cluster.run(&["doctor"]);
+    assert_eq!(code, 1, "{printed}");
+    let first = printed
         .lines()
         .find(|line| !["open-files", "disk-", "secrets"].iter().any(|check| line.contains(check)));
-    assert!(first.is_some_and(|line| line.contains("PROBLEM") && line.contains("no quorum")), "{told}");
+    assert!(first.is_some_and(|line| line.contains("PROBLEM") && line.contains("no quorum")), "{printed}");
     assert!(
-        !told.contains("firewall")
-            && told.matches("is up\n").count() == 1
-            && told.contains("recover --control-group"),
-        "{told}"
+        !printed.contains("firewall")
+            && printed.matches("is up\n").count() == 1
+            && printed.contains("recover --control-group"),
+        "{printed}"
     );
-    let (code, told, _) = cluster.run(&["top", "--once", "--interval", "100ms"]);
+    let (code, printed, _) = cluster.run(&["top", "--once", "--interval", "100ms"]);
     assert_eq!(code, 0);
-    assert!(told.starts_with("NO QUORUM: 1 of 3 managers") && told.contains("troubles"), "{told}");
+    assert!(printed.starts_with("NO QUORUM: 1 of 3 managers") && printed.contains("troubles"), "{printed}");
     let top = cluster.json(&["top", "--once", "--interval", "100ms"]).remove(0);
     assert!(top["view"]["quorum"] == false && top["total"]["troubles"].as_f64() >= Some(1.0), "{top}");
 
@@ -158,8 +159,8 @@ fn waiting_bootstrap_node_names_missing_members() {
     );
     let (code, _, status) = cluster.run(&["status"]);
     assert_eq!(code, 3, "{status}");
-    for told in [&health, &log, &refused, &status] {
-        assert!(told.contains(&endpoints[1]) && told.contains(&endpoints[2]), "{told}");
+    for text in [&health, &log, &refused, &status] {
+        assert!(text.contains(&endpoints[1]) && text.contains(&endpoints[2]), "{text}");
     }
     cluster.start_others();
     assert!(get(&endpoints[0], "/health").starts_with("HTTP/1.1 200 "));
@@ -206,9 +207,9 @@ fn node_death_and_failovers_are_logged_in_one_line() {
     };
     // The in-sync replicas of its partitions may all be on one of the others.
     wait_for(
-        "what was taken over is told",
+        "the takeover is reported",
         || survivors.iter().map(taken_over).collect(),
-        |told: &Vec<Vec<String>>| told.iter().any(|lines| !lines.is_empty()),
+        |reported: &Vec<Vec<String>>| reported.iter().any(|lines| !lines.is_empty()),
     );
     for lines in survivors.iter().map(taken_over) {
         assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains("WARN")), "{lines:?}");
@@ -225,11 +226,11 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     cluster.wait_until_complete();
     // The alerts of a node, as any node reports them.
     let troubles = |cluster: &NodeCluster, node: usize| {
-        let (code, told, _) = cluster.run(&["status", "--json", "--endpoint", &cluster.endpoints()[node]]);
-        assert_eq!(code, 0, "{told}");
-        let told: Value = serde_json::from_str(&told).unwrap();
-        let told = told["nodes"][node]["troubles"].as_array().unwrap();
-        told.iter().map(|trouble| trouble.as_str().unwrap().to_owned()).collect::<Vec<String>>()
+        let (code, printed, _) = cluster.run(&["status", "--json", "--endpoint", &cluster.endpoints()[node]]);
+        assert_eq!(code, 0, "{printed}");
+        let report: Value = serde_json::from_str(&printed).unwrap();
+        let troubles = report["nodes"][node]["troubles"].as_array().unwrap();
+        troubles.iter().map(|trouble| trouble.as_str().unwrap().to_owned()).collect::<Vec<String>>()
     };
     cluster.stop(1);
     cluster.start_again(1);
@@ -242,15 +243,15 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     cluster.start_again(1);
     cluster.wait_for("all is served", primaries);
     let listed = cluster.list(&["partition", "list", "scratch"]);
-    let held = listed.as_array().unwrap().iter().filter(|one| one["primary_node"] == 2).count();
-    assert!(held > 32, "{held}");
+    let of_node = listed.as_array().unwrap().iter().filter(|one| one["primary_node"] == 2).count();
+    assert!(of_node > 32, "{of_node}");
     let line = format!(
-        "keyspace scratch: durability memory: everything of {held} of 256 partitions is gone with the process of node 2"
+        "keyspace scratch: durability memory: everything of {of_node} of 256 partitions is gone with the process of node 2"
     );
     wait_for(
         "its node tells it",
         || troubles(&cluster, 1),
-        |told| told.iter().any(|one| one.contains(&line)),
+        |reported| reported.iter().any(|one| one.contains(&line)),
     );
     assert_eq!(troubles(&cluster, 1).iter().filter(|one| one.contains("scratch")).count(), 1);
     for other in [0, 2] {
@@ -261,8 +262,9 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     cluster.stop(1);
     cluster.start_again(1);
     cluster.wait_until_complete();
-    let of_scratch = |told: &[String]| told.iter().filter(|one| one.contains("keyspace scratch")).count();
-    wait_for("it is reported again", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    let of_scratch =
+        |reported: &[String]| reported.iter().filter(|one| one.contains("keyspace scratch")).count();
+    wait_for("it is reported again", || troubles(&cluster, 1), |reported| of_scratch(reported) == 1);
     assert!(cluster.metric(1, "troubles") >= 1);
     let ends = "`zerohop recover acknowledge scratch` ends this report";
     assert!(troubles(&cluster, 1).iter().any(|one| one.contains(ends)));
@@ -276,10 +278,11 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     assert_eq!(of_scratch(&troubles(&cluster, 1)), 1);
     let (code, said, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
     assert!(
-        code == 0 && said.starts_with(&format!("The missing data of {held} partitions in keyspace scratch")),
+        code == 0
+            && said.starts_with(&format!("The missing data of {of_node} partitions in keyspace scratch")),
         "{said}"
     );
-    wait_for("it is reported no more", || troubles(&cluster, 1), |told| told.is_empty());
+    wait_for("it is reported no more", || troubles(&cluster, 1), |reported| reported.is_empty());
     wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);
     cluster.stop(1);
     cluster.start_again(1);
@@ -290,8 +293,12 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     cluster.kill(1);
     cluster.start_again(1);
     cluster.wait_for("all is served", primaries);
-    wait_for("the next loss is reported", || troubles(&cluster, 1), |told| of_scratch(told) == 1);
+    wait_for("the next loss is reported", || troubles(&cluster, 1), |reported| of_scratch(reported) == 1);
     // The alert is gone with the keyspace.
     assert_eq!(cluster.run(&["keyspace", "drop", "scratch", "--yes"]).0, 0);
-    wait_for("it is gone", || troubles(&cluster, 1), |told| !told.iter().any(|one| one.contains("scratch")));
+    wait_for(
+        "it is gone",
+        || troubles(&cluster, 1),
+        |reported| !reported.iter().any(|one| one.contains("scratch")),
+    );
 }

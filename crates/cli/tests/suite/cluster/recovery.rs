@@ -85,8 +85,8 @@ async fn loss_is_reported_and_accepted_by_the_operator_only() {
         }
     }
 
-    let (code, out, told) = cluster.run(&["recover"]);
-    assert!(code == 3 && told.contains("--accept-loss") && out.contains("nothing is left"), "{out} {told}");
+    let (code, out, error) = cluster.run(&["recover"]);
+    assert!(code == 3 && error.contains("--accept-loss") && out.contains("nothing is left"), "{out} {error}");
     assert_eq!(cluster.run(&["recover", "--accept-loss"]).0, 2);
     assert_eq!(cluster.status()["groups"]["lost"].as_u64(), Some(lost), "nothing is done unasked");
     let first = cluster.list(&["partition", "list", "single"]);

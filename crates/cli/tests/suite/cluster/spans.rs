@@ -25,14 +25,14 @@ impl Drop for Stops<'_> {
 
 /// The sum of all accounts at one moment; `None`: the command was not done.
 fn sum(redis: &mut Redis, command: &str) -> Option<i64> {
-    let told = redis.send_command(command);
-    if told.starts_with('-') {
-        assert!(told.starts_with("-TRYAGAIN"), "{told}");
+    let reply = redis.send_command(command);
+    if reply.starts_with('-') {
+        assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
         return None;
     }
-    let held: Vec<i64> = told.split(' ').map(|one| one.parse().unwrap()).collect();
-    assert_eq!(held.len() as u64, ACCOUNTS, "{told}");
-    Some(held.iter().sum())
+    let balances: Vec<i64> = reply.split(' ').map(|one| one.parse().unwrap()).collect();
+    assert_eq!(balances.len() as u64, ACCOUNTS, "{reply}");
+    Some(balances.iter().sum())
 }
 
 /// The sum from an `EXEC` of reads, key by key.
@@ -64,22 +64,22 @@ fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> 
         for command in commands {
             redis.send_command(&command);
         }
-        let told = redis.send_command("EXEC");
-        if !told.starts_with('-') {
+        let reply = redis.send_command("EXEC");
+        if !reply.starts_with('-') {
             written.push(number.to_string());
             done.fetch_add(1, Ordering::Relaxed);
-        } else if told.contains("may have been done or not") {
+        } else if reply.contains("may have been done or not") {
             unknown.push(number.to_string());
         } else {
-            assert!(told.starts_with("-TRYAGAIN"), "{told}");
+            assert!(reply.starts_with("-TRYAGAIN"), "{reply}");
         }
     }
     (written, unknown)
 }
 
 fn list(redis: &mut Redis, key: &str) -> Vec<String> {
-    let told = redis.send_command(&format!("LRANGE {key} 0 -1"));
-    told.split(' ').filter(|one| !one.is_empty()).map(str::to_owned).collect()
+    let reply = redis.send_command(&format!("LRANGE {key} 0 -1"));
+    reply.split(' ').filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn multi_key_commands_are_atomic() {
     // These commands run in parts.
     assert_eq!(redis.send_command(&format!("EXISTS {all}")), "16384");
     assert_eq!(redis.send_command(&format!("TOUCH {all}")), "16384");
-    let told = redis.send_command(&format!("MGET {all}"));
-    let values: Vec<&str> = told.split(' ').collect();
+    let reply = redis.send_command(&format!("MGET {all}"));
+    let values: Vec<&str> = reply.split(' ').collect();
     assert_eq!(values.len(), keys.len());
     assert!(
         values.iter().enumerate().all(|(place, value)| *value == if place < 16_384 { "v" } else { "nil" })

@@ -129,8 +129,8 @@ async fn transaction_above_a_limit_is_refused_before_sending() {
     // A value that is larger than a piece.
     let transaction = client.begin();
     let refused = transaction.write(keyspace.insert("long", &vec![0; (16 << 20) + 1])).map(drop).unwrap_err();
-    let told = refused.to_string();
-    assert!(told.contains("16777216"), "{told}");
+    let message = refused.to_string();
+    assert!(message.contains("16777216"), "{message}");
     // More data for one partition than it applies in one step: nothing of it is done.
     let transaction = client.begin();
     let long = vec![b'x'; 15 << 20];

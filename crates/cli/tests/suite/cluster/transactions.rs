@@ -36,9 +36,9 @@ async fn transfer(
         let ended = client
             .transaction(|tx| async move {
                 if number % 2 == 0 {
-                    let held = tx.read(keyspace.lookup_bytes(from)).await?.unwrap_or_default();
-                    let held: i64 = String::from_utf8_lossy(&held).parse().unwrap();
-                    tx.insert(keyspace, from, &(held - 3).to_string())?;
+                    let balance = tx.read(keyspace.lookup_bytes(from)).await?.unwrap_or_default();
+                    let balance: i64 = String::from_utf8_lossy(&balance).parse().unwrap();
+                    tx.insert(keyspace, from, &(balance - 3).to_string())?;
                 } else {
                     tx.write(keyspace.increment(from, -3))?;
                 }
@@ -63,11 +63,11 @@ async fn transfer(
 /// The sum of all accounts at one moment.
 async fn sum(client: &Client, keyspace: &Keyspace) -> i64 {
     let keys: Vec<(&Keyspace, String)> = (0..ACCOUNTS).map(|at| (keyspace, account(at))).collect();
-    let held = |record: Option<Record>| match record {
+    let balance = |record: Option<Record>| match record {
         Some(Record::Bytes { bytes, .. }) => String::from_utf8_lossy(&bytes).parse::<i64>().unwrap(),
         other => panic!("{other:?}"),
     };
-    client.read_many(&keys).await.unwrap().into_iter().map(held).sum()
+    client.read_many(&keys).await.unwrap().into_iter().map(balance).sum()
 }
 
 async fn list(keyspace: &Keyspace, key: &str) -> Vec<u64> {

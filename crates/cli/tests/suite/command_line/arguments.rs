@@ -42,14 +42,14 @@ fn options_are_accepted_before_the_command() {
 fn usage_omits_options_given_by_environment_variables() {
     let mut command = zerohop(&["token", "revoke"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9").env("ZEROHOP_TOKEN_FILE", "token");
-    let told = output(command, b"");
-    assert_eq!(code(&told), 2, "{told:?}");
-    assert!(stderr(&told).contains("Usage: zerohop token revoke <NAME>"), "{told:?}");
+    let ended = output(command, b"");
+    assert_eq!(code(&ended), 2, "{ended:?}");
+    assert!(stderr(&ended).contains("Usage: zerohop token revoke <NAME>"), "{ended:?}");
     // An invalid variable is reported too.
     let mut command = zerohop(&["kv", "lookup", "k"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:99999");
-    let told = output(command, b"");
-    assert!(code(&told) == 2 && stderr(&told).contains("127.0.0.1:99999"), "{told:?}");
+    let ended = output(command, b"");
+    assert!(code(&ended) == 2 && stderr(&ended).contains("127.0.0.1:99999"), "{ended:?}");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn option_of_other_command_is_refused_without_value_tip() {
         &["secret", "new", "file", "--keyspace=k"],
         &["completions", "--keyspace=k", "bash"],
     ] {
-        let told = output(zerohop(arguments), b"");
-        assert!(code(&told) == 2 && stderr(&told).contains("unexpected argument '--"), "{told:?}");
-        assert!(!stderr(&told).contains("tip:"), "{told:?}");
+        let ended = output(zerohop(arguments), b"");
+        assert!(code(&ended) == 2 && stderr(&ended).contains("unexpected argument '--"), "{ended:?}");
+        assert!(!stderr(&ended).contains("tip:"), "{ended:?}");
     }
     // A tip that helps stays.
-    let told = output(zerohop(&["status", "--jsn"]), b"");
-    assert!(stderr(&told).contains("a similar argument exists: '--json'"), "{told:?}");
+    let ended = output(zerohop(&["status", "--jsn"]), b"");
+    assert!(stderr(&ended).contains("a similar argument exists: '--json'"), "{ended:?}");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn an_empty_variable_counts_as_not_set() {
     assert_eq!(code(&done), 0, "{done:?}");
     let mut command = zerohop(&["doctor", "--json", "--timeout", "300ms"]);
     command.env("ZEROHOP_ENDPOINT", "");
-    let told = stdout(&output(command, b""));
-    assert!(told.contains("\"about\":\"127.0.0.1:7400\"") || told.contains("nodes"), "{told}");
+    let printed = stdout(&output(command, b""));
+    assert!(printed.contains("\"about\":\"127.0.0.1:7400\"") || printed.contains("nodes"), "{printed}");
     let mut up = zerohop(&["up", "--memory", "--nodes", "1", "--port", "0", "--json"]);
     for name in variables.iter().chain(&["ZEROHOP_REDIS_TIMEOUT", "ZEROHOP_TEST_CLOCK", "ZEROHOP_TEST_DISK"])
     {
@@ -113,8 +113,8 @@ fn zero_or_too_long_durations_are_refused_with_reason() {
         for (bad, words) in
             [("0", "give at least 1ms"), ("999999999999d", "the longest time allowed is 36500d")]
         {
-            let told = output(zerohop(&[command, &[bad]].concat()), b"");
-            assert!(code(&told) == 2 && stderr(&told).contains(words), "{command:?} {bad}: {told:?}");
+            let ended = output(zerohop(&[command, &[bad]].concat()), b"");
+            assert!(code(&ended) == 2 && stderr(&ended).contains(words), "{command:?} {bad}: {ended:?}");
         }
     }
 }
@@ -124,12 +124,12 @@ fn invalid_address_is_refused_with_one_hint() {
     for (command, option) in [("status", "--endpoint"), ("node", "--join"), ("node", "--listen")] {
         let memory = if command == "node" { &["--memory"][..] } else { &[] };
         for bad in ["localhost:", "a b", "host:0", "host:99999", ":7400"] {
-            let told = output(zerohop(&[&[command, option, bad], memory].concat()), b"");
+            let ended = output(zerohop(&[&[command, option, bad], memory].concat()), b"");
             assert!(
-                code(&told) == 2 && stderr(&told).matches("write host:port").count() == 1,
-                "{bad}: {told:?}"
+                code(&ended) == 2 && stderr(&ended).matches("write host:port").count() == 1,
+                "{bad}: {ended:?}"
             );
-            assert_eq!(stderr(&told).to_lowercase().matches("write").count(), 1, "{bad}: {told:?}");
+            assert_eq!(stderr(&ended).to_lowercase().matches("write").count(), 1, "{bad}: {ended:?}");
         }
     }
 }
@@ -146,10 +146,10 @@ fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
             let given = zerohop(&[command, "--memory", &format!("--redis-timeout={bad}")]);
             let mut variable = zerohop(&[command, "--memory"]);
             variable.env("ZEROHOP_REDIS_TIMEOUT", bad);
-            for asked in [given, variable] {
-                let told = output(asked, b"");
-                assert_eq!((code(&told), stdout(&told).as_str()), (2, ""), "{command} {bad}: {told:?}");
-                assert!(stderr(&told).contains(words), "{command} {bad}: {told:?}");
+            for command_line in [given, variable] {
+                let ended = output(command_line, b"");
+                assert_eq!((code(&ended), stdout(&ended).as_str()), (2, ""), "{command} {bad}: {ended:?}");
+                assert!(stderr(&ended).contains(words), "{command} {bad}: {ended:?}");
             }
         }
     }
@@ -162,10 +162,10 @@ fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
 #[test]
 fn unreachable_endpoints_are_reported_with_reason() {
     let refused = |endpoints: &str, words: &[&str]| {
-        let told = output(zerohop(&["kv", "lookup", "k", "--endpoint", endpoints]), b"");
-        assert_eq!(code(&told), 3, "{told:?}");
+        let ended = output(zerohop(&["kv", "lookup", "k", "--endpoint", endpoints]), b"");
+        assert_eq!(code(&ended), 3, "{ended:?}");
         for word in [words, &["`zerohop up`", "--endpoint"]].concat() {
-            assert!(stderr(&told).contains(word), "{word}: {told:?}");
+            assert!(stderr(&ended).contains(word), "{word}: {ended:?}");
         }
     };
     refused("127.0.0.1:9", &["cannot connect to 127.0.0.1:9: connection refused"]);
@@ -180,10 +180,10 @@ fn unreachable_endpoints_are_reported_with_reason() {
 #[test]
 fn refusals_name_the_request_and_a_remedy() {
     let cluster = ServingProgram::in_memory();
-    let told = |arguments: &[&str], expected: i32| {
-        let told = cluster.run(arguments);
-        assert_eq!(code(&told), expected, "{told:?}");
-        stderr(&told)
+    let error = |arguments: &[&str], expected: i32| {
+        let output = cluster.run(arguments);
+        assert_eq!(code(&output), expected, "{output:?}");
+        stderr(&output)
     };
     cluster.ok(&["kv", "insert", "k", "v"]);
     for (until, words) in [
@@ -193,14 +193,14 @@ fn refusals_name_the_request_and_a_remedy() {
         (&["k", "--differs", "v"], "key \"k\": still this value after 200 ms"),
     ] {
         let words = format!("zerohop: {words}\n");
-        assert_eq!(told(&[&["kv", "wait", "--timeout", "200ms"], until].concat(), 1), words);
+        assert_eq!(error(&[&["kv", "wait", "--timeout", "200ms"], until].concat(), 1), words);
     }
-    assert!(told(&["kv", "insert", "k", "v", "--ttl", "0s"], 2).contains("lives for no time"));
+    assert!(error(&["kv", "insert", "k", "v", "--ttl", "0s"], 2).contains("lives for no time"));
     for option in [&["--ttl", "-1s"], &["--timeout", "-1s"]] {
-        assert!(told(&[&["kv", "insert", "k", "v"], &option[..]].concat(), 2).contains("below 0"));
+        assert!(error(&[&["kv", "insert", "k", "v"], &option[..]].concat(), 2).contains("below 0"));
     }
-    assert!(told(&["kv", "insert", "k", "--file", "/dev/zero"], 3).contains("`zerohop blob put`"));
-    assert!(told(&["blob", "stat", "none"], 1).starts_with("zerohop: blob \"none\": there is no such blob"));
+    assert!(error(&["kv", "insert", "k", "--file", "/dev/zero"], 3).contains("`zerohop blob put`"));
+    assert!(error(&["blob", "stat", "none"], 1).starts_with("zerohop: blob \"none\": there is no such blob"));
 
     cluster.ok(&["kv", "insert", "soon", "v", "--ttl", "7d"]);
     let info = cluster.ok(&["kv", "lookup", "soon", "--info"]);
@@ -215,9 +215,9 @@ fn lists_are_an_object_a_line() {
     for (list, count) in
         [(&["node", "list"][..], 1), (&["keyspace", "list"], 2), (&["partition", "list", "papers"], 2)]
     {
-        let told = cluster.list(list);
-        let told = told.as_array().unwrap();
-        assert!(told.len() == count && told.iter().all(Value::is_object), "{list:?}: {told:?}");
+        let listed = cluster.list(list);
+        let listed = listed.as_array().unwrap();
+        assert!(listed.len() == count && listed.iter().all(Value::is_object), "{list:?}: {listed:?}");
     }
     // That there is nothing to recover is an answer too.
     assert_eq!(cluster.ok(&["recover", "--json"]), "{\"lost\":0,\"damaged\":0,\"missing\":[]}\n");
@@ -229,12 +229,12 @@ fn a_terminal_is_not_given_binary() {
     assert_eq!(code(&cluster.run_with(&["blob", "put", "binary"], b"\x1b[2J\0")), 0);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "text"], "größe\n".as_bytes())), 0);
     for read in [&["blob", "get"], &["blob", "read"]] {
-        let (told, _, end) =
+        let (screen, _, end) =
             TerminalProgram::on_all_streams(&cluster, &[&read[..], &["binary"]].concat()).end();
-        assert!(code(&end) == 3 && told.contains("no text") && !told.contains('\u{1b}'), "{told:?}");
-        let (told, _, end) =
+        assert!(code(&end) == 3 && screen.contains("no text") && !screen.contains('\u{1b}'), "{screen:?}");
+        let (screen, _, end) =
             TerminalProgram::on_all_streams(&cluster, &[&read[..], &["text"]].concat()).end();
-        assert_eq!((code(&end), told.as_str()), (0, "größe\r\n"));
+        assert_eq!((code(&end), screen.as_str()), (0, "größe\r\n"));
         assert_eq!(cluster.run(&[&read[..], &["binary"]].concat()).stdout, b"\x1b[2J\0");
     }
 }

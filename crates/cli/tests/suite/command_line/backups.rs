@@ -109,8 +109,8 @@ fn backup_restores_fully_and_incrementally_elsewhere() {
     let cluster = ServingProgram::in_memory();
     write_records(&cluster);
     let before = [keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")];
-    let taken = cluster.json(&["backup", text(&full)]);
-    assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(65), Some(0)));
+    let report = cluster.json(&["backup", text(&full)]);
+    assert_eq!((report["records"].as_u64(), report["kept"].as_u64()), (Some(65), Some(0)));
 
     // A changed record, list and blob, and a removed record and blob.
     cluster.ok(&["kv", "insert", "key-7", "another value"]);
@@ -120,8 +120,8 @@ fn backup_restores_fully_and_incrementally_elsewhere() {
     cluster.ok(&["blob", "rm", "sparse"]);
     let after = [keyspace_text(&cluster, "default"), keyspace_text(&cluster, "other")];
     assert_ne!(before, after);
-    let taken = cluster.json(&["backup", text(&next), "--since", text(&full)]);
-    assert_eq!((taken["records"].as_u64(), taken["kept"].as_u64()), (Some(63), Some(60)));
+    let report = cluster.json(&["backup", text(&next), "--since", text(&full)]);
+    assert_eq!((report["records"].as_u64(), report["kept"].as_u64()), (Some(63), Some(60)));
     let written = |folder: &Path| -> u64 {
         files(folder).iter().map(|file| std::fs::metadata(file).unwrap().len()).sum()
     };

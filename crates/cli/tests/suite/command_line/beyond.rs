@@ -63,8 +63,8 @@ fn offsets_beyond_largest_blob_or_value_are_refused_without_change() {
     ] {
         let output = cluster.run(arguments);
         assert_eq!((code(&output), stdout(&output).as_str()), (expected, ""), "{arguments:?}: {output:?}");
-        let told = stderr(&output);
-        assert!(told.contains(part) && !told.contains("tip: to pass"), "{arguments:?}: {output:?}");
+        let error = stderr(&output);
+        assert!(error.contains(part) && !error.contains("tip: to pass"), "{arguments:?}: {output:?}");
     }
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", LAST]), "", "behind the end there is nothing");
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);

@@ -33,8 +33,8 @@ fn multi_chunk_file_is_read_fully_and_partially() {
     let end = cluster.run(&["blob", "read", "film", "--at", "3499990"]);
     assert_eq!(end.stdout, contents[3_499_990..]);
     let info = cluster.json(&["blob", "stat", "film"]);
-    let told = (&info["size"], &info["chunk_bytes"], &info["attributes"], &info["generation"]);
-    assert_eq!(told, (&json!(3_500_000), &json!(1 << 20), &json!("colour"), &json!(0)));
+    let stat = (&info["size"], &info["chunk_bytes"], &info["attributes"], &info["generation"]);
+    assert_eq!(stat, (&json!(3_500_000), &json!(1 << 20), &json!("colour"), &json!(0)));
 
     let again = cluster.run(&["blob", "put", "film", from.to_str().unwrap()]);
     assert_eq!(code(&again), 1, "{again:?}");

@@ -29,9 +29,9 @@ fn conditional_write_of_later_command_is_refused_after_a_change() {
     cluster.ok(&["blob", "write", "b", "elsewhere", "--at", "9000"]);
     assert_eq!(code(&write_if("first", "4000")), 0);
     refused("second", "4000");
-    let told = cluster.run(&["blob", "write", "b", "x", "--at", "4000", "--if-seen", seen, "--json"]);
+    let ended = cluster.run(&["blob", "write", "b", "x", "--at", "4000", "--if-seen", seen, "--json"]);
     assert_eq!(
-        serde_json::from_str::<serde_json::Value>(&stdout(&told)).unwrap(),
+        serde_json::from_str::<serde_json::Value>(&stdout(&ended)).unwrap(),
         json!({
             "name": "b", "done": false, "reason": "changed"
         })

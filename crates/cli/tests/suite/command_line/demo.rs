@@ -179,7 +179,7 @@ fn demo_progress_on_a_terminal_has_the_time_left() {
     let mut demo = TerminalProgram::all_of(zerohop(&["demo".as_ref(), folder.path().as_os_str()]));
     demo.slow_until(&["storing: ", " of 400 files, ", " left"]);
     demo.signal(Signal::INT);
-    let (told, _, _) = demo.end();
+    let (screen, _, _) = demo.end();
     let has_time = |line: &str| line.contains(" of 400 files, ") && line.trim_end().ends_with("s left");
-    assert!(told.split("\r\u{1b}[K").any(has_time), "{told:?}");
+    assert!(screen.split("\r\u{1b}[K").any(has_time), "{screen:?}");
 }

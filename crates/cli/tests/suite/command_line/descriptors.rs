@@ -179,9 +179,9 @@ fn file_size_limit_ends_a_read_of_a_blob_with_a_sentence() {
     ]);
     command.arg(folder.path().join("file")).env("ZEROHOP_ENDPOINT", cluster.endpoint());
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("File too large"), "{told}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("File too large"), "{error}");
 }
 
 #[test]
@@ -192,9 +192,9 @@ fn too_few_descriptors_names_the_required_number() {
     command.args(["-c", r#"ulimit -n 40 && exec "$@""#, "sh", node, "node", "--listen", "127.0.0.1:0"]);
     command.args(["--instances", "2", "--data"]).arg(folder.path().join("data"));
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("may have 40 descriptors, and needs "), "{told}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("may have 40 descriptors, and needs "), "{error}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn client_without_descriptors_ends_with_a_sentence() {
     let mut command = Command::new("sh");
     let client = [env!("CARGO_BIN_EXE_zerohop"), "kv", "lookup", "k", "--endpoint", "127.0.0.1:9"];
     let output = command.args(["-c", r#"ulimit -n 6 && exec "$@""#, "sh"]).args(client).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{told}");
-    assert!(told.contains("starting the event loop failed"), "{told}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("starting the event loop failed"), "{error}");
 }

@@ -46,8 +46,11 @@ fn a_sound_cluster_is_healthy() {
     }
     // The nodes are on the same machine, so that the clocks agree.
     assert_eq!(findings(&output, "clock")[0]["verdict"], "ok", "{output:?}");
-    let told = stdout(&cluster.run(&["doctor", "--data", data]));
-    assert!(told.lines().any(|line| line.starts_with("ok") && line.contains("node 1: is up")), "{told}");
+    let printed = stdout(&cluster.run(&["doctor", "--data", data]));
+    assert!(
+        printed.lines().any(|line| line.starts_with("ok") && line.contains("node 1: is up")),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -66,9 +69,9 @@ fn doctor_reports_down_node_and_its_consequences() {
         nodes.into_iter().find(|node| node["about"] == about.as_str() && node["verdict"] == "problem")
     };
     let output = wait_for(
-        "it is told to be down",
+        "it is reported as down",
         || cluster.run(&["doctor", "--json"]),
-        |told| down_in(told).is_some(),
+        |output| down_in(output).is_some(),
     );
     let down = down_in(&output).unwrap();
     assert!(down["advice"].as_str().unwrap().contains("start it again"), "{down}");
@@ -80,12 +83,14 @@ fn doctor_reports_down_node_and_its_consequences() {
 #[test]
 fn missing_cluster_and_other_program_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = listener.local_addr().unwrap().to_string();
-    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let endpoint = listener.local_addr().unwrap().to_string();
+    let output =
+        zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &endpoint]).output().unwrap();
     let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
     assert!(advice.contains("a program listens"), "{advice}");
     drop(listener);
-    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let output =
+        zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &endpoint]).output().unwrap();
     let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
     assert!(advice.contains("zerohop up"), "{advice}");
     let alone = zerohop(&["doctor", "--machine"]).output().unwrap();
@@ -172,19 +177,19 @@ fn node_alerts_are_shown_from_any_endpoint() {
         drop(cluster.run_with(&["kv", "insert", &format!("long-{number}"), "-", "--timeout", "1s"], &long));
         cluster.run(&["doctor", "--json"])
     };
-    wait_for("its disk is full", write, |told| full_in(told).is_some());
+    wait_for("its disk is full", write, |output| full_in(output).is_some());
     let of_folder = |node: &&Value| node["data"].as_str().unwrap().ends_with("node-2");
     let nodes = cluster.ready["nodes"].as_array().unwrap();
     let named = format!("node {}", nodes.iter().find(of_folder).unwrap()["id"]);
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
         let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
-        let output = wait_for("it reports that", ask, |told| full_in(told).is_some());
+        let output = wait_for("it reports that", ask, |output| full_in(output).is_some());
         let full = full_in(&output).unwrap();
         assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
         assert_eq!(code(&output), 1, "{output:?}");
         let verified = zerohop(&["verify", "--json", "--endpoint", manager]).output().unwrap();
-        let told: Value = serde_json::from_str(&stdout(&verified)).unwrap();
-        assert!(told["troubles"][0].as_str().unwrap().starts_with(&format!("{named}: ")), "{told}");
+        let report: Value = serde_json::from_str(&stdout(&verified)).unwrap();
+        assert!(report["troubles"][0].as_str().unwrap().starts_with(&format!("{named}: ")), "{report}");
     }
 }

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::command_line::secrets::{new_secret, run_with, up};
 use crate::support::serving::{ServingProgram, code, stderr, stdout};
 
-fn one_line(told: &str) -> Value {
-    let mut lines = told.lines();
+fn one_line(text: &str) -> Value {
+    let mut lines = text.lines();
     let value = serde_json::from_str(lines.next().expect("a line")).expect("JSON");
-    assert_eq!(lines.next(), None, "{told}");
+    assert_eq!(lines.next(), None, "{text}");
     value
 }
 
@@ -50,9 +50,9 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
         (&["status", "--endpoint", "a b"], 2, "usage", json!({})),
         (&["secret", "bearer", "--secret-file", ""], 2, "usage", json!({})),
     ] {
-        let told = cluster.run(&[arguments, &["--json"]].concat());
-        assert_eq!(code(&told), expected, "{arguments:?}: {told:?}");
-        let line = one_line(&stdout(&told));
+        let output = cluster.run(&[arguments, &["--json"]].concat());
+        assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
+        let line = one_line(&stdout(&output));
         assert_eq!(
             (&line["done"], &line["reason"]),
             (&json!(false), &json!(reason)),
@@ -63,7 +63,7 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
         }
         let error = line["error"].as_str().unwrap();
         if expected == 3 {
-            assert_eq!(stderr(&told), format!("zerohop: {error}\n"), "{arguments:?}");
+            assert_eq!(stderr(&output), format!("zerohop: {error}\n"), "{arguments:?}");
         } else {
             assert!(!error.is_empty() && !error.contains("Usage:"), "{arguments:?}: {error}");
         }
@@ -72,20 +72,20 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
         assert_eq!((code(&plain), stdout(&plain).as_str()), (expected, ""), "{arguments:?}");
     }
     // An error after a part of the result adds no line to it.
-    let told = cluster.run_with(&["txn", "--json"], b"blob write none x --at 0\n");
-    assert_eq!(one_line(&stdout(&told))["reason"], "not_found");
-    let told = cluster.run_with(&["txn", "--json"], b"nonsense\n");
-    assert_eq!((code(&told), &one_line(&stdout(&told))["reason"]), (2, &json!("usage")));
-    let told = cluster.run_with(&["txn", "--json"], b"insert a b\nblob create \"\"\n");
-    let line = one_line(&stdout(&told));
+    let output = cluster.run_with(&["txn", "--json"], b"blob write none x --at 0\n");
+    assert_eq!(one_line(&stdout(&output))["reason"], "not_found");
+    let output = cluster.run_with(&["txn", "--json"], b"nonsense\n");
+    assert_eq!((code(&output), &one_line(&stdout(&output))["reason"]), (2, &json!("usage")));
+    let output = cluster.run_with(&["txn", "--json"], b"insert a b\nblob create \"\"\n");
+    let line = one_line(&stdout(&output));
     assert_eq!((&line["reason"], &line["line"], &line["name"]), (&json!("empty"), &json!(2), &json!("")));
-    let told = cluster.run_with(&["txn", "--json"], b"insert \"\" x\n");
-    let line = one_line(&stdout(&told));
+    let output = cluster.run_with(&["txn", "--json"], b"insert \"\" x\n");
+    let line = one_line(&stdout(&output));
     assert_eq!((&line["reason"], &line["line"], &line["key"]), (&json!("empty"), &json!(1), &json!("")));
     cluster.ok(&["blob", "put", "there", "/dev/null"]);
-    let told = cluster.run_with(&["txn", "--json"], b"blob create there\n");
-    let line = one_line(&stdout(&told));
-    assert_eq!((code(&told), &line["reason"], &line["name"]), (1, &json!("exists"), &json!("there")));
+    let output = cluster.run_with(&["txn", "--json"], b"blob create there\n");
+    let line = one_line(&stdout(&output));
+    assert_eq!((code(&output), &line["reason"], &line["name"]), (1, &json!("exists"), &json!("there")));
 }
 
 #[test]
@@ -122,24 +122,24 @@ fn the_bytes_of_a_blob_are_json_too() {
         &["blob", "append", "none", "x"],
         &["blob", "transform", "none", "add", "1"],
     ] {
-        let told = cluster.run(&[command, &["--json"]].concat());
-        assert_eq!(code(&told), 1, "{command:?}: {told:?}");
+        let output = cluster.run(&[command, &["--json"]].concat());
+        assert_eq!(code(&output), 1, "{command:?}: {output:?}");
         let wanted = json!({"name": "none", "found": false, "done": false, "reason": "not_found"});
-        assert_eq!(one_line(&stdout(&told)), wanted, "{command:?}");
+        assert_eq!(one_line(&stdout(&output)), wanted, "{command:?}");
     }
 }
 
 #[test]
 fn transaction_reports_missing_records_and_blobs() {
     let cluster = ServingProgram::in_memory();
-    let told = cluster.run_with(&["txn"], b"blob rm none\nremove gone\ninsert k v\n");
-    assert_eq!((code(&told), stdout(&told).as_str()), (0, ""), "{told:?}");
+    let output = cluster.run_with(&["txn"], b"blob rm none\nremove gone\ninsert k v\n");
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, ""), "{output:?}");
     assert_eq!(
-        stderr(&told),
+        stderr(&output),
         "zerohop: line 1: blob \"none\": there is no such blob\nzerohop: line 2: key \"gone\": there is no record of this key\n"
     );
-    let told = cluster.run_with(&["txn", "--json"], b"blob rm none\nremove gone\nremove k\n");
-    let results = one_line(&stdout(&told))["results"].clone();
+    let output = cluster.run_with(&["txn", "--json"], b"blob rm none\nremove gone\nremove k\n");
+    let results = one_line(&stdout(&output))["results"].clone();
     let wanted = json!([
         {"operation": "blob rm", "name": "none", "done": false, "found": false, "reason": "not_found"},
         {"operation": "remove", "key": "gone", "done": false, "found": false, "reason": "not_found"},
@@ -154,9 +154,9 @@ fn commands_that_create_files_and_tokens_print_json() {
     let secret = new_secret(folder.path(), "secret");
     let cluster = up(&secret, &["--nodes", "1"]);
     let json = |arguments: &[&str]| {
-        let told = run_with(&cluster, Some(&secret), &[arguments, &["--json"]].concat());
-        assert_eq!((code(&told), stderr(&told).as_str()), (0, ""), "{arguments:?}: {told:?}");
-        one_line(&stdout(&told))
+        let output = run_with(&cluster, Some(&secret), &[arguments, &["--json"]].concat());
+        assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{arguments:?}: {output:?}");
+        one_line(&stdout(&output))
     };
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let file = path("reader.token");

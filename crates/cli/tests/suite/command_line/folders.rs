@@ -255,9 +255,9 @@ fn copy_of_running_cluster_needs_a_new_cluster_id() {
     for command in [up(&copied, other_port, &[]), alone] {
         let refused = output(command, b"");
         assert_eq!(code(&refused), 3, "{refused:?}");
-        let told = stderr(&refused);
+        let error = stderr(&refused);
         let advice = format!("zerohop folder new-cluster {}", copied.display());
-        assert!(told.contains("is served by another process") && told.contains(&advice), "{told}");
+        assert!(error.contains("is served by another process") && error.contains(&advice), "{error}");
     }
     wait_until_complete(&original);
     original.ok(&["kv", "insert", "of the original", "value"]);

@@ -110,8 +110,8 @@ fn node_of_other_version_stops_and_names_versions() {
         }
     });
     let output = refused(&["--memory", "--join", &at], &[&at, "cannot be joined", "version"]);
-    let told = stderr(&output);
-    assert!(told.contains(&newer.to_string()), "{told}");
+    let error = stderr(&output);
+    assert!(error.contains(&newer.to_string()), "{error}");
 }
 
 fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {
@@ -162,9 +162,9 @@ fn node_refuses_unsupported_versions_and_names_its_own() {
     let DecodeResult::Frame { frame, .. } = Decoder::before_hello().decode(&answer) else {
         panic!("no answer: {answer:?}")
     };
-    let told = frame.message(&mut Vec::new()).map(|message| format!("{message:?}")).unwrap();
+    let message = frame.message(&mut Vec::new()).map(|message| format!("{message:?}")).unwrap();
     let expected = Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX };
-    assert!(told.contains(&format!("{expected:?}")), "{told}");
+    assert!(message.contains(&format!("{expected:?}")), "{message}");
     two.ok(&["kv", "insert", "k", "v"]);
 }
 
@@ -180,8 +180,8 @@ fn corrupt_format_file_is_named_with_a_remedy() {
     let mut corrupt = good.clone();
     corrupt[3] ^= 0x20;
     std::fs::write(&format, &corrupt).unwrap();
-    let told = stderr(&refused(&["--data", &data], &["format: damaged", "empty folder"]));
-    assert!(!told.contains("another format"), "{told}");
+    let error = stderr(&refused(&["--data", &data], &["format: damaged", "empty folder"]));
+    assert!(!error.contains("another format"), "{error}");
     std::fs::write(&format, "zerohop engine data, format 2\n").unwrap();
     refused(&["--data", &data], &["is of format 2", "use the zerohop that wrote it"]);
     // After the advised repair all data is there.
@@ -196,10 +196,10 @@ fn corrupt_format_file_is_named_with_a_remedy() {
 #[test]
 fn replicas_beyond_node_count_are_refused_or_warned_about() {
     let three = cluster("3");
-    let asked = three.run(&["keyspace", "create", "many", "--replicas", "4"]);
-    assert_eq!(code(&asked), 3, "{asked:?}");
+    let output = three.run(&["keyspace", "create", "many", "--replicas", "4"]);
+    assert_eq!(code(&output), 3, "{output:?}");
     for words in ["4 replicas", "has 3 nodes", "ask for 3"] {
-        assert!(stderr(&asked).contains(words), "{asked:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
     }
     let status = three.json(&["status"]);
     assert_eq!(status["warnings"], serde_json::json!([]), "{status:#}");
@@ -211,8 +211,8 @@ fn replicas_beyond_node_count_are_refused_or_warned_about() {
     let id = fourth.ready["id"].to_string();
     three.ok(&["node", "drain", &id]);
     wait_for("it is empty", || three.run(&["node", "remove", &id]), |removed| code(removed) == 0);
-    let told = three.ok(&["status"]);
+    let printed = three.ok(&["status"]);
     for words in ["WARNING: keyspace all asks for 4 copies", "the cluster has 3 nodes", "--replicas 3"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }

@@ -68,8 +68,8 @@ fn interrupted_command_says_that_nothing_was_changed() {
             waiting.feed(b"insert k v\n");
         }
         let output = waiting.interrupt();
-        let told = stderr(&output);
-        assert_eq!((code(&output), told.as_str()), (130, "zerohop: interrupted; nothing was changed\n"));
+        let error = stderr(&output);
+        assert_eq!((code(&output), error.as_str()), (130, "zerohop: interrupted; nothing was changed\n"));
         let json =
             "{\"done\":false,\"reason\":\"interrupted\",\"error\":\"interrupted; nothing was changed\"}\n";
         assert_eq!(stdout(&output), if arguments.contains(&"--json") { json } else { "" });

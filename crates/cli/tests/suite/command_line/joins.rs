@@ -1,4 +1,4 @@
-//! A node that joins is told at once if what it names can never take it in.
+//! A node that joins gets an error at once if the cluster that it names can never admit it.
 
 use std::process::{Command, Output};
 
@@ -16,8 +16,8 @@ fn joining(listen: &str, to: &str) -> Command {
 
 fn is_refused(output: &Output, words: &[&str]) {
     assert_eq!((code(output), stdout(output).as_str()), (3, ""), "{output:?}");
-    let told = stderr(output);
-    assert!(words.iter().all(|word| told.contains(word)), "{words:?}: {told}");
+    let error = stderr(output);
+    assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
 }
 
 #[test]

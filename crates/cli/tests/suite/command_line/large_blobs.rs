@@ -94,8 +94,8 @@ fn streaming_uses_constant_memory() {
     let mut stdin: ChildStdin = putting.stdin.take().unwrap();
     let almost = LONG_BYTES - 1;
     stdin.write_all(&bytes[..almost]).unwrap();
-    let taken = resident_bytes_max(&putting);
-    assert!(taken < CLIENT_BYTES_MAX, "{taken} bytes to put {LONG_BYTES}");
+    let resident = resident_bytes_max(&putting);
+    assert!(resident < CLIENT_BYTES_MAX, "{resident} bytes to put {LONG_BYTES}");
     stdin.write_all(&bytes[almost..]).unwrap();
     drop(stdin);
     end(putting, "");
@@ -110,8 +110,8 @@ fn streaming_uses_constant_memory() {
     let mut got = vec![0; LONG_BYTES - (1 << 20)];
     out.read_exact(&mut got).unwrap();
     // The client waits until the rest is read, which does not fit into a pipe.
-    let taken = resident_bytes_max(&reading);
-    assert!(taken < CLIENT_BYTES_MAX, "{taken} bytes to read {LONG_BYTES}");
+    let resident = resident_bytes_max(&reading);
+    assert!(resident < CLIENT_BYTES_MAX, "{resident} bytes to read {LONG_BYTES}");
     out.read_to_end(&mut got).unwrap();
     assert!(got == bytes[1..], "{} other bytes", got.len());
     end(reading, "");
@@ -188,10 +188,10 @@ fn chunks_and_attributes_are_limited() {
     ] {
         let refused = cluster.run(arguments);
         assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{arguments:.3?}: {refused:?}");
-        let told = stderr(&refused);
+        let error = stderr(&refused);
         assert!(
-            told.contains("32769") && told.contains("32768") && told.contains("attributes"),
-            "{arguments:.3?}: {told}"
+            error.contains("32769") && error.contains("32768") && error.contains("attributes"),
+            "{arguments:.3?}: {error}"
         );
     }
     assert_eq!(cluster.json(&["blob", "stat", "attributed"])["attributes"], most.as_str());
@@ -214,7 +214,7 @@ fn begun(cluster: &ServingProgram, name: &str) {
     wait_for(
         "the beginning of the blob",
         || cluster.run(&["blob", "stat", name, "--json"]),
-        |told| stdout(told).contains("\"finished\":false"),
+        |output| stdout(output).contains("\"finished\":false"),
     );
 }
 
@@ -288,8 +288,8 @@ fn unfinished_blob_of_killed_put_is_hidden_and_blocks_nothing() {
     kill("b");
     assert_unfinished(&cluster, "b");
     let backup = folder.path().join("backup");
-    let taken = cluster.json(&["backup", backup.to_str().unwrap()]);
-    assert_eq!(taken["records"], 0, "{taken}");
+    let report = cluster.json(&["backup", backup.to_str().unwrap()]);
+    assert_eq!(report["records"], 0, "{report}");
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"whole")), 0);
     assert_eq!(cluster.ok(&["blob", "get", "b"]), "whole");
     let refused = cluster.run_with(&["blob", "put", "b"], b"another");
@@ -314,8 +314,8 @@ fn interrupted_put_leaves_nothing_and_replaces_nothing() {
         kill_process(putting.pid(), Signal::INT).unwrap();
         let ended = putting.output();
         drop(stdin);
-        let told = "zerohop: interrupted; what was sent is removed\n";
-        assert_eq!((code(&ended), stderr(&ended).as_str()), (130, told), "{ended:?}");
+        let message = "zerohop: interrupted; what was sent is removed\n";
+        assert_eq!((code(&ended), stderr(&ended).as_str()), (130, message), "{ended:?}");
     };
     let (putting, stdin) = half_put(&cluster, &["blob", "put", "b"]);
     begun(&cluster, "b");

@@ -51,14 +51,14 @@ const LISTS: [&[&str]; 2] = [&["kv", "scan"], &["blob", "ls", "-k", "blobs"]];
 fn a_terminal_shows_names_with_escapes() {
     let cluster = program_with_records();
     for list in LISTS {
-        let (told, _, output) = TerminalProgram::on_all_streams(&cluster, list).end();
-        assert_eq!(code(&output), 0, "{told:?}");
-        let lines = sorted(told.split_terminator("\r\n").map(|line| line.as_bytes().to_vec()));
-        assert_eq!(lines, sorted(NAMES.iter().map(|(_, shown, _)| shown.to_vec())), "{list:?}: {told:?}");
+        let (screen, _, output) = TerminalProgram::on_all_streams(&cluster, list).end();
+        assert_eq!(code(&output), 0, "{screen:?}");
+        let lines = sorted(screen.split_terminator("\r\n").map(|line| line.as_bytes().to_vec()));
+        assert_eq!(lines, sorted(NAMES.iter().map(|(_, shown, _)| shown.to_vec())), "{list:?}: {screen:?}");
         // The JSON has no control characters.
-        let (told, _, _) = TerminalProgram::on_all_streams(&cluster, &[list, &["--json"]].concat()).end();
+        let (screen, _, _) = TerminalProgram::on_all_streams(&cluster, &[list, &["--json"]].concat()).end();
         let rules = |one: char| (one.is_control() && !"\r\n".contains(one)) || one == '\u{202e}';
-        assert!(!told.contains(rules) && told.lines().count() == NAMES.len(), "{list:?}: {told:?}");
+        assert!(!screen.contains(rules) && screen.lines().count() == NAMES.len(), "{list:?}: {screen:?}");
     }
 }
 
@@ -73,8 +73,8 @@ fn a_line_of_a_pipe_never_breaks_inside_a_name() {
         let field = if list[0] == "kv" { "key" } else { "name" };
         let json = cluster.ok(&[list, &["--json"]].concat());
         let names = json.lines().filter_map(|line| {
-            let told: Value = serde_json::from_str(line).unwrap();
-            told[field].as_str().map(|name| name.as_bytes().to_vec())
+            let report: Value = serde_json::from_str(line).unwrap();
+            report[field].as_str().map(|name| name.as_bytes().to_vec())
         });
         let text = NAMES.iter().filter(|(name, _, _)| std::str::from_utf8(name).is_ok());
         assert_eq!(sorted(names), sorted(text.map(|(name, _, _)| name.to_vec())), "{list:?}");
@@ -117,8 +117,8 @@ fn errors_show_names_with_escapes() {
         let arguments: Vec<&OsStr> = words(before).chain([evil]).collect();
         let output = cluster.run(&arguments);
         assert_eq!(code(&output), expected, "{before:?}: {output:?}");
-        let told = stderr(&output);
+        let error = stderr(&output);
         let rules = |one: char| (one.is_control() && one != '\n') || one == '\u{202e}';
-        assert!(!told.is_empty() && !told.contains(rules), "{before:?}: {told:?}");
+        assert!(!error.is_empty() && !error.contains(rules), "{before:?}: {error:?}");
     }
 }

@@ -136,7 +136,7 @@ impl TerminalBench<'_> {
         let file = File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
         let mut running = RunningProcess::start(&mut command);
-        wait_for("it serves", || fs::read_to_string(&log).unwrap(), |told| told.contains(words));
+        wait_for("it serves", || fs::read_to_string(&log).unwrap(), |log| log.contains(words));
         kill_process(running.pid(), Signal::INT).unwrap();
         running.ended().code()
     }
@@ -150,12 +150,12 @@ impl TerminalBench<'_> {
             terminal.types(&format!("{}\u{4}", typed.replace('@', self.way)));
         }
         if let Some(words) = words {
-            let is_there = |told: &String| told.contains(words) || foreign(told).is_some();
+            let is_there = |screen: &String| screen.contains(words) || foreign(screen).is_some();
             wait_for("it serves", || terminal.output(), is_there);
             terminal.signal(Signal::INT);
         }
-        let (told, _, ended) = terminal.end();
-        (ended.status.code(), told)
+        let (screen, _, ended) = terminal.end();
+        (ended.status.code(), screen)
     }
 }
 
@@ -164,11 +164,11 @@ const FOREIGN: [&str; 5] = ["panicked", "backtrace", "thread '", "tracing-subscr
 
 /// A part of the output that is neither text nor a known sequence: colours, and the redrawing of a
 /// line.
-fn foreign(told: &str) -> Option<String> {
-    if let Some(words) = FOREIGN.iter().find(|words| told.contains(**words)) {
+fn foreign(screen: &str) -> Option<String> {
+    if let Some(words) = FOREIGN.iter().find(|words| screen.contains(**words)) {
         return Some((*words).to_owned());
     }
-    let mut rest = told;
+    let mut rest = screen;
     while let Some(at) = rest.find(|one: char| one.is_control() && !['\n', '\r', '\t'].contains(&one)) {
         rest = &rest[at..];
         let sequence = rest.strip_prefix("\u{1b}[").and_then(|behind| {
@@ -216,12 +216,13 @@ fn commands_end_equally_on_terminal_and_pipe_without_foreign_bytes() {
         (piped.join().unwrap(), shown)
     });
     let mut wrong = Vec::new();
-    for ((Row(command, arguments, _, wanted, _), piped), (code, told)) in ROWS.iter().zip(piped).zip(shown) {
-        let foreign = foreign(&told);
+    for ((Row(command, arguments, _, wanted, _), piped), (code, screen)) in ROWS.iter().zip(piped).zip(shown)
+    {
+        let foreign = foreign(&screen);
         if (piped, code) != (Some(*wanted), Some(*wanted)) || foreign.is_some() {
             wrong.push(format!(
                 "zerohop {command} {arguments}: {piped:?} in a pipe, {code:?} on a terminal, {wanted} is right; foreign: {foreign:?}: \
-                 {told:?}"
+                 {screen:?}"
             ));
         }
     }

@@ -23,14 +23,14 @@ fn node_start_writes_only_own_text_to_terminal() {
         &other,
         &["node", "--memory", "--listen", "127.0.0.1:0", "--log-level", "info"],
     );
-    let is_over = |told: &String| told.contains("ready_after_ms") || told.contains("panicked");
+    let is_over = |screen: &String| screen.contains("ready_after_ms") || screen.contains("panicked");
     wait_for("the node is ready", || node.output(), is_over);
     node.signal(Signal::TERM);
-    let (told, _, output) = node.end();
-    assert_eq!(code(&output), 0, "{told}");
+    let (screen, _, output) = node.end();
+    assert_eq!(code(&output), 0, "{screen}");
     let has_level = |line: &str| [" INFO", " WARN"].iter().any(|level| line.contains(level));
-    assert!(told.lines().filter(|line| !line.trim().is_empty()).all(has_level), "{told}");
-    assert!(told.contains("\u{1b}[32m INFO"), "levels are in colour: {told:?}");
+    assert!(screen.lines().filter(|line| !line.trim().is_empty()).all(has_level), "{screen}");
+    assert!(screen.contains("\u{1b}[32m INFO"), "levels are in colour: {screen:?}");
 }
 
 /// The expected output of one run.
@@ -49,19 +49,22 @@ fn check_progress(
 ) {
     let mut slow = TerminalProgram::start(cluster, arguments);
     slow.slow_until(tells);
-    let (told, took, output) = slow.end();
-    assert_eq!(code(&output), 0, "{arguments:?}: {told:?} {output:?}");
+    let (screen, took, output) = slow.end();
+    assert_eq!(code(&output), 0, "{arguments:?}: {screen:?} {output:?}");
     assert!(took > Duration::from_secs(1), "{arguments:?}: {took:?}, slowed down too little");
-    let lines: Vec<&str> = told.split(AGAIN).collect();
+    let lines: Vec<&str> = screen.split(AGAIN).collect();
     let (first, lines) = lines.split_first().unwrap();
     let (last, lines) = lines.split_last().unwrap();
-    assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is cleared at the end: {told:?}");
-    assert!(tells.iter().all(|text| told.contains(text)), "{arguments:?}: progress is missing: {told:?}");
+    assert_eq!((*first, *last), ("", ""), "{arguments:?}: the line is cleared at the end: {screen:?}");
+    assert!(tells.iter().all(|text| screen.contains(text)), "{arguments:?}: progress is missing: {screen:?}");
     for line in lines.iter().filter(|line| !line.is_empty()) {
         let rest = tells.iter().find_map(|begin| line.strip_prefix(begin));
         let words: Vec<&str> = rest.unwrap_or_default().split(' ').collect();
         // `12, 34 MB, 5 MB/s`
-        assert!(matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(','), "{line:?} in {told:?}");
+        assert!(
+            matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(','),
+            "{line:?} in {screen:?}"
+        );
     }
     assert!(stdout(&output).contains(says), "{output:?}");
     assert!(!stdout(&output).contains(AGAIN), "{output:?}");
@@ -119,15 +122,15 @@ fn blob_progress_has_total_percent_and_time_left() {
     {
         let mut slow = TerminalProgram::start(&cluster, &arguments);
         slow.slow_until(&[words, " of 40 MB (", " left"]);
-        let (told, took, output) = slow.end();
-        assert_eq!(code(&output), 0, "{told:?} {output:?}");
-        let lines: Vec<&str> = told.split(AGAIN).filter(|line| !line.is_empty()).collect();
+        let (screen, took, output) = slow.end();
+        assert_eq!(code(&output), 0, "{screen:?} {output:?}");
+        let lines: Vec<&str> = screen.split(AGAIN).filter(|line| !line.is_empty()).collect();
         let has_all = |line: &&str| {
             let rest = line.strip_prefix(words).and_then(|rest| rest.split_once(" of 40 MB ("));
             rest.and_then(|(_, rest)| rest.split_once(" %), "))
                 .is_some_and(|(_, rest)| rest.contains(" MB/s"))
         };
-        assert!(!lines.is_empty() && lines.iter().all(has_all), "{took:?}: {told:?}");
+        assert!(!lines.is_empty() && lines.iter().all(has_all), "{took:?}: {screen:?}");
     }
     assert!(std::fs::read(&file).unwrap() == std::fs::read(&got).unwrap(), "other bytes");
 }
@@ -141,10 +144,10 @@ fn fast_command_shows_no_progress() {
     for arguments in
         [&["backup", &path][..], &["verify", &path], &["verify"], &["restore", &path, "--overwrite"]]
     {
-        let (told, took, output) = TerminalProgram::start(&cluster, arguments).end();
+        let (screen, took, output) = TerminalProgram::start(&cluster, arguments).end();
         assert_eq!(code(&output), 0, "{output:?}");
-        let is_clear = told.replace(AGAIN, "").is_empty();
-        assert!(is_clear || took > Duration::from_secs(1), "{arguments:?}, within {took:?}: {told:?}");
+        let is_clear = screen.replace(AGAIN, "").is_empty();
+        assert!(is_clear || took > Duration::from_secs(1), "{arguments:?}, within {took:?}: {screen:?}");
     }
 }
 
@@ -166,9 +169,9 @@ fn interruption_is_reported_on_its_own_line() {
         let mut slow = TerminalProgram::start(&cluster, arguments);
         slow.slow_until(&[tells]);
         slow.signal(Signal::INT);
-        let (told, _, output) = slow.end();
-        assert_eq!(code(&output), 130, "{told:?} {output:?}");
-        assert!(told.ends_with(&format!("{AGAIN}{said}\r\n")), "{told:?}");
+        let (screen, _, output) = slow.end();
+        assert_eq!(code(&output), 130, "{screen:?} {output:?}");
+        assert!(screen.ends_with(&format!("{AGAIN}{said}\r\n")), "{screen:?}");
     }
     assert!(!Path::new(&half).exists(), "something is left of it");
     // Before anything is written, an interruption ends the program at once, without a message. The
@@ -176,20 +179,20 @@ fn interruption_is_reported_on_its_own_line() {
     let mut slow = TerminalProgram::start(&cluster, &restore);
     slow.slow_until(&["checked files "]);
     slow.signal(Signal::TERM);
-    let (told, _, output) = slow.end();
-    assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{told:?} {output:?}");
+    let (screen, _, output) = slow.end();
+    assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{screen:?} {output:?}");
 }
 
 #[test]
 fn doctor_progress_is_printed_on_terminal_and_erased() {
     let cluster = ServingProgram::in_memory();
-    let (told, _, output) = TerminalProgram::start(&cluster, &["doctor"]).end();
+    let (screen, _, output) = TerminalProgram::start(&cluster, &["doctor"]).end();
     assert!(stdout(&output).contains("clock"), "{output:?}");
     let lines = ["asking the cluster", "asking 1 node for problems", "asking 1 node for health", ""];
-    let shown: Vec<&str> = told.split(AGAIN).skip(1).collect();
+    let shown: Vec<&str> = screen.split(AGAIN).skip(1).collect();
     assert!(
         shown.len() == lines.len() && shown.iter().zip(lines).all(|(shown, line)| shown.starts_with(line)),
-        "{told:?}"
+        "{screen:?}"
     );
     assert_eq!(shown.last(), Some(&""), "nothing is left of it");
 }

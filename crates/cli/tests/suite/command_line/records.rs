@@ -90,17 +90,17 @@ fn conditions_decide_and_their_no_is_exit_code_1() {
     assert_eq!(second["done"], true);
     no(&["kv", "remove", "k", "--if-version", &version], "the condition failed");
     let refused = cluster.run(&["kv", "extend", "k", "x", "--if-absent", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&stdout(&refused)).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&stdout(&refused)).unwrap();
     let expected = json!({
         "key": "k", "done": false, "reason": "condition_failed", "version": second["version"], "type": "bytes"
     });
-    assert_eq!((code(&refused), told), (1, expected));
+    assert_eq!((code(&refused), report), (1, expected));
 
     cluster.ok(&["kv", "cas", "k", "--expect", "w", "new"]);
     no(&["kv", "cas", "k", "--expect", "w", "newer"], "the comparison failed");
     let failed = cluster.run(&["kv", "cas", "k", "--expect", "w", "newer", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&stdout(&failed)).unwrap();
-    assert_eq!((&told["reason"], &told["value"]), (&json!("compare_failed"), &json!("new")));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&failed)).unwrap();
+    assert_eq!((&report["reason"], &report["value"]), (&json!("compare_failed"), &json!("new")));
     cluster.ok(&["kv", "cas", "lock", "--expect-absent", "me"]);
     no(&["kv", "cas", "lock", "--expect-absent", "you"], "the comparison failed");
     cluster.ok(&["kv", "cas", "lock", "--expect", "me", "--remove"]);
@@ -160,11 +160,11 @@ fn record_take_succeeds_for_one_client_only() {
     let inserted = cluster.json(&["kv", "insert", "k", "text"]);
     let other = cluster.run(&["kv", "take", "k", "--if-version", "1.1"]);
     assert_eq!(code(&other), 1, "{other:?}");
-    let taken = cluster.json(&["kv", "take", "k"]);
+    let removed = cluster.json(&["kv", "take", "k"]);
     let expected = json!({
         "key": "k", "found": true, "type": "bytes", "version": inserted["version"], "length": 4, "value": "text"
     });
-    assert_eq!(taken, expected);
+    assert_eq!(removed, expected);
     let long = cluster.run_with(&["kv", "insert", "long", "-"], &[7; (64 << 10) + 1]);
     assert_eq!(code(&long), 0, "{long:?}");
     let refused = cluster.run(&["kv", "take", "long"]);
@@ -235,8 +235,11 @@ fn waiting_ends_at_the_change_or_at_the_time_out() {
     assert_eq!(cluster.ok(&["kv", "wait", "go", "--differs", "not yet"]), "now");
     let version = cluster.json(&["kv", "lookup", "go"])["version"].as_str().unwrap().to_owned();
     let same = cluster.run(&["kv", "wait", "go", "--changed", &version, "--timeout", "100ms", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&stdout(&same)).unwrap();
-    assert_eq!((code(&same), &told["reason"], &told["version"]), (1, &json!("timed_out"), &json!(version)));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&same)).unwrap();
+    assert_eq!(
+        (code(&same), &report["reason"], &report["version"]),
+        (1, &json!("timed_out"), &json!(version))
+    );
 }
 
 #[test]

@@ -296,13 +296,13 @@ fn put_without_replace_is_refused_if_other_put_finished_first() {
 
 /// Polls a future this many times and drops it; `None`: it had not ended.
 async fn poll_and_drop<T>(future: impl Future<Output = T>, steps: usize) -> Option<T> {
-    let (mut future, mut taken) = (pin!(future), 0);
+    let (mut future, mut polls) = (pin!(future), 0);
     std::future::poll_fn(|cx| {
         if let Poll::Ready(ended) = future.as_mut().poll(cx) {
             return Poll::Ready(Some(ended));
         }
-        taken += 1;
-        if taken > steps { Poll::Ready(None) } else { Poll::Pending }
+        polls += 1;
+        if polls > steps { Poll::Ready(None) } else { Poll::Pending }
     })
     .await
 }

@@ -34,11 +34,11 @@ pub(crate) fn run_with(cluster: &ServingProgram, secret: Option<&Path>, argument
 /// The first line of a node's log that contains these words.
 pub(crate) fn log_line_with(node: &mut RunningProcess, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
-    let (told, heard) = mpsc::channel();
+    let (sender, heard) = mpsc::channel();
     // The thread ends with the node.
     std::thread::spawn(move || {
         for line in log.lines().map_while(Result::ok).filter(|line| line.contains(words)) {
-            drop(told.send(line));
+            drop(sender.send(line));
         }
     });
     heard.recv_timeout(GIVE_UP_AFTER).unwrap()
@@ -83,8 +83,8 @@ fn cluster_serves_only_clients_with_the_secret() {
     let short = folder.path().join("short");
     fs::write(&short, "swordfish").unwrap();
     fs::set_permissions(&short, Permissions::from_mode(0o600)).unwrap();
-    let told = refusal(&cluster, Some(&short));
-    assert!(told.contains("needs 32") && !told.contains("swordfish"), "{told}");
+    let error = refusal(&cluster, Some(&short));
+    assert!(error.contains("needs 32") && !error.contains("swordfish"), "{error}");
 }
 
 #[test]

@@ -49,25 +49,28 @@ fn nonprintable_bytes_are_escaped_alike_in_every_error() {
         let arguments: Vec<&OsStr> = before.iter().map(OsStr::new).chain([OsStr::new(FOREIGN)]).collect();
         let mut command = zerohop(&arguments);
         command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).current_dir(folder.path());
-        let told = output(command, b"");
-        assert_eq!(code(&told), expected, "{before:?}: {told:?}");
+        let ended = output(command, b"");
+        assert_eq!(code(&ended), expected, "{before:?}: {ended:?}");
         if before == ["no-such-command-"] {
             continue;
         }
-        let told = stderr(&told);
-        assert!(told.lines().any(|line| line.contains(SHOWN)), "{before:?}: {told}");
-        assert!(!told.contains(|one: char| one.is_control() && one != '\n'), "{before:?}: {told:?}");
+        let error = stderr(&ended);
+        assert!(error.lines().any(|line| line.contains(SHOWN)), "{before:?}: {error}");
+        assert!(!error.contains(|one: char| one.is_control() && one != '\n'), "{before:?}: {error:?}");
         // The usage follows an error of the command line.
-        assert!(expected == 2 || told.lines().count() == 1, "{before:?}: {told}");
+        assert!(expected == 2 || error.lines().count() == 1, "{before:?}: {error}");
     }
     let line = format!("lookup \"{}\"\nlookup --{}\n", "a\\x1b\\nb\\xff", "x\u{1b}");
-    let told = stderr(&cluster.run_with(&["txn"], line.as_bytes()));
-    assert!(told.contains("line 2") && told.contains("--x\\x1b") && told.lines().count() == 1, "{told:?}");
-    let told = stderr(&cluster.run_with(&["txn"], b"check \"a\\x1b\\nb\\xff\" 1.0\n"));
-    assert!(told.contains("key \"a\\x1b\\nb\\xff\"") && told.lines().count() == 1, "{told:?}");
+    let error = stderr(&cluster.run_with(&["txn"], line.as_bytes()));
+    assert!(
+        error.contains("line 2") && error.contains("--x\\x1b") && error.lines().count() == 1,
+        "{error:?}"
+    );
+    let error = stderr(&cluster.run_with(&["txn"], b"check \"a\\x1b\\nb\\xff\" 1.0\n"));
+    assert!(error.contains("key \"a\\x1b\\nb\\xff\"") && error.lines().count() == 1, "{error:?}");
     // Letters beyond ASCII are text.
-    let told = stderr(&cluster.run(&["kv", "lookup", "größe \"x\""]));
-    assert_eq!(told, "zerohop: key \"größe \\\"x\\\"\": there is no record of this key\n");
+    let error = stderr(&cluster.run(&["kv", "lookup", "größe \"x\""]));
+    assert_eq!(error, "zerohop: key \"größe \\\"x\\\"\": there is no record of this key\n");
 }
 
 #[test]
@@ -98,8 +101,8 @@ fn limits_are_named_where_they_are_exceeded() {
         (&["keyspace", "alter", "k", "--durability", "interval:0ms"], "from 1ms to 60s"),
         (&["keyspace", "create", "k", "--durability", "interval:5"], "ms, s or m behind it"),
     ] {
-        let told = output(zerohop(arguments), b"");
-        assert!(code(&told) == 2 && stderr(&told).contains(words), "{arguments:?}: {told:?}");
+        let ended = output(zerohop(arguments), b"");
+        assert!(code(&ended) == 2 && stderr(&ended).contains(words), "{arguments:?}: {ended:?}");
     }
     let cluster = ServingProgram::in_memory();
     cluster.ok(&["kv", "scan", "--page", "4096"]);
@@ -109,8 +112,8 @@ fn limits_are_named_where_they_are_exceeded() {
         ("--replicas", "0", "0 replicas: ask for 1 to 8"),
         ("--min-in-sync", "0", "min-in-sync 0 with 1 replica: ask for min-in-sync 1"),
     ] {
-        let told = cluster.run(&["keyspace", "create", "k", option, number]);
-        assert!(code(&told) == 3 && stderr(&told).contains(words), "{option} {number}: {told:?}");
+        let ended = cluster.run(&["keyspace", "create", "k", option, number]);
+        assert!(code(&ended) == 3 && stderr(&ended).contains(words), "{option} {number}: {ended:?}");
     }
 }
 
@@ -132,8 +135,8 @@ fn intervals_have_seconds_and_minutes() {
 #[test]
 fn help_states_defaults_and_limits() {
     let help = |command: &[&str]| {
-        let told = stdout(&output(zerohop(&[command, &["--help"]].concat()), b""));
-        told.split_whitespace().collect::<Vec<_>>().join(" ")
+        let printed = stdout(&output(zerohop(&[command, &["--help"]].concat()), b""));
+        printed.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     for (command, words) in [
         (&["bench", "txn"][..], &["also after Ctrl-C"][..]),
@@ -155,13 +158,13 @@ fn help_states_defaults_and_limits() {
             &["Instances are numbered over all nodes", "in the order in which their nodes joined"],
         ),
     ] {
-        let told = help(command);
+        let help_text = help(command);
         for word in words {
-            assert!(told.contains(word), "{command:?}, {word}: {told}");
+            assert!(help_text.contains(word), "{command:?}, {word}: {help_text}");
         }
         assert!(
-            !told.contains("but not after Ctrl-C") && !told.contains("empty until"),
-            "{command:?}: {told}"
+            !help_text.contains("but not after Ctrl-C") && !help_text.contains("empty until"),
+            "{command:?}: {help_text}"
         );
     }
 }
@@ -169,32 +172,32 @@ fn help_states_defaults_and_limits() {
 #[test]
 fn errors_name_one_cause_and_the_right_object() {
     let cluster = ServingProgram::in_memory();
-    let told = |arguments: &[&str], expected: i32| {
-        let told = cluster.run(arguments);
-        assert_eq!(code(&told), expected, "{told:?}");
-        stderr(&told)
+    let error = |arguments: &[&str], expected: i32| {
+        let output = cluster.run(arguments);
+        assert_eq!(code(&output), expected, "{output:?}");
+        stderr(&output)
     };
     let empty = "zerohop: blob \"\": the name of the blob is empty: a name has 1 to 4096 bytes\n";
     for arguments in
         [&["blob", "put", ""][..], &["blob", "get", ""], &["blob", "stat", ""], &["blob", "rm", ""]]
     {
-        assert_eq!(told(arguments, 3), empty, "{arguments:?}");
+        assert_eq!(error(arguments, 3), empty, "{arguments:?}");
     }
     let long = "n".repeat(4097);
     assert!(
-        told(&["blob", "stat", &long], 3).contains("the name of the blob has 4097 bytes, 4096 are allowed")
+        error(&["blob", "stat", &long], 3).contains("the name of the blob has 4097 bytes, 4096 are allowed")
     );
-    let attributes = told(&["blob", "put", "b", "/dev/null", "--attributes", &"x".repeat(40_000)], 3);
+    let attributes = error(&["blob", "put", "b", "/dev/null", "--attributes", &"x".repeat(40_000)], 3);
     assert!(
         attributes.starts_with("zerohop: blob \"b\": a blob's attributes have 40000 bytes"),
         "{attributes}"
     );
-    let copies = told(&["keyspace", "create", "k", "--min-in-sync", "2"], 3);
+    let copies = error(&["keyspace", "create", "k", "--min-in-sync", "2"], 3);
     assert!(
         copies.contains("min-in-sync 2 with 1 replica: ask for min-in-sync 1, or for more replicas"),
         "{copies}"
     );
-    let nowhere = told(&["recover", "acknowledge", "nowhere"], 3);
+    let nowhere = error(&["recover", "acknowledge", "nowhere"], 3);
     assert!(
         nowhere.contains("there is no keyspace \"nowhere\": nothing is reported missing there"),
         "{nowhere}"
@@ -223,11 +226,14 @@ fn advice_for_readable_secret_or_token_file_names_its_kind() {
         ("--token-file", &token, "`zerohop token revoke NAME`", "secret new"),
     ] {
         let path = path.to_str().unwrap();
-        let told = stdout(&output(zerohop(&["doctor", "--machine", option, path]), b""));
-        let at = told.find("PROBLEM").unwrap();
-        let told = &told[at..];
-        assert!(told.contains("its mode is 0644") && told.contains(&format!("`chmod 600 {path}`")), "{told}");
-        assert!(told.contains(words) && !told.replace(path, "").contains(other), "{told}");
-        assert!(!told.contains("name the right file"), "{told}");
+        let printed = stdout(&output(zerohop(&["doctor", "--machine", option, path]), b""));
+        let at = printed.find("PROBLEM").unwrap();
+        let problem = &printed[at..];
+        assert!(
+            problem.contains("its mode is 0644") && problem.contains(&format!("`chmod 600 {path}`")),
+            "{problem}"
+        );
+        assert!(problem.contains(words) && !problem.replace(path, "").contains(other), "{problem}");
+        assert!(!problem.contains("name the right file"), "{problem}");
     }
 }

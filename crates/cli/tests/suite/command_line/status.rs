@@ -86,10 +86,10 @@ fn status_begins_with_verdict_and_totals_of_all_nodes() {
     let pids: Vec<&Value> = nodes.iter().map(|node| &node["pid"]).collect();
     let started = cluster.ready["nodes"].as_array().unwrap();
     assert_eq!(pids, started.iter().map(|node| &node["pid"]).collect::<Vec<_>>());
-    let told = cluster.ok(&["status"]);
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines[0], "OK: 3 of 3 nodes are up, 272 partitions served", "{told}");
-    assert!(lines[1].starts_with("9 records, logs of all copies "), "{told}");
+    let printed = cluster.ok(&["status"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "OK: 3 of 3 nodes are up, 272 partitions served", "{printed}");
+    assert!(lines[1].starts_with("9 records, logs of all copies "), "{printed}");
     assert!(lines.iter().any(|line| line.starts_with("keyspace papers: ") && line.contains(", 9 records")));
 
     kill_process(pid(nodes[2]["pid"].as_u64().unwrap()), Signal::KILL).unwrap();
@@ -97,12 +97,12 @@ fn status_begins_with_verdict_and_totals_of_all_nodes() {
     wait_for("the loss is noticed", || cluster.json(&["status"]), is_noticed);
     // A process of 0 could be taken for a target of signals.
     assert_eq!(cluster.json(&["status"])["nodes"][2]["pid"], Value::Null);
-    let told = wait_for(
+    let printed = wait_for(
         "all is served again",
         || cluster.ok(&["status"]),
-        |told| told.starts_with("WARNING: 2 of 3 nodes are up, 272 partitions served"),
+        |printed| printed.starts_with("WARNING: 2 of 3 nodes are up, 272 partitions served"),
     );
-    assert!(told.lines().nth(1).unwrap().ends_with("; only 2 of 3 nodes answered"), "{told}");
+    assert!(printed.lines().nth(1).unwrap().ends_with("; only 2 of 3 nodes answered"), "{printed}");
     // Copies are missing, so that the cluster is served and not whole.
     cluster.ok(&["status", "--wait", "served", "--timeout", "5m"]);
     let output = cluster.run(&["status", "--wait", "whole", "--timeout", "100ms", "--json"]);
@@ -133,18 +133,21 @@ fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
     let cluster = ServingProgram::in_memory();
     let watch = ["status", "--watch", "--interval", "100ms"];
     let mut status = TerminalProgram::on_all_streams(&cluster, &watch);
-    wait_for("two reports", || status.output(), |told| told.matches("q ends").count() >= 2);
+    wait_for("two reports", || status.output(), |screen| screen.matches("q ends").count() >= 2);
     status.types("xq");
-    let (told, _, output) = status.end();
-    assert_eq!(code(&output), 0, "{told:?}");
-    assert!(told.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up") && !told.contains("xq"), "{told:?}");
+    let (screen, _, output) = status.end();
+    assert_eq!(code(&output), 0, "{screen:?}");
+    assert!(
+        screen.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up") && !screen.contains("xq"),
+        "{screen:?}"
+    );
 
     let mut command = zerohop(&[&watch[..], &["--json", "--endpoint", cluster.endpoint()]].concat());
     let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for _ in 0..2 {
-        let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        assert_eq!(told["verdict"], "ok", "{told}");
+        let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(report["verdict"], "ok", "{report}");
     }
     kill_process(child.pid(), Signal::INT).unwrap();
     assert_eq!(child.ended().code(), Some(0));

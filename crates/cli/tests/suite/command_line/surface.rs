@@ -174,12 +174,12 @@ fn commands_metrics_and_json_are_those_of_the_committed_lists() {
 fn check_every_json_row(commands: &SurfaceList) {
     let flagged = |line: &String| Some(line.strip_prefix("zerohop ")?.strip_suffix(" --json")?.to_owned());
     let flagged: BTreeSet<String> = commands.iter().filter_map(flagged).collect();
-    let asked =
+    let covered =
         ROWS.iter().map(|JsonRow(command, ..)| *command).chain(NOT_RUN.iter().map(|(command, _)| *command));
-    let asked: BTreeSet<String> = asked.map(str::to_owned).collect();
-    let without: Vec<&String> = flagged.difference(&asked).collect();
+    let covered: BTreeSet<String> = covered.map(str::to_owned).collect();
+    let without: Vec<&String> = flagged.difference(&covered).collect();
     assert!(without.is_empty(), "give these commands a row: {without:?}");
-    let gone: Vec<&String> = asked.difference(&flagged).collect();
+    let gone: Vec<&String> = covered.difference(&flagged).collect();
     assert!(gone.is_empty(), "no such commands have --json: {gone:?}");
 }
 
@@ -193,8 +193,8 @@ fn differing(name: &str, lines: &SurfaceList) -> Option<String> {
         return None;
     }
     let committed = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let told = differences(&committed.lines().map(str::to_owned).collect(), lines);
-    (!told.is_empty()).then(|| format!("crates/cli/tests/surface/{name}:\n{told}"))
+    let differences = differences(&committed.lines().map(str::to_owned).collect(), lines);
+    (!differences.is_empty()).then(|| format!("crates/cli/tests/surface/{name}:\n{differences}"))
 }
 
 fn differences(committed: &SurfaceList, lines: &SurfaceList) -> String {
@@ -214,13 +214,13 @@ fn commands() -> SurfaceList {
     let mut lines = SurfaceList::new();
     let mut left = vec![Vec::new()];
     while let Some(words) = left.pop() {
-        let mut asked = zerohop(&[words.as_slice(), &["--help".to_owned()]].concat());
+        let mut help = zerohop(&[words.as_slice(), &["--help".to_owned()]].concat());
         for (variable, _) in std::env::vars_os() {
             if variable.to_string_lossy().starts_with("ZEROHOP_") {
-                asked.env_remove(variable);
+                help.env_remove(variable);
             }
         }
-        let answer = asked.output().unwrap();
+        let answer = help.output().unwrap();
         assert_eq!(code(&answer), 0, "{answer:?}");
         let name = [&["zerohop".to_owned()], words.as_slice()].concat().join(" ");
         for below in add_help(&name, &stdout(&answer), &mut lines) {
@@ -315,17 +315,17 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     let cluster = ServingProgram::start(within(zerohop(&command_words("up", up))));
     paths.add("up", &cluster.ready);
     let ask = |command: &str, arguments: &str, input: &str, wanted: i32| {
-        let mut asked = within(zerohop(&command_words(command, arguments)));
-        asked.env("ZEROHOP_ENDPOINT", cluster.endpoint());
-        let answer = output(asked, input.as_bytes());
+        let mut program = within(zerohop(&command_words(command, arguments)));
+        program.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+        let answer = output(program, input.as_bytes());
         assert_eq!(code(&answer), wanted, "zerohop {command} {arguments}: {answer:?}");
         stdout(&answer)
     };
     ask("token new", "tok --all read --expires 1h", "", 0);
     for JsonRow(command, arguments, input, wanted) in ROWS {
-        let told = ask(command, &format!("{arguments} --json"), input, *wanted);
-        assert!(!told.is_empty(), "zerohop {command} {arguments} --json says nothing");
-        paths.add_lines(command, &told);
+        let printed = ask(command, &format!("{arguments} --json"), input, *wanted);
+        assert!(!printed.is_empty(), "zerohop {command} {arguments} --json says nothing");
+        paths.add_lines(command, &printed);
     }
     let bearer = ask("secret bearer", "", "", 0);
     for path in ["/health", "/status"] {

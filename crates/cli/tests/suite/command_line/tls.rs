@@ -78,8 +78,8 @@ fn three_nodes_and_their_clients_speak_tls_and_believe_only_their_ca() {
     let nodes = ask(Some(&ours), &["node", "list", "--json"]);
     assert_eq!(stdout(&nodes).matches("\"up\"").count(), 3, "{nodes:?}");
 
-    let told = stderr(&ask(Some(&another), &["kv", "insert", "k", "v"]));
-    assert!(told.contains("is not one by the CA given"), "{told}");
+    let error = stderr(&ask(Some(&another), &["kv", "insert", "k", "v"]));
+    assert!(error.contains("is not one by the CA given"), "{error}");
     // Local clients with the secret are served without TLS too.
     assert_eq!(stdout(&ask(None, &["kv", "lookup", "k1"])), "v");
     // TLS clients need the secret too.

@@ -92,10 +92,10 @@ fn token_permits_only_its_permissions_in_each_keyspace() {
     let insert = [&["kv", "insert", "k", "w"], &papers[..]].concat();
 
     assert_eq!(bench.done(&reader, &lookup), "v");
-    let told = bench.refused(&reader, &insert);
-    assert!(told.contains("`write` in keyspace"), "{told}");
-    let told = bench.refused(&reader, &["kv", "lookup", "k"]);
-    assert!(told.contains("`read` in keyspace"), "{told}");
+    let error = bench.refused(&reader, &insert);
+    assert!(error.contains("`write` in keyspace"), "{error}");
+    let error = bench.refused(&reader, &["kv", "lookup", "k"]);
+    assert!(error.contains("`read` in keyspace"), "{error}");
     bench.done(&writer, &insert);
     assert!(bench.refused(&writer, &lookup).contains("`read`"));
     assert_eq!(bench.done(&writer, &["kv", "lookup", "k"]), "v");
@@ -167,10 +167,10 @@ fn revoked_token_is_refused_even_on_open_connections() {
     for command in
         [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "v"], &["status"], &["keyspace", "list"]]
     {
-        let told = bench.refused(&path, command);
+        let refusal = bench.refused(&path, command);
         assert!(
-            told.contains("cannot be used: the token is unknown to this cluster, or was revoked"),
-            "{told}"
+            refusal.contains("cannot be used: the token is unknown to this cluster, or was revoked"),
+            "{refusal}"
         );
     }
     let token = || ClientOptions {
@@ -236,9 +236,9 @@ fn expired_token_is_refused_everywhere() {
             [&["kv", "lookup", "k"][..], &["kv", "insert", "k", "w"], &["status"], &["token", "list"]]
         {
             // Other nodes may learn of the expiry a moment later than the node that was asked.
-            let asked = || bench.with(&path, &[command, &["--endpoint", &manager]].concat());
-            let told = wait_for("it is refused", asked, |told| code(told) == 3);
-            assert!(stderr(&told).contains(words), "{told:?}");
+            let attempt = || bench.with(&path, &[command, &["--endpoint", &manager]].concat());
+            let refused = wait_for("it is refused", attempt, |refused| code(refused) == 3);
+            assert!(stderr(&refused).contains(words), "{refused:?}");
         }
     }
     assert!(bench.redis(&[&format!("AUTH {text}"), "GET k"]).starts_with("-WRONGPASS the token has expired"));
@@ -268,8 +268,8 @@ fn tokens_of_other_clusters_and_invalid_tokens_are_refused() {
     let other = TokenBench::new(&[]);
     let foreign = other.token("foreign", &["--all", "read"]);
     assert!(bench.refused(&foreign, &["kv", "lookup", "k"]).contains("does not know the secret given"));
-    let told = bench.refused(&bench.secret, &["kv", "lookup", "k"]);
-    assert!(told.contains("no token, which is a line that begins with zht1-"), "{told}");
+    let error = bench.refused(&bench.secret, &["kv", "lookup", "k"]);
+    assert!(error.contains("no token, which is a line that begins with zht1-"), "{error}");
     assert!(bench.refused(&bench.folder.path().join("none"), &["status"]).contains("opening failed"));
     // A token without permissions, or with unknown ones, is refused.
     for arguments in [&["a"][..], &["b", "--all", "reading"], &["c", "--keyspace", "none=read"]] {
@@ -284,8 +284,8 @@ fn tokens_of_other_clusters_and_invalid_tokens_are_refused() {
         let arguments = ["token", "new", name, "--all", "read", "--file", path];
         let refused = run_with(&bench.cluster, Some(&bench.secret), &arguments);
         assert!(code(&refused) == 3 && !Path::new(path).exists(), "{refused:?}");
-        let told = stderr(&refused);
-        assert!(told.contains("a token's name ") && !told.contains("keyspace"), "{told}");
+        let error = stderr(&refused);
+        assert!(error.contains("a token's name ") && !error.contains("keyspace"), "{error}");
     }
     assert_eq!(bench.admin(&["token", "list"]), "");
     // An existing file is refused too.
@@ -338,10 +338,13 @@ fn interrupted_restore_is_completed_by_the_same_command() {
     bench.admin(&[&["kv", "remove", "k"], &other[..]].concat());
     let half = bench.token("half", &["--keyspace", "default=read,write", "--keyspace", "other=read"]);
     let ended = bench.with(&half, &["restore", backup]);
-    let told = stderr(&ended);
+    let error = stderr(&ended);
     assert_eq!(code(&ended), 4, "{ended:?}");
-    assert!(told.contains("`write` in keyspace") && told.contains("restored so far: no keyspace"), "{told}");
-    assert!(told.contains("what is in default, other is not whole"), "{told}");
+    assert!(
+        error.contains("`write` in keyspace") && error.contains("restored so far: no keyspace"),
+        "{error}"
+    );
+    assert!(error.contains("what is in default, other is not whole"), "{error}");
     bench.admin(&["restore", backup]);
     assert_eq!(bench.admin(&["kv", "lookup", "k"]), "v");
     assert_eq!(bench.admin(&[&["kv", "lookup", "k"], &other[..]].concat()), "w");

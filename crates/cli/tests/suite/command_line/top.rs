@@ -22,16 +22,16 @@ fn top_prints_operations_per_interval_as_rates() {
     let began = Instant::now();
     for round in 0.. {
         cluster.ok(&["kv", "insert", &format!("k{round}"), "v"]);
-        let told: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-        let (node, total) = (&told["nodes"][0], &told["total"]);
-        assert_eq!((&node["state"], &node["figures"]), (&"up".into(), total), "{told}");
-        let seconds = told["seconds"].as_f64().unwrap();
-        assert!(seconds > 0.0, "{told}");
+        let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let (node, total) = (&report["nodes"][0], &report["total"]);
+        assert_eq!((&node["state"], &node["figures"]), (&"up".into(), total), "{report}");
+        let seconds = report["seconds"].as_f64().unwrap();
+        assert!(seconds > 0.0, "{report}");
         answered += total["answers_per_s"].as_f64().unwrap() * seconds;
         if answered >= 3.0 && total["records"].as_f64() >= Some(3.0) && total["batch_us_p50"].is_number() {
             break;
         }
-        assert!(began.elapsed() < GIVE_UP_AFTER, "{told}");
+        assert!(began.elapsed() < GIVE_UP_AFTER, "{report}");
     }
     kill_process(child.pid(), Signal::INT).unwrap();
     assert_eq!(child.ended().code(), Some(0));
@@ -40,23 +40,23 @@ fn top_prints_operations_per_interval_as_rates() {
 #[test]
 fn top_prints_table_once_or_until_stopped() {
     let cluster = ServingProgram::in_memory();
-    let told = cluster.ok(&["top", "--once", "--interval", "100ms"]);
-    let lines: Vec<&str> = told.lines().collect();
-    assert!(lines[0].starts_with("node") && lines[0].contains("answers/s"), "{told}");
-    assert!(lines[1].starts_with(&format!("1 {}", cluster.endpoint())), "{told}");
-    assert!(lines[2].starts_with("over 0.1 s"), "{told}");
-    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{told}");
+    let printed = cluster.ok(&["top", "--once", "--interval", "100ms"]);
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("node") && lines[0].contains("answers/s"), "{printed}");
+    assert!(lines[1].starts_with(&format!("1 {}", cluster.endpoint())), "{printed}");
+    assert!(lines[2].starts_with("over 0.1 s"), "{printed}");
+    assert!(lines.iter().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
 #[test]
 fn q_key_ends_top_on_a_terminal() {
     let cluster = ServingProgram::in_memory();
     let mut top = TerminalProgram::on_all_streams(&cluster, &["top", "--interval", "100ms"]);
-    wait_for("a table", || top.output(), |told| told.contains("q ends"));
+    wait_for("a table", || top.output(), |screen| screen.contains("q ends"));
     top.types("xq");
-    let (told, _, output) = top.end();
-    assert_eq!(code(&output), 0, "{told:?}");
-    assert!(!told.contains("xq"), "keys are not shown: {told:?}");
+    let (screen, _, output) = top.end();
+    assert_eq!(code(&output), 0, "{screen:?}");
+    assert!(!screen.contains("xq"), "keys are not shown: {screen:?}");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn secured_cluster_reveals_status_only_with_secret() {
     assert_eq!(code(&zerohop(&["secret", "new", secret]).output().unwrap()), 0);
     let cluster = ServingProgram::up(&["--memory", "--instances", "1", "--secret-file", secret]);
     let known = cluster.run(&["top", "--once", "--json", "--interval", "100ms", "--secret-file", secret]);
-    let told: Value = serde_json::from_slice(&known.stdout).unwrap();
-    assert!(told["nodes"][0]["figures"]["connections"].is_number(), "{told}");
+    let report: Value = serde_json::from_slice(&known.stdout).unwrap();
+    assert!(report["nodes"][0]["figures"]["connections"].is_number(), "{report}");
     let unknown = cluster.run(&["top", "--once", "--interval", "100ms"]);
     assert_eq!(code(&unknown), 3, "{unknown:?}");
     assert!(stderr(&unknown).contains("secret"), "{unknown:?}");

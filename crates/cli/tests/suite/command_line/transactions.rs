@@ -33,8 +33,8 @@ fn transaction_over_keyspaces_and_partitions_is_atomic() {
         ["incr visitors", "check anna absent", "append log c -k other"],
         ["incr visitors", "cas anna out --expect elsewhere", "append log c -k other"],
     ] {
-        let (code, told, why) = txn(&cluster, &lines, false);
-        assert_eq!((code, told.as_str()), (1, ""), "{why}");
+        let (code, printed, why) = txn(&cluster, &lines, false);
+        assert_eq!((code, printed.as_str()), (1, ""), "{why}");
         assert!(why.contains("anna") && why.starts_with("zerohop: line 2: "), "{why}");
     }
     assert_eq!(cluster.ok(&["kv", "lookup", "visitors"]), "1");
@@ -44,32 +44,32 @@ fn transaction_over_keyspaces_and_partitions_is_atomic() {
 #[test]
 fn json_output_has_each_result_and_each_refusal() {
     let cluster = ServingProgram::in_memory();
-    let (code, told, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let (code, printed, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"]), (0, &json!(true)));
     let expected = json!([
         { "operation": "incr", "key": "n", "done": true, "value": 5 },
         { "operation": "lookup", "key": "n", "found": true, "type": "bytes", "length": 1, "value": "5" },
         { "operation": "remove", "key": "gone", "done": false, "found": false, "reason": "not_found" },
         { "operation": "lookup", "key": "gone", "found": false },
     ]);
-    assert_eq!(told["results"], expected);
+    assert_eq!(report["results"], expected);
     let version = cluster.json(&["kv", "lookup", "n"])["version"].clone();
-    assert_eq!(version, told["version"], "all that it changed has its version");
+    assert_eq!(version, report["version"], "all that it changed has its version");
     let check = format!("check n {}", version.as_str().unwrap());
     assert_eq!(txn(&cluster, &[&check, "incr n"], true).0, 0);
-    let (code, told, _) = txn(&cluster, &[&check, "incr n"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["done"], &told["reason"]), (1, &json!(false), &json!("check_failed")));
-    assert_eq!((&told["line"], &told["key"]), (&json!(1), &json!("n")));
-    let (code, told, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["reason"], &told["key"]), (1, &json!("condition_failed"), &json!("n")));
+    let (code, printed, _) = txn(&cluster, &[&check, "incr n"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"], &report["reason"]), (1, &json!(false), &json!("check_failed")));
+    assert_eq!((&report["line"], &report["key"]), (&json!(1), &json!("n")));
+    let (code, printed, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["reason"], &report["key"]), (1, &json!("condition_failed"), &json!("n")));
     // One line is refused by its record, and the other takes effect.
-    let (code, told, _) = txn(&cluster, &["append n v", "insert m v"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["done"]), (1, &json!(true)));
-    assert_eq!(told["results"][0]["reason"], "wrong_type");
+    let (code, printed, _) = txn(&cluster, &["append n v", "insert m v"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"]), (1, &json!(true)));
+    assert_eq!(report["results"][0]["reason"], "wrong_type");
     assert_eq!(cluster.ok(&["kv", "lookup", "m"]), "v");
 }
 
@@ -78,12 +78,12 @@ fn transform_lines_change_numbers_and_print_results() {
     let cluster = ServingProgram::in_memory();
     let lines = ["insert m x", "transform n add 40", "transform f max -2.5 --type f64 --at 8", "incr c"];
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n0.0\n1\n".to_owned(), String::new()));
-    let (code, told, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let (code, printed, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"]), (0, &json!(true)));
     let first = json!({ "operation": "transform", "key": "n", "done": true, "value": 120 });
-    assert_eq!((&told["results"][0], &told["results"][1]["value"]), (&first, &json!(122)));
-    // What a record does not take is told of its line, and the rest is done.
+    assert_eq!((&report["results"][0], &report["results"][1]["value"]), (&first, &json!(122)));
+    // An operation that a record refuses is reported with its line, and the rest is done.
     let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
     assert_eq!(code, 1);
     assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
@@ -99,12 +99,12 @@ fn transform_lines_change_numbers_and_print_results() {
 fn failed_condition_names_its_line_if_several_write_the_key() {
     let cluster = ServingProgram::in_memory();
     let lines = ["insert n 1", "", "lookup gone", "incr n", "insert n x --if-absent", "incr n"];
-    let (code, told, why) = txn(&cluster, &lines, false);
-    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    let (code, printed, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, printed.as_str()), (1, ""), "{why}");
     assert!(why.starts_with("zerohop: line 5: "), "{why}");
-    let (_, told, _) = txn(&cluster, &lines, true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["reason"], &told["line"]), (&json!("condition_failed"), &json!(5)));
+    let (_, printed, _) = txn(&cluster, &lines, true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["reason"], &report["line"]), (&json!("condition_failed"), &json!(5)));
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn invalid_line_is_reported_by_number_and_nothing_is_sent() {
         (["insert a b", "wait a"], "line 2 of the transaction"),
         (["# nothing", ""], "the transaction is empty"),
     ] {
-        let (code, _, told) = txn(&cluster, &lines, false);
-        assert_eq!(code, 2, "{told}");
-        assert!(told.contains(why), "{told}");
+        let (code, _, reply) = txn(&cluster, &lines, false);
+        assert_eq!(code, 2, "{reply}");
+        assert!(reply.contains(why), "{reply}");
     }
     assert_eq!(code(&cluster.run(&["kv", "lookup", "a"])), 1);
 }
@@ -184,19 +184,19 @@ fn blobs_change_among_records_or_not_at_all() {
         "blob stat b",
         "blob stat nobody",
     ];
-    let (code, told, why) = txn(&cluster, &lines, false);
-    assert_eq!((code, told.as_str()), (0, "4099\n98\n1\nb c\n4100\n"), "{why}");
+    let (code, printed, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, printed.as_str()), (0, "4099\n98\n1\nb c\n4100\n"), "{why}");
     assert!(why.contains("line 7: blob \"nobody\""), "{why}");
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
-    let (code, told, _) =
+    let (code, printed, _) =
         txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let report: Value = serde_json::from_str(&printed).unwrap();
     let expected = json!([
         { "operation": "blob read", "name": "b", "length": 1, "value": "\0" },
         { "operation": "blob append", "name": "b", "done": true, "at": 4100 },
         { "operation": "blob rm", "name": "nobody", "done": false, "found": false, "reason": "not_found" },
     ]);
-    assert_eq!((code, &told["results"]), (0, &expected));
+    assert_eq!((code, &report["results"]), (0, &expected));
     // A number within a chunk, and a number across two, which depends on the version that was read.
     cluster.ok(&["blob", "put", "n", "/dev/null", "--chunk", "4KiB"]);
     let lines = [
@@ -208,14 +208,14 @@ fn blobs_change_among_records_or_not_at_all() {
         "transform r add 7",
     ];
     assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
-    let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
-    let told: Value = serde_json::from_str(&told).unwrap();
+    let (_, printed, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
     let expected = json!({ "operation": "blob transform", "name": "n", "done": true, "value": 43 });
-    assert_eq!(told["results"][0], expected);
+    assert_eq!(report["results"][0], expected);
     // If one line is refused, no line takes effect; a line about a blob may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
-    let (code, told, why) = txn(&cluster, &lines, false);
-    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    let (code, printed, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, printed.as_str()), (1, ""), "{why}");
     assert!(why.starts_with("zerohop: line 2: the condition fails for key \"index\""), "{why}");
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 4101);
 }
@@ -234,8 +234,8 @@ fn invalid_blob_line_is_refused_by_number_without_effect() {
         ("blob transform b add 256 --type u8", 2, "u8"),
         ("blob write b x", 2, "--at"),
     ] {
-        let (code, told, why) = txn(&cluster, &["incr never", line], false);
-        assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
+        let (code, printed, why) = txn(&cluster, &["incr never", line], false);
+        assert_eq!((code, printed.as_str()), (expected, ""), "{line}: {why}");
         assert!(why.contains(part), "{line}: {why}");
     }
     assert_eq!(cluster.run_with(&["kv", "lookup", "never"], b"").status.code(), Some(1));
@@ -249,9 +249,9 @@ fn take_in_a_transaction_removes_the_record_and_prints_it() {
     cluster.ok(&["kv", "insert", "job", "dig"]);
     cluster.ok(&["kv", "append", "list", "a", "b"]);
     let lines = ["extend job ging", "take job", "append done dug", "take list", "take gone"];
-    let (code, told, _) = txn(&cluster, &lines, true);
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((code, &told["done"]), (0, &json!(true)), "{told}");
+    let (code, printed, _) = txn(&cluster, &lines, true);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"]), (0, &json!(true)), "{report}");
     let job = json!(
         { "operation": "take", "key": "job", "done": true, "found": true, "type": "bytes", "length": 7, "value": "digging" }
     );
@@ -261,15 +261,15 @@ fn take_in_a_transaction_removes_the_record_and_prints_it() {
     });
     let gone =
         json!({ "operation": "take", "key": "gone", "done": false, "found": false, "reason": "not_found" });
-    assert_eq!((&told["results"][1], &told["results"][3], &told["results"][4]), (&job, &list, &gone));
+    assert_eq!((&report["results"][1], &report["results"][3], &report["results"][4]), (&job, &list, &gone));
     for key in ["job", "list", "gone"] {
         assert_eq!(self::code(&cluster.run(&["kv", "lookup", key])), 1, "{key} is still there");
     }
     assert_eq!(cluster.ok(&["kv", "lookup", "done"]), "dug\n");
 
     cluster.ok(&["kv", "insert", "job", "fill"]);
-    let (code, told, why) = txn(&cluster, &["take job", "take gone"], false);
-    assert_eq!((code, told.as_str()), (0, "fill\n"));
+    let (code, printed, why) = txn(&cluster, &["take job", "take gone"], false);
+    assert_eq!((code, printed.as_str()), (0, "fill\n"));
     assert_eq!(why, "zerohop: line 2: key \"gone\": there is no record of this key\n");
 
     // A failed condition, and a record beyond the limit, leave everything as it was.
@@ -284,8 +284,8 @@ fn take_in_a_transaction_removes_the_record_and_prints_it() {
     for (line, expected) in
         [("take door --if-absent", 1), ("take gone --if-present", 1), ("take long", 3), ("take many", 3)]
     {
-        let (code, told, why) = txn(&cluster, &["take job", line, "insert other v"], false);
-        assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
+        let (code, printed, why) = txn(&cluster, &["take job", line, "insert other v"], false);
+        assert_eq!((code, printed.as_str()), (expected, ""), "{line}: {why}");
         assert!(why.starts_with("zerohop: line 2: "), "{why}");
         assert_eq!(cluster.ok(&["kv", "lookup", "job"]), "stay", "{line}");
         assert_eq!(self::code(&cluster.run(&["kv", "lookup", "other"])), 1, "{line}");

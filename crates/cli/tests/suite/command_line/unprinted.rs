@@ -41,9 +41,9 @@ fn write_that_is_done_ends_with_code_4_if_its_result_cannot_be_printed() {
             &["keyspace", "create", &keyspace, "--json"],
             &["keyspace", "drop", &keyspace, "--yes", "--json"],
         ] {
-            let told = run_to(&cluster, arguments, output());
-            assert_eq!(code(&told), 4, "{arguments:?}: {told:?}");
-            assert!(stderr(&told).contains("is done, but its result could not be printed"), "{told:?}");
+            let ended = run_to(&cluster, arguments, output());
+            assert_eq!(code(&ended), 4, "{arguments:?}: {ended:?}");
+            assert!(stderr(&ended).contains("is done, but its result could not be printed"), "{ended:?}");
         }
         assert_eq!(cluster.ok(&["kv", "lookup", &number]), "1");
         assert_eq!(code(&cluster.run(&["kv", "lookup", "k"])), 1, "taken");
@@ -51,6 +51,6 @@ fn write_that_is_done_ends_with_code_4_if_its_result_cannot_be_printed() {
     }
     // A read changes nothing: a full disk is an ordinary error, and a reader may leave.
     assert_eq!(code(&run_to(&cluster, &["kv", "scan"], full())), 3);
-    let told = run_to(&cluster, &["kv", "scan"], closed());
-    assert_eq!((code(&told), stderr(&told).as_str()), (0, ""));
+    let ended = run_to(&cluster, &["kv", "scan"], closed());
+    assert_eq!((code(&ended), stderr(&ended).as_str()), (0, ""));
 }

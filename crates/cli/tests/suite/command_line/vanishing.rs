@@ -55,9 +55,9 @@ fn transaction_over_dropped_keyspace_is_refused() {
         let refused = gone.insert("k", "v").await.unwrap_err();
         assert!(is_absent_error(&refused), "{refused}");
     });
-    let told = cluster.run_with(&["txn"], b"incr n\nincr n -k nobody");
-    assert_eq!(code(&told), 3, "{told:?}");
-    assert!(stderr(&told).contains("zerohop keyspace create"), "{told:?}");
+    let output = cluster.run_with(&["txn"], b"incr n\nincr n -k nobody");
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("zerohop keyspace create"), "{output:?}");
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
 
         let mut rest = Vec::new();
         got += out.read_to_end(&mut rest).unwrap();
-        let told = getting.output();
-        assert!(got > 0 && code(&told) == 3, "{told:?}");
-        assert!(stderr(&told).contains("there is no keyspace"), "{told:?}");
+        let output = getting.output();
+        assert!(got > 0 && code(&output) == 3, "{output:?}");
+        assert!(stderr(&output).contains("there is no keyspace"), "{output:?}");
     });
 }
 

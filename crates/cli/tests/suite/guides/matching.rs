@@ -5,8 +5,8 @@ const HEXADECIMAL_MIN: usize = 8;
 
 /// Whether the output matches the guide. Numbers may differ; `…` in a line matches anything, and as
 /// a line of its own any lines.
-pub(crate) fn matches_guide(told: &[String], printed: &[String]) -> bool {
-    match told.split_first() {
+pub(crate) fn matches_guide(expected: &[String], printed: &[String]) -> bool {
+    match expected.split_first() {
         None => printed.is_empty(),
         Some((line, rest)) if line.trim() == "…" => {
             (0..=printed.len()).any(|skipped| matches_guide(rest, &printed[skipped..]))
@@ -17,10 +17,10 @@ pub(crate) fn matches_guide(told: &[String], printed: &[String]) -> bool {
     }
 }
 
-fn is_line(told: &str, printed: &str) -> bool {
-    let mut parts = told.split('…');
+fn is_line(expected: &str, printed: &str) -> bool {
+    let mut parts = expected.split('…');
     let Some(mut rest) = parts.next().and_then(|first| printed.strip_prefix(first)) else { return false };
-    if !told.contains('…') {
+    if !expected.contains('…') {
         return rest.is_empty();
     }
     let parts: Vec<&str> = parts.collect();
@@ -63,17 +63,17 @@ fn plain(line: &str) -> String {
 
 #[test]
 fn numbers_may_differ_and_words_may_not() {
-    let told = |told: &str, printed: &str| {
+    let matches = |expected: &str, printed: &str| {
         let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        matches_guide(&lines(told), &lines(printed))
+        matches_guide(&lines(expected), &lines(printed))
     };
-    assert!(told("node 1 (process 4711)", "node 1 (process 99)"));
-    assert!(told("5f0c2a9e41b7d386 robot", "0011223344556677 robot"));
-    assert!(!told("blue", "red"));
-    assert!(!told("blue", "blue\nred"));
-    assert!(!told("blue\nred", "blue"));
-    assert!(told("a … c", "a b b c"));
-    assert!(!told("a … c", "a b b d"));
-    assert!(told("first\n…\nlast", "first\nx\ny\nlast"));
-    assert!(!told("first\n…\nlast", "first\nx\ny"));
+    assert!(matches("node 1 (process 4711)", "node 1 (process 99)"));
+    assert!(matches("5f0c2a9e41b7d386 robot", "0011223344556677 robot"));
+    assert!(!matches("blue", "red"));
+    assert!(!matches("blue", "blue\nred"));
+    assert!(!matches("blue\nred", "blue"));
+    assert!(matches("a … c", "a b b c"));
+    assert!(!matches("a … c", "a b b d"));
+    assert!(matches("first\n…\nlast", "first\nx\ny\nlast"));
+    assert!(!matches("first\n…\nlast", "first\nx\ny"));
 }

@@ -35,8 +35,8 @@ fn one(shell: &mut Shell, command: &GuideCommand) -> Result<(), String> {
         None if text.contains(TEST) && !printed.iter().any(|line| line.contains("1 passed")) => {
             Err(format!("{TEST} is not there"))
         }
-        Some(told) if !matches_guide(told, &printed) => {
-            Err(format!("the guide says:\n{}\nit printed:\n{}", told.join("\n"), printed.join("\n")))
+        Some(expected) if !matches_guide(expected, &printed) => {
+            Err(format!("the guide says:\n{}\nit printed:\n{}", expected.join("\n"), printed.join("\n")))
         }
         _ => Ok(()),
     }

@@ -38,9 +38,11 @@ impl Shell {
         // The shell has a process group of its own, so that all of its children can be ended.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = RunningProcess::start(&mut command);
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
-        std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| told.send(line)));
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
         let mut input = child.stdin.take().unwrap();
         input.write_all(b"exec 2>&1\n").unwrap();
         let mut shell = Shell { child, input, lines, folder: folder.to_owned(), backgrounds: 0 };

@@ -52,15 +52,15 @@ fn guide_unit_starts_node_that_stops_cleanly_and_restarts() {
     // finds its data.
     for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
         let mut command = program(&words);
-        let told = home.path().join("told");
-        let errors = std::fs::File::create(&told).unwrap();
+        let log = home.path().join("log");
+        let errors = std::fs::File::create(&log).unwrap();
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = RunningProcess::start(&mut command);
         // The node prints its endpoint once it serves.
         let ready = child.first_line();
         let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();
-        let told = std::fs::read_to_string(told).unwrap();
-        assert!(status.status.success(), "`{line}` says {ready:?}: {told}{status:?}");
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(status.status.success(), "`{line}` says {ready:?}: {log}{status:?}");
         kill_process(child.pid(), signal).unwrap();
         assert_eq!(!child.ended().success(), is_failure);
     }
@@ -87,8 +87,8 @@ fn guide_unit_passes_systemd_verification() {
     let text = unit.join("\n").replace("%h/.local/bin/zerohop", env!("CARGO_BIN_EXE_zerohop"));
     std::fs::write(&path, text).unwrap();
     match Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output() {
-        Ok(told) => {
-            let words = String::from_utf8_lossy(&told.stderr).into_owned();
+        Ok(verified) => {
+            let words = String::from_utf8_lossy(&verified.stderr).into_owned();
             let is_of_unit = |line: &&str| line.contains("zerohop.service");
             let wrong: Vec<&str> = words.lines().filter(is_of_unit).collect();
             assert!(wrong.is_empty(), "{wrong:#?}");

@@ -45,24 +45,25 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
     }
 
     /// Checks the state that was found after a kill, and continues from it.
-    pub(crate) fn check_state(&mut self, key: &str, found: S, stand: &NodeAvailability, rules: Rules) {
+    pub(crate) fn check_state(&mut self, key: &str, found: S, availability: &NodeAvailability, rules: Rules) {
         let must_be_there = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
             // An answer soon after the kill may have been in flight before it.
             (Some(at), Rules::Before(window)) => {
-                at + window + stand.late <= stand.killed_at || at >= stand.up_at
+                at + window + availability.late <= availability.killed_at || at >= availability.up_at
             }
         };
         let oldest = self.states.iter().rposition(must_be_there).unwrap_or(0);
         let Some(at) = self.states[oldest..].iter().rposition(|state| state.state == found) else {
             let expected = &self.states[oldest];
-            let before_kill = expected.acknowledged.map(|at| stand.killed_at.saturating_duration_since(at));
+            let before_kill =
+                expected.acknowledged.map(|at| availability.killed_at.saturating_duration_since(at));
             let older = self.states.iter().rposition(|state| state.state == found);
             panic!(
                 "key {key}, {rules:?}, {:?} late: found {found:?}, {}; {:?} must be there, acknowledged {before_kill:?} \
                  before the kill",
-                stand.late,
+                availability.late,
                 older.map_or("never written".to_owned(), |at| format!("{} writes older", oldest - at)),
                 expected.state
             );
@@ -72,7 +73,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> RecordHistory<S> {
         let is_synced = |state: &RecordState<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
-            (Some(at), Rules::Before(window)) => at + window + stand.late <= stand.killed_at,
+            (Some(at), Rules::Before(window)) => at + window + availability.late <= availability.killed_at,
         };
         let synced = self.states.iter().rposition(is_synced).unwrap_or(0);
         self.states.drain(..synced);

@@ -106,7 +106,7 @@ async fn run(kills: u64, seed: u64) -> Totals {
     node.create_keyspace("careful", "sync");
     node.create_keyspace("quick", &format!("interval:{}ms", INTERVAL.as_millis()));
     let now = Instant::now();
-    let (stand, told) = watch::channel(NodeAvailability {
+    let (availability, receiver) = watch::channel(NodeAvailability {
         is_up: true,
         starts: 1,
         killed_at: now,
@@ -121,8 +121,11 @@ async fn run(kills: u64, seed: u64) -> Totals {
         let keyspace = client.keyspace(name).await.unwrap();
         for (kind, count) in [(WorkerKind::Insert, 10), (WorkerKind::Count, 3), (WorkerKind::Append, 3)] {
             for id in 0..count {
-                let (of, stand, checked) = ((keyspace.clone(), rules), told.clone(), checked.clone());
-                workers.spawn(RecordWorker::new(of, kind, id, seed, stand, checked, answers.clone()).run());
+                let (of, availability, checked) =
+                    ((keyspace.clone(), rules), receiver.clone(), checked.clone());
+                workers.spawn(
+                    RecordWorker::new(of, kind, id, seed, availability, checked, answers.clone()).run(),
+                );
             }
         }
     }
@@ -148,7 +151,9 @@ async fn run(kills: u64, seed: u64) -> Totals {
         // in flight.
         let late = MARGIN + SLOW_SYNCS * pulse.slowest() + SLOW_ANSWERS * answers.slowest();
         answers.killed();
-        stand.send_modify(|stand| (stand.is_up, stand.killed_at, stand.late) = (false, Instant::now(), late));
+        availability.send_modify(|availability| {
+            (availability.is_up, availability.killed_at, availability.late) = (false, Instant::now(), late)
+        });
         node.kill();
         drop(split);
         if (draw / 1024).is_multiple_of(5) {
@@ -159,8 +164,9 @@ async fn run(kills: u64, seed: u64) -> Totals {
         }
         node.spawn();
         node.ready().await;
-        stand.send_modify(|stand| {
-            (stand.is_up, stand.up_at, stand.starts) = (true, Instant::now(), stand.starts + 1);
+        availability.send_modify(|availability| {
+            (availability.is_up, availability.up_at, availability.starts) =
+                (true, Instant::now(), availability.starts + 1);
         });
         for _ in 0..many {
             tokio::select! {
@@ -169,7 +175,7 @@ async fn run(kills: u64, seed: u64) -> Totals {
             }
         }
     }
-    stand.send_modify(|stand| stand.is_over = true);
+    availability.send_modify(|availability| availability.is_over = true);
     let mut totals = Totals::default();
     while let Some(ended) = workers.join_next().await {
         totals.add(ended.unwrap());

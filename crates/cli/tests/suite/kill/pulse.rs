@@ -37,9 +37,9 @@ impl Answers {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap();
         // A request from before a kill takes as long as the node is down, so it is not counted.
-        let Some(asked) = all.under_way.remove(&who) else { return };
+        let Some(started) = all.under_way.remove(&who) else { return };
         all.count += 1;
-        all.done.push_back((now, now.duration_since(asked)));
+        all.done.push_back((now, now.duration_since(started)));
         drop_old(&mut all.done, now);
     }
 

@@ -68,7 +68,7 @@ impl RecordWorker {
         kind: WorkerKind,
         id: u64,
         seed: u64,
-        stand: watch::Receiver<NodeAvailability>,
+        availability: watch::Receiver<NodeAvailability>,
         checked: mpsc::Sender<()>,
         answers: Answers,
     ) -> Self {
@@ -79,7 +79,7 @@ impl RecordWorker {
             kind,
             id,
             seed,
-            availability: stand,
+            availability,
             checked,
             answers,
             records,
@@ -92,13 +92,17 @@ impl RecordWorker {
     pub(crate) async fn run(mut self) -> Totals {
         let mut starts = 1;
         loop {
-            let stand = *self.availability.wait_for(|stand| stand.is_up || stand.is_over).await.unwrap();
-            if stand.starts != starts {
-                starts = stand.starts;
-                self.check(stand).await;
+            let availability = *self
+                .availability
+                .wait_for(|availability| availability.is_up || availability.is_over)
+                .await
+                .unwrap();
+            if availability.starts != starts {
+                starts = availability.starts;
+                self.check(availability).await;
                 self.checked.send(()).await.unwrap();
             }
-            if stand.is_over {
+            if availability.is_over {
                 self.check_lists().await;
                 return self.totals;
             }
@@ -121,7 +125,7 @@ impl RecordWorker {
 
     async fn insert_or_remove(&mut self, draw: u64) {
         let key = format!("insert-{}-{}", self.id, draw % KEYS);
-        let stand = self.availability.clone();
+        let availability = self.availability.clone();
         let rules = self.rules;
         let history = self.records.entry(key.clone()).or_insert_with(|| RecordHistory::new(None));
         let is_insert = !(draw / 64).is_multiple_of(8);
@@ -134,7 +138,9 @@ impl RecordWorker {
             Ok(removed) => {
                 let was_there = history.last().is_some();
                 assert!(
-                    removed.is_none_or(|removed| removed == was_there || may_have_lost_writes(&stand, rules)),
+                    removed.is_none_or(
+                        |removed| removed == was_there || may_have_lost_writes(&availability, rules)
+                    ),
                     "key {key}: was there: {was_there}, removed: {removed:?}"
                 );
                 history.acknowledged(state);
@@ -200,7 +206,7 @@ impl RecordWorker {
     }
 
     /// Checks all of its records; of a list only the end.
-    async fn check(&mut self, stand: NodeAvailability) {
+    async fn check(&mut self, availability: NodeAvailability) {
         for (key, history) in &mut self.records {
             let found = match self.kind {
                 WorkerKind::Insert => lookup(&self.keyspace, key).await.map(|bytes| number_of(key, &bytes)),
@@ -209,15 +215,15 @@ impl RecordWorker {
                     .map(|bytes| std::str::from_utf8(&bytes).unwrap().parse().unwrap()),
                 WorkerKind::Append => list_length(&self.keyspace, key, TAIL, self.rules).await,
             };
-            history.check_state(key, found, &stand, self.rules);
+            history.check_state(key, found, &availability, self.rules);
             self.totals.checked += 1;
         }
     }
 }
 
 /// Whether a kill that a worker has not checked for yet may have lost some of its writes.
-fn may_have_lost_writes(stand: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
-    let was_killed = !stand.borrow().is_up || stand.has_changed().unwrap_or(true);
+fn may_have_lost_writes(availability: &watch::Receiver<NodeAvailability>, rules: Rules) -> bool {
+    let was_killed = !availability.borrow().is_up || availability.has_changed().unwrap_or(true);
     was_killed && matches!(rules, Rules::Before(_))
 }
 

@@ -58,8 +58,8 @@ impl ProcessLoad {
             let file = folder.join(format!("calls-{number}"));
             let mut command = net.client(&std::env::current_exe().unwrap());
             command.args(["--exact", "process::client_process", "--nocapture"]);
-            let told = format!("{number}|{keyspace}|{}|{}", file.display(), endpoints.join(","));
-            command.env(VARIABLE, told).stdin(Stdio::piped()).stdout(Stdio::null());
+            let work = format!("{number}|{keyspace}|{}|{}", file.display(), endpoints.join(","));
+            command.env(VARIABLE, work).stdin(Stdio::piped()).stdout(Stdio::null());
             (RunningProcess::start(&mut command), file)
         };
         ProcessLoad { processes: (0..processes).map(start).collect() }
@@ -106,16 +106,16 @@ impl ProcessLoad {
 
 /// Runs as a client process if the environment says so.
 pub(crate) fn run_if_requested() {
-    let Ok(told) = std::env::var(VARIABLE) else { return };
-    let [number, keyspace, file, endpoints] = told.split('|').collect::<Vec<_>>()[..] else {
-        panic!("{told}")
+    let Ok(work) = std::env::var(VARIABLE) else { return };
+    let [number, keyspace, file, endpoints] = work.split('|').collect::<Vec<_>>()[..] else {
+        panic!("{work}")
     };
     let endpoints: Vec<&str> = endpoints.split(',').collect();
     let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let stop_signal = Arc::clone(&stop);
     std::thread::spawn(move || {
         drop(std::io::stdin().read(&mut [0]));
-        told.store(true, Ordering::Relaxed);
+        stop_signal.store(true, Ordering::Relaxed);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(run(number.parse().unwrap(), keyspace, Path::new(file), &endpoints, stop));
@@ -129,7 +129,7 @@ async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], sto
     };
     let client = Client::connect_with(endpoints, options).await.unwrap();
     let keyspace = client.keyspace(keyspace).await.unwrap();
-    let (lines, mut told) = mpsc::channel(1024);
+    let (lines, mut receiver) = mpsc::channel(1024);
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         tasks.spawn(one_after_the_other(
@@ -141,7 +141,7 @@ async fn run(number: usize, keyspace: &str, file: &Path, endpoints: &[&str], sto
     }
     drop(lines);
     let mut file = std::io::BufWriter::new(std::fs::File::create(file).unwrap());
-    while let Some(line) = told.recv().await {
+    while let Some(line) = receiver.recv().await {
         writeln!(file, "{line}").unwrap();
         // The test reads the file for the progress.
         file.flush().unwrap();

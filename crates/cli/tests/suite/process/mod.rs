@@ -86,8 +86,13 @@ fn report_and_check(name: &str, calls: Vec<ClientCall>, struck: Time) {
         refused.len()
     );
     let findings = zerohop_sim::check::check(&calls::history(calls));
-    let told: Vec<String> = findings.violations.iter().take(3).map(ToString::to_string).collect();
-    assert!(told.is_empty(), "{} things do not hold:\n{}", findings.violations.len(), told.join("\n"));
+    let violations: Vec<String> = findings.violations.iter().take(3).map(ToString::to_string).collect();
+    assert!(
+        violations.is_empty(),
+        "{} things do not hold:\n{}",
+        findings.violations.len(),
+        violations.join("\n")
+    );
     assert!(findings.undecided * 10 <= findings.sections, "{} searches were given up", findings.undecided);
 }
 

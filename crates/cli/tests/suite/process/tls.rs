@@ -30,9 +30,9 @@ fn remote_client_without_tls_is_refused_with_reason() {
     let mut bare = nodes.net.client(Path::new(env!("CARGO_BIN_EXE_zerohop")));
     bare.args(["kv", "lookup", "k1", "--endpoint", &nodes.endpoints()[0]]).env("ZEROHOP_TLS_CA", "");
     let refused = bare.output().unwrap();
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(3) && told.contains("takes only TLS"), "{refused:?}");
-    assert!(told.contains("--tls-ca"), "{told}");
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(3) && error.contains("takes only TLS"), "{refused:?}");
+    assert!(error.contains("--tls-ca"), "{error}");
     // Over HTTP, and over Redis at an instance.
     for (port, words, answer) in [
         (7400, "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "say https"),

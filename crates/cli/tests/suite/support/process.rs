@@ -53,11 +53,11 @@ impl RunningProcess {
     /// The first line of its output. Empty: it has ended.
     pub(crate) fn first_line(&mut self) -> String {
         let output = self.0.stdout.take().expect("its output is taken once");
-        let (told, heard) = mpsc::channel();
+        let (sender, heard) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
             drop(BufReader::new(output).read_line(&mut line));
-            drop(told.send(line));
+            drop(sender.send(line));
         });
         heard.recv_timeout(GIVE_UP_AFTER).expect("a process neither says that it serves nor ends")
     }

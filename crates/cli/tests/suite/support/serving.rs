@@ -62,8 +62,12 @@ impl ServingProgram {
         let mut process = RunningProcess::start(&mut command);
         let line = process.first_line();
         let Ok(ready) = serde_json::from_str(&line) else {
-            let told = std::fs::read(log).unwrap();
-            panic!("it did not serve: {line:?}, {}: {}", process.ended(), String::from_utf8_lossy(&told));
+            let log_bytes = std::fs::read(log).unwrap();
+            panic!(
+                "it did not serve: {line:?}, {}: {}",
+                process.ended(),
+                String::from_utf8_lossy(&log_bytes)
+            );
         };
         ServingProgram { process, ready, log: log.to_owned(), _folder: None }
     }
@@ -113,8 +117,8 @@ impl ServingProgram {
 
     /// Runs a command that prints a list: its lines of JSON as one array.
     pub(crate) fn list(&self, arguments: &[&str]) -> Value {
-        let told = self.ok(&[arguments, &["--json"]].concat());
-        told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect()
+        let printed = self.ok(&[arguments, &["--json"]].concat());
+        printed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect()
     }
 
     /// Sends a signal, waits, and returns the exit code.

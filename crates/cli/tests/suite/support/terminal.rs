@@ -40,8 +40,8 @@ pub(crate) struct TerminalProgram {
 impl TerminalProgram {
     /// Its standard error is the terminal, and its standard output a pipe.
     pub(crate) fn start(cluster: &ServingProgram, arguments: &[&str]) -> TerminalProgram {
-        TerminalProgram::with(against(cluster, arguments), |command, theirs| {
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(theirs);
+        TerminalProgram::with(against(cluster, arguments), |command, terminal| {
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(terminal);
         })
     }
 
@@ -55,38 +55,38 @@ impl TerminalProgram {
 
     /// Runs a prepared command, with the terminal as all three streams.
     pub(crate) fn all_of(command: Command) -> TerminalProgram {
-        TerminalProgram::with(command, |command, theirs| {
-            let copy = || theirs.try_clone().unwrap();
+        TerminalProgram::with(command, |command, terminal| {
+            let copy = || terminal.try_clone().unwrap();
             command.stdin(copy()).stdout(copy()).stderr(copy());
         })
     }
 
     fn with(mut command: Command, connect: impl FnOnce(&mut Command, File)) -> TerminalProgram {
-        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&ours).unwrap();
-        unlockpt(&ours).unwrap();
-        let name = ptsname(&ours, Vec::new()).unwrap();
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
         let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-        let theirs = File::options().read(true).write(true).open(path).unwrap();
-        connect(&mut command, theirs);
+        let terminal = File::options().read(true).write(true).open(path).unwrap();
+        connect(&mut command, terminal);
         let started = Instant::now();
         let child = RunningProcess::start(&mut command);
         // This end is closed too, so that the terminal ends with the program.
         drop(command);
-        let ours = File::from(ours);
-        let keys = ours.try_clone().unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let controller = File::from(controller);
+        let keys = controller.try_clone().unwrap();
+        let output = Arc::new(Mutex::new(Vec::new()));
         let reader = std::thread::spawn({
-            let told = Arc::clone(&told);
+            let output = Arc::clone(&output);
             move || {
-                let (mut ours, mut some) = (ours, [0; 4096]);
+                let (mut controller, mut some) = (controller, [0; 4096]);
                 // The end of a terminal is an error.
-                while let Ok(length @ 1..) = ours.read(&mut some) {
-                    told.lock().unwrap().extend_from_slice(&some[..length]);
+                while let Ok(length @ 1..) = controller.read(&mut some) {
+                    output.lock().unwrap().extend_from_slice(&some[..length]);
                 }
             }
         });
-        TerminalProgram { child, started, output: told, reader, keys }
+        TerminalProgram { child, started, output, reader, keys }
     }
 
     pub(crate) fn output(&self) -> String {
@@ -106,11 +106,11 @@ impl TerminalProgram {
     pub(crate) fn slow_until(&mut self, texts: &[&str]) {
         let mut went_on = self.started;
         while self.child.try_wait().unwrap().is_none() {
-            let told = self.output();
-            if texts.iter().all(|text| told.contains(text)) {
+            let output = self.output();
+            if texts.iter().all(|text| output.contains(text)) {
                 return;
             }
-            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {told:?}");
+            assert!(self.started.elapsed() < GIVE_UP_AFTER, "it tells nothing, and does not end: {output:?}");
             self.signal(Signal::STOP);
             std::thread::sleep(went_on.elapsed() * STANDS);
             went_on = Instant::now();

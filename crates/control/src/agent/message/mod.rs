@@ -225,8 +225,8 @@ fn write(body: &AgentBody) -> proto::BodyProto {
         }),
         AgentBody::Gossip(bytes) => proto::BodyProto::Gossip(bytes.clone()),
         AgentBody::Propose(request) => proto::BodyProto::Ask(request.encode()),
-        AgentBody::Answer { id, answer: told, news } => {
-            let (kind, outcome) = match told {
+        AgentBody::Answer { id, answer, news } => {
+            let (kind, outcome) = match answer {
                 ProposalAnswer::Decided(outcome) => (0, Some(outcome.to_proto())),
                 ProposalAnswer::NotLeader => (1, None),
                 ProposalAnswer::Busy => (2, None),
@@ -240,13 +240,13 @@ fn write(body: &AgentBody) -> proto::BodyProto {
                 news: write_news(news),
             })
         }
-        AgentBody::MapRequest { node, have, piece, is_confirmation: only_told } => {
+        AgentBody::MapRequest { node, have, piece, is_confirmation } => {
             let of = piece.unwrap_or_default();
             proto::BodyProto::MapWanted(proto::MapWanted {
                 node: node.unwrap_or_default().get(),
                 known: node.is_some(),
                 have: have.get(),
-                only_told: *only_told,
+                only_told: *is_confirmation,
                 since: of.since.get(),
                 epoch: of.epoch.get(),
                 piece: of.piece,
@@ -367,8 +367,8 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             };
             AgentBody::Loads(loads.loads.iter().map(load).collect())
         }
-        proto::BodyProto::FounderAsks(asks) => {
-            AgentBody::BootstrapRequest { incarnation: Incarnation(asks.incarnation) }
+        proto::BodyProto::FounderAsks(query) => {
+            AgentBody::BootstrapRequest { incarnation: Incarnation(query.incarnation) }
         }
         proto::BodyProto::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
             return Err(wrong("more founders than there may be"));

@@ -24,7 +24,7 @@ fn short_bodies() -> Vec<AgentBody> {
     let done =
         CommandOutcome { result: Ok(CommandResult { number: 1, epoch: MapEpoch(2) }), applied_count: 3 };
     let refused = CommandOutcome { result: Err(CommandRefusal::NotControl), applied_count: 3 };
-    let answer = |told| AgentBody::Answer { id, answer: told, news: news.clone() };
+    let answer = |answer| AgentBody::Answer { id, answer, news: news.clone() };
     vec![
         AgentBody::Propose(CommandRequest {
             id,

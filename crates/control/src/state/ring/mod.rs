@@ -159,8 +159,8 @@ fn interleaved(mut queues: Vec<VecDeque<Spot>>) -> Vec<Spot> {
         let furthest = (0..queues.len())
             .filter(|at| !queues[*at].is_empty())
             .max_by_key(|at| {
-                let taken = sizes[*at] - queues[*at].len() as u128;
-                ((turn * sizes[*at]) as i128 - (taken * total as u128) as i128, std::cmp::Reverse(*at))
+                let placed = sizes[*at] - queues[*at].len() as u128;
+                ((turn * sizes[*at]) as i128 - (placed * total as u128) as i128, std::cmp::Reverse(*at))
             })
             .expect("places are left as long as somebody waits");
         spots.extend(queues[furthest].pop_front());

@@ -478,7 +478,8 @@ impl Nodes {
             let node = map.instance(one).and_then(|one| map.node(one.node));
             node.is_some_and(|node| node.state() != NodeState::Down)
         };
-        let mut asks: Vec<(InstanceId, KeyspaceId, PartitionId, PartitionEpoch, GroupRequest)> = Vec::new();
+        let mut requests: Vec<(InstanceId, KeyspaceId, PartitionId, PartitionEpoch, GroupRequest)> =
+            Vec::new();
         let own = (0..2).map(|n| InstanceId(machine.first_instance.get() + n));
         for instance in own {
             for (keyspace, partition, group) in map.partitions_of(instance) {
@@ -496,10 +497,10 @@ impl Nodes {
                     (_, Some(down)) => GroupRequest::Remove(down),
                     _ => continue,
                 };
-                asks.push((instance, keyspace, partition, group.epoch, request));
+                requests.push((instance, keyspace, partition, group.epoch, request));
             }
         }
-        for (instance, keyspace, partition, epoch, request) in asks {
+        for (instance, keyspace, partition, epoch, request) in requests {
             self.handle_event(
                 at,
                 AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request },

@@ -51,11 +51,11 @@ impl Spans {
     ///
     /// # Errors Those of the system.
     pub fn start(endpoints: Vec<String>, options: ClientOptions) -> io::Result<Spans> {
-        let (units, asked) = mpsc::channel(UNDER_WAY_MAX);
+        let (units, receiver) = mpsc::channel(UNDER_WAY_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("zerohop-spans".to_owned())
-            .spawn(move || runtime.block_on(serve(asked, endpoints, options)))?;
+            .spawn(move || runtime.block_on(serve(receiver, endpoints, options)))?;
         Ok(Spans { units })
     }
 
@@ -111,14 +111,14 @@ impl Cluster {
 }
 
 async fn serve(
-    mut asked: mpsc::Receiver<CrossPartitionUnit>,
+    mut receiver: mpsc::Receiver<CrossPartitionUnit>,
     endpoints: Vec<String>,
     options: ClientOptions,
 ) {
     let (client, keyspaces) = (tokio::sync::Mutex::new(None), Mutex::new(BTreeMap::new()));
     let cluster = Arc::new(Cluster { endpoints, options, client, keyspaces });
     let room = Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX));
-    while let Some(CrossPartitionUnit { keyspace, unit, send_reply: tell }) = asked.recv().await {
+    while let Some(CrossPartitionUnit { keyspace, unit, send_reply: tell }) = receiver.recv().await {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
         let cluster = Arc::clone(&cluster);

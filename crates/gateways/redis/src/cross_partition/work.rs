@@ -79,12 +79,12 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
             for unit in &units {
                 let part = client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
                 let part = part.unwrap_or_else(|error| {
-                    let mut told = Vec::new();
-                    append_error(&error, &mut told);
-                    told
+                    let mut refusal = Vec::new();
+                    append_error(&error, &mut refusal);
+                    refusal
                 });
-                if let Err(told) = joined.add_reply(&part) {
-                    return Ok(told);
+                if let Err(refusal) = joined.add_reply(&part) {
+                    return Ok(refusal);
                 }
             }
             joined.reply(decoded.protocol(), &mut reply);

@@ -12,8 +12,8 @@ const TAKE: WriteChange<'static> = WriteChange::Take(Take);
 fn take_returns_a_record_only_once() {
     let mut bench = PartitionBench::new();
     let version = bench.write(b"k", insert(b"value")).version();
-    let taken = bench.write(b"k", TAKE);
-    assert_eq!((taken.version(), taken.bytes()), (version, Some(b"value".to_vec())));
+    let removed = bench.write(b"k", TAKE);
+    assert_eq!((removed.version(), removed.bytes()), (version, Some(b"value".to_vec())));
     assert_eq!(bench.write(b"k", TAKE).number(), Err(Failure::NotFound));
     assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
     bench.write(b"list", append(&[b"a", b""])).number().expect("is done");

@@ -70,9 +70,9 @@ impl Partition {
             _ => None,
         };
         let transacting = self.transacting.as_deref_mut();
-        let asked =
+        let unlogged =
             transacting.zip(request).and_then(|(one, request)| one.unlogged_requests.remove(&request));
-        let lowest = asked.map_or(0, |(lowest, _)| lowest);
+        let lowest = unlogged.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.bytes_about());
         self.group.set_admits_all(engine, is_admitted_when_full(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);

@@ -183,8 +183,8 @@ impl Partition {
                     transacting.transactions.close();
                 }
             }
-            self.act(engine, effects, |transactions, now, host, told| {
-                transactions.message(now, host, message, told);
+            self.act(engine, effects, |transactions, now, host, wanted| {
+                transactions.message(now, host, message, wanted);
             });
         }
     }
@@ -208,9 +208,9 @@ impl Partition {
         self.time_out_queued(effects);
         let others = self.transacting.as_ref().map(|one| one.transactions.others()).unwrap_or_default();
         let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !map.has_keyspace(*one)).collect();
-        self.act(engine, effects, |transactions, now, host, told| {
-            transactions.tick(now, host, told);
-            transactions.without(now, &missing, told);
+        self.act(engine, effects, |transactions, now, host, wanted| {
+            transactions.tick(now, host, wanted);
+            transactions.without(now, &missing, wanted);
         });
     }
 
@@ -271,8 +271,8 @@ impl Partition {
         let now_ms = self.clock.elapsed_ms();
         let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_read_lock_end_ms);
         if first.is_some_and(|until_ms| until_ms <= now_ms) {
-            self.act(engine, effects, |transactions, now, host, told| {
-                transactions.expire_read_locks(now, host, now_ms, told);
+            self.act(engine, effects, |transactions, now, host, wanted| {
+                transactions.expire_read_locks(now, host, now_ms, wanted);
             });
         }
     }
@@ -284,17 +284,17 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         while let Some((index, entry)) = self.transacting.as_mut().and_then(|one| one.committed.pop_front()) {
-            let wanted = self.begin_transaction(engine, |transactions, now, host, told| {
-                transactions.committed(now, host, LogIndex(index), &entry, told);
+            let wanted = self.begin_transaction(engine, |transactions, now, host, wanted| {
+                transactions.committed(now, host, LogIndex(index), &entry, wanted);
             });
             self.apply_effects(engine, wanted, effects);
         }
     }
 
     /// A committed entry has an event for transactions.
-    pub(super) fn record_committed(&mut self, index: u64, told: CommittedEvent) {
+    pub(super) fn record_committed(&mut self, index: u64, event: CommittedEvent) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        match told {
+        match event {
             CommittedEvent::Transaction(entry) => {
                 if let TransactionEntry::Expire { ids } = &entry {
                     self.staged_expired += ids.len() as u64;
@@ -331,8 +331,8 @@ impl Partition {
                 TransactionEffect::Read(ticket) => self.read_now(engine, ticket, effects),
                 TransactionEffect::Write(ticket) => {
                     self.write_now(engine, ticket, effects);
-                    let more = self.begin_transaction(engine, |transactions, now, host, told| {
-                        transactions.leave(now, host, ticket, told);
+                    let more = self.begin_transaction(engine, |transactions, now, host, wanted| {
+                        transactions.leave(now, host, ticket, wanted);
                     });
                     self.apply_effects(engine, more, effects);
                 }

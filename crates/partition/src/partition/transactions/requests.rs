@@ -125,8 +125,8 @@ impl Partition {
             return fail(failure_of(&error), effects);
         }
         let ticket = transacting.ticket();
-        let asked = (stamp.lowest_unanswered.0, ticket);
-        let before = transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
+        let unlogged = (stamp.lowest_unanswered.0, ticket);
+        let before = transacting.unlogged_requests.insert((stamp.session, stamp.sequence), unlogged);
         let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
         transacting.clients.insert(ticket, WaitingClient { token, places });
         if let Some(overtaken) = overtaken {
@@ -135,8 +135,8 @@ impl Partition {
         }
         let request = TransactionRequest { id, parts };
         let mut refused = None;
-        self.act(engine, effects, |transactions, now, host, told| {
-            refused = transactions.request(now, host, (ticket, request), told).err();
+        self.act(engine, effects, |transactions, now, host, wanted| {
+            refused = transactions.request(now, host, (ticket, request), wanted).err();
         });
         let Some(reason) = refused else { return };
         if let Some(transacting) = self.transacting.as_deref_mut() {
@@ -178,8 +178,8 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> Result<(u64, WriteOutcome), Failure<'static>> {
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let held = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
-        if held > TRANSACTED_BYTES_MAX || !self.open_transactions() {
+        let state_bytes = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
+        if state_bytes > TRANSACTED_BYTES_MAX || !self.open_transactions() {
             return Err(busy);
         }
         let stamp = &stage.stamp;
@@ -189,16 +189,16 @@ impl Partition {
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;
-        let wanted = self.begin_transaction(engine, |transactions, _, _, told| {
-            refused = transactions.stage((id, bytes), Durability::Memory, told).err();
+        let wanted = self.begin_transaction(engine, |transactions, _, _, wanted| {
+            refused = transactions.stage((id, bytes), Durability::Memory, wanted).err();
         });
         if let Some(reason) = refused {
             return Err(aborted(reason));
         }
         if let Some(transacting) = self.transacting.as_deref_mut() {
             let ticket = transacting.ticket();
-            let asked = (stamp.lowest_unanswered.0, ticket);
-            transacting.unlogged_requests.insert((stamp.session, stamp.sequence), asked);
+            let unlogged = (stamp.lowest_unanswered.0, ticket);
+            transacting.unlogged_requests.insert((stamp.session, stamp.sequence), unlogged);
         }
         let entry = wanted.into_iter().find_map(|effect| match effect {
             TransactionEffect::Append { entry, .. } => Some(entry),

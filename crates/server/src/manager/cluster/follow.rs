@@ -42,23 +42,23 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
 /// The next change for the instances, and their map after it.
 fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
     let follow = &shared.follow;
-    let told = *follow.applied_epoch.borrow();
-    if shared.instances().is_empty() || told == MapEpoch(0) {
+    let applied = *follow.applied_epoch.borrow();
+    if shared.instances().is_empty() || applied == MapEpoch(0) {
         return None;
     }
     let newest = Arc::clone(shared.history.borrow().map());
     let mut joined = None::<Arc<MapDelta>>;
-    for delta in follow.changes.borrow_mut().drain(..).filter(|delta| delta.to > told) {
+    for delta in follow.changes.borrow_mut().drain(..).filter(|delta| delta.to > applied) {
         // If a change does not follow the previous one, the result stays behind the newest map.
         joined = match joined.take() {
-            None if delta.from == told => Some(delta),
+            None if delta.from == applied => Some(delta),
             None => None,
             Some(before) => MapDelta::clone(&before).join(&delta).ok().map(Arc::new),
         };
     }
     match joined {
         Some(delta) if delta.to == newest.epoch() => Some((delta, newest)),
-        _ if newest.epoch() > told => Some((Arc::new(newest.to_delta()), newest)),
+        _ if newest.epoch() > applied => Some((Arc::new(newest.to_delta()), newest)),
         _ => None,
     }
 }

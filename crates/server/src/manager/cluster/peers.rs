@@ -83,7 +83,7 @@ impl Peers {
 /// Sends messages to one manager until none has arrived for a while.
 async fn send_messages(shared: Rc<ManagerShared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     let mut stream = None::<Stream>;
-    let mut is_told = false;
+    let mut is_logged = false;
     while let Ok(Some(first)) = timeout(IDLE_MAX, messages.recv()).await {
         let mut bytes = Vec::new();
         frame(&first, &mut bytes);
@@ -95,7 +95,7 @@ async fn send_messages(shared: Rc<ManagerShared>, to: Address, mut messages: mps
         // A write shows that the peer has closed the connection, the first or the second one: then it is tried once more.
         for _ in 0..2 {
             if stream.is_none() {
-                stream = connect(&shared, &to, &mut is_told).await;
+                stream = connect(&shared, &to, &mut is_logged).await;
             }
             let Some(open) = &mut stream else { break };
             match timeout(SEND_TIME_OUT, open.write_and_flush(&bytes)).await {
@@ -111,7 +111,7 @@ async fn send_messages(shared: Rc<ManagerShared>, to: Address, mut messages: mps
     }
 }
 
-async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Option<Stream> {
+async fn connect(shared: &ManagerShared, to: &Address, is_logged: &mut bool) -> Option<Stream> {
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to.as_str())).await;
     let stream = match connected {
         Ok(Ok(stream)) => stream,
@@ -126,11 +126,11 @@ async fn connect(shared: &ManagerShared, to: &Address, is_told: &mut bool) -> Op
     let mut stream = Stream::opened(stream, to.as_str(), tls).ok()?;
     match timeout(CONNECT_MAX, handshake(shared, to, &mut stream)).await {
         Ok(Ok(())) => {
-            *is_told = false;
+            *is_logged = false;
             Some(stream)
         }
         Ok(Err(RejectedPeer { reason, is_final })) => {
-            if !std::mem::replace(is_told, true) {
+            if !std::mem::replace(is_logged, true) {
                 warn!(to = to.as_str(), reason, "a manager cannot be talked to");
             }
             if is_final && let Some(cluster) = shared.cluster_handle() {

@@ -205,9 +205,9 @@ impl Runner {
         }
         self.refused.insert(by.clone());
         let settings = self.agent.settings();
-        let asked = if settings.named.is_empty() { &settings.contacts } else { &settings.named };
-        let is_asked = asked.contains(&by);
-        if is_asked && asked.iter().all(|one| self.refused.contains(one)) {
+        let named = if settings.named.is_empty() { &settings.contacts } else { &settings.named };
+        let is_asked = named.contains(&by);
+        if is_asked && named.iter().all(|one| self.refused.contains(one)) {
             self.over = Some(MembershipEnd::Refused { by, reason });
         }
     }

@@ -91,9 +91,9 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
         let mut parts = good.clone();
         spoil(&mut parts);
         sequence += 1;
-        let asked = node.transact(sequence, &last, &parts);
-        let told = node.outcome(asked).unwrap_err();
-        assert_eq!(reason(&told), expected, "{at}: {told:?}");
+        let instance = node.transact(sequence, &last, &parts);
+        let failure = node.outcome(instance).unwrap_err();
+        assert_eq!(reason(&failure), expected, "{at}: {failure:?}");
         assert_eq!((node.value(&one), node.value(&other)), (None, None), "{at}");
     }
 
@@ -102,9 +102,9 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
     let beginnings = (0..encoded.len()).step_by(7).map(|length| encoded[..length].to_vec());
     for bytes in beginnings.chain([vec![0xFF; 64], vec![0; 64], [&encoded[..], &[0]].concat()]) {
         sequence += 1;
-        let asked = node.transact_bytes(sequence, &last, &bytes);
-        let told = node.outcome(asked).unwrap_err();
-        assert_eq!(reason(&told), AbortReason::Malformed, "{bytes:?}: {told:?}");
+        let instance = node.transact_bytes(sequence, &last, &bytes);
+        let failure = node.outcome(instance).unwrap_err();
+        assert_eq!(reason(&failure), AbortReason::Malformed, "{bytes:?}: {failure:?}");
     }
 
     // A wait among its items; a coordinator that is not the last partition.
@@ -116,12 +116,12 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
     items(of_one)[0].body = ItemBody::Inline(bytes.into());
     items(of_one)[0].access = Access::Read;
     sequence += 1;
-    let asked = node.transact(sequence, &last, &parts);
-    assert_eq!(reason(&node.outcome(asked).unwrap_err()), AbortReason::Malformed);
+    let instance = node.transact(sequence, &last, &parts);
+    assert_eq!(reason(&node.outcome(instance).unwrap_err()), AbortReason::Malformed);
     let first = if last == one { other.clone() } else { one.clone() };
     sequence += 1;
-    let asked = node.transact(sequence, &first, &good);
-    assert!(node.outcome(asked).is_err());
+    let instance = node.transact(sequence, &first, &good);
+    assert!(node.outcome(instance).is_err());
 
     // After all that no lock is left, and no record is there.
     assert_eq!((node.value(&one), node.value(&other)), (None, None));
@@ -132,8 +132,8 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
         change: WriteChange::Increment(Increment { delta: 1 }),
     };
     let parts = node.parts(Durability::Sync, &[(&one, write.change), (&other, insert("b"))]);
-    let asked = node.transact(sequence, &last, &parts);
-    node.outcome(asked).unwrap();
+    let instance = node.transact(sequence, &last, &parts);
+    node.outcome(instance).unwrap();
     assert_eq!(node.value(&one).unwrap().1, "1");
     drop(node);
     server.stop().unwrap();

@@ -149,12 +149,12 @@ fn unproven_connection_that_sends_too_much_is_closed() {
     for said in [half, &b"PING\r\n".repeat(50)[..], &command(&[b"SET", b"k", &long])[..]] {
         let mut redis = Redis::connect(address);
         redis.stream.write_all(said).unwrap();
-        let mut told = 0;
+        let mut replies = 0;
         while let Some(reply) = redis.try_reply() {
             assert!(is_error(&reply, "NOAUTH"), "{reply:?}");
-            told += 1;
+            replies += 1;
         }
-        assert!((1..10).contains(&told), "{told}");
+        assert!((1..10).contains(&replies), "{replies}");
     }
     server.stop().unwrap();
 }
@@ -392,7 +392,7 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
         let of_token: Vec<_> = (0..5).map(|_| wait(&its)).collect();
         let mine = default_keyspace(&owner).await;
         let of_owner: Vec<_> = (0..5).map(|_| wait(&mine)).collect();
-        let told = async {
+        let ended = async {
             its.lookup("other").await.unwrap();
             mine.insert("key", "v").await.unwrap();
             let mut refused = 0;
@@ -410,7 +410,7 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
                 wait.await.unwrap().unwrap();
             }
         };
-        waiting.run_until(told).await;
+        waiting.run_until(ended).await;
 
         let mut kept = Vec::new();
         let error = loop {

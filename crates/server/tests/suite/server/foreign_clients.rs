@@ -178,9 +178,9 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     let map_get = |request| frame(request, &Message::MapGet(Default::default()));
-    let asked: Vec<u8> = (2..2 + REQUESTS).flat_map(map_get).collect();
+    let requests: Vec<u8> = (2..2 + REQUESTS).flat_map(map_get).collect();
     let mut writer = stream.try_clone().unwrap();
-    let writing = std::thread::Builder::new().spawn(move || writer.write_all(&[hello(), asked].concat()));
+    let writing = std::thread::Builder::new().spawn(move || writer.write_all(&[hello(), requests].concat()));
     let found = answers(&mut stream, REQUESTS as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
     assert_eq!(found.len(), REQUESTS as usize + 1);
@@ -233,14 +233,14 @@ fn manager_answers_control_request_sent_to_an_instance() {
         let mut stream = connect(*address);
         // The request changes the map of the instance that waits for the answer.
         let create = create(&format!("k{place}"));
-        let asked = [
+        let requests = [
             hello(),
             frame(2, &Message::Admin(Admin { encoded: &create })),
             frame(3, &Message::Admin(Admin { encoded: &status })),
             frame(4, &Message::Admin(Admin { encoded: b"\x12\xff" })),
             frame(5, &Message::Ping(Default::default())),
         ];
-        stream.write_all(&asked.concat()).unwrap();
+        stream.write_all(&requests.concat()).unwrap();
         let mut found = answers(&mut stream, 5);
         found.sort_by_key(|(request, _)| *request);
         match &found[..] {

@@ -65,8 +65,8 @@ fn keyspace_alteration_under_load_loses_no_records() {
         }
         writer.await.unwrap();
         let keyspace = client.keyspace("papers").await.unwrap();
-        let told = status(&client).await;
-        assert_eq!(told.keyspaces.last().unwrap().durability, "sync");
+        let reported = status(&client).await;
+        assert_eq!(reported.keyspaces.last().unwrap().durability, "sync");
         for key in 0..2000 {
             let found = keyspace.lookup_bytes(&format!("key {key}")).await.unwrap();
             assert_eq!(found.as_deref(), Some(&b"value"[..]), "key {key}");
@@ -160,8 +160,8 @@ fn unsaved_change_has_no_effect_and_node_keeps_serving() {
         assert!(refusal.reason.contains("could not be saved, and was not made"), "{}", refusal.reason);
         let after = status(&client).await;
         assert_eq!((after.map_epoch, after.keyspaces), (before.map_epoch, before.keyspaces));
-        let is_told = |trouble: &String| trouble.contains("could not be saved");
-        assert!(after.nodes[0].troubles.iter().any(is_told), "{:?}", after.nodes[0].troubles);
+        let is_reported = |trouble: &String| trouble.contains("could not be saved");
+        assert!(after.nodes[0].troubles.iter().any(is_reported), "{:?}", after.nodes[0].troubles);
         let keyspace = client.keyspace("default").await.unwrap();
         keyspace.insert("k", "v").await.unwrap();
     });

@@ -60,9 +60,9 @@ impl InstanceConnection {
         loop {
             if let DecodeResult::Frame { frame, used } = decoder.decode(&self.bytes) {
                 let mut scratch = Vec::new();
-                let taken = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());
+                let result = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());
                 self.bytes.drain(..used);
-                return taken;
+                return result;
             }
             let mut chunk = [0; 4096];
             let read = self.stream.read(&mut chunk).unwrap();
@@ -77,9 +77,9 @@ impl InstanceConnection {
         message: &Message<'_>,
         take: impl FnOnce(&Message<'_>) -> T,
     ) -> T {
-        let asked = self.send(envelope, message);
+        let sent = self.send(envelope, message);
         self.next(|request, message| {
-            assert_eq!(request, asked);
+            assert_eq!(request, sent);
             take(message)
         })
     }
@@ -182,9 +182,10 @@ impl NodeClient {
 
     pub(crate) fn outcome(&mut self, of: InstanceId) -> Result<(Timestamp, Vec<String>), Failure<'static>> {
         self.wire(of).next(|_, message| match message {
-            Message::Transacted(told) => {
-                Ok((told.version, told.answers.iter().map(|one| format!("{:?}", one.0)).collect()))
-            }
+            Message::Transacted(transacted) => Ok((
+                transacted.version,
+                transacted.answers.iter().map(|one| format!("{:?}", one.0)).collect(),
+            )),
             Message::Answer(Err(failure)) => Err(failure.clone().into_owned()),
             other => panic!("no outcome: {other:?}"),
         })
@@ -227,41 +228,41 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
         Durability::Sync,
         &[(&one, insert("a")), (&other, insert("b")), (&one, WriteChange::Extend(Extend { bytes: b"c" }))],
     );
-    let asked = node.transact(1, last, &parts);
-    let told = node.outcome(asked).unwrap();
-    assert_eq!(told.1.len(), 3);
-    assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
-    assert_eq!(node.value(&other), Some((told.0, "b".to_owned())));
+    let instance = node.transact(1, last, &parts);
+    let outcome = node.outcome(instance).unwrap();
+    assert_eq!(outcome.1.len(), 3);
+    assert_eq!(node.value(&one), Some((outcome.0, "ac".to_owned())));
+    assert_eq!(node.value(&other), Some((outcome.0, "b".to_owned())));
     // The same transaction again, under its sequence number.
-    let asked = node.transact(1, last, &parts);
-    assert_eq!(node.outcome(asked), Ok(told.clone()));
+    let instance = node.transact(1, last, &parts);
+    assert_eq!(node.outcome(instance), Ok(outcome.clone()));
     // Many transactions that conflict, with single writes in between: each is executed once.
     let counters = [node.key(InstanceId(1), 1), node.key(InstanceId(2), 1), node.key(InstanceId(2), 2)];
-    let mut asked = Vec::new();
+    let mut instances = Vec::new();
     for sequence in 2..40 {
         let add = WriteChange::Increment(Increment { delta: 1 });
         let changes = [0, 1].map(|n| (counters[(sequence + n) % 3].as_str(), add));
         let parts = node.parts(Durability::Sync, &changes);
         let last = coordinator(&node, &changes.map(|(key, _)| key));
-        asked.push(node.transact(sequence as u64, last, &parts));
+        instances.push(node.transact(sequence as u64, last, &parts));
     }
-    for instance in asked {
-        let told = node.outcome(instance).unwrap();
-        assert_eq!(told.1.len(), 2);
+    for instance in instances {
+        let outcome = node.outcome(instance).unwrap();
+        assert_eq!(outcome.1.len(), 2);
     }
     let counts: u64 = counters.iter().map(|key| node.value(key).unwrap().1.parse::<u64>().unwrap()).sum();
     assert_eq!(counts, 2 * 38);
     // A transaction that fails has no effect.
     let swap = WriteChange::CompareSwap(CompareSwap { expected: Some(b"no"), new: None });
     let parts = node.parts(Durability::Sync, &[(&one, insert("x")), (&other, swap)]);
-    let asked = node.transact(40, last, &parts);
-    let failure = node.outcome(asked).unwrap_err();
+    let instance = node.transact(40, last, &parts);
+    let failure = node.outcome(instance).unwrap_err();
     assert!(matches!(failure, Failure::Aborted { reason: AbortReason::ConditionFailed, .. }), "{failure:?}");
-    assert_eq!(node.value(&one), Some((told.0, "ac".to_owned())));
+    assert_eq!(node.value(&one), Some((outcome.0, "ac".to_owned())));
     // The node stops when one is just decided and the participant may not have learned of it.
     let parts_of_last = node.parts(Durability::Sync, &[(&one, insert("last")), (&other, insert("last"))]);
-    let asked = node.transact(41, last, &parts_of_last);
-    let told_of_last = node.outcome(asked).unwrap();
+    let instance_of_last = node.transact(41, last, &parts_of_last);
+    let told_of_last = node.outcome(instance_of_last).unwrap();
     drop(node.wires.drain(..));
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), listen)).unwrap();
@@ -269,9 +270,9 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
     let mut node = NodeClient { session, ..NodeClient::of(&server, keyspace) };
     assert_eq!(node.value(&one), Some((told_of_last.0, "last".to_owned())));
     assert_eq!(node.value(&other), Some((told_of_last.0, "last".to_owned())));
-    let asked = node.transact(41, last, &parts_of_last);
-    assert_eq!(node.outcome(asked), Ok(told_of_last));
-    let asked = node.transact(40, last, &parts);
-    assert_eq!(node.outcome(asked), Err(failure));
+    let instance_of_last = node.transact(41, last, &parts_of_last);
+    assert_eq!(node.outcome(instance_of_last), Ok(told_of_last));
+    let instance = node.transact(40, last, &parts);
+    assert_eq!(node.outcome(instance), Err(failure));
     server.stop().unwrap();
 }

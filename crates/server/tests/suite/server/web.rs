@@ -141,8 +141,8 @@ fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let (line, body) = get(&server, "/status");
     assert_eq!(line, "HTTP/1.1 200 OK");
     let json: Value = serde_json::from_str(&body).unwrap();
-    let told = block_on(async { status(&client(&server).await).await });
-    assert_eq!(json["map_epoch"], told.map_epoch);
+    let reported = block_on(async { status(&client(&server).await).await });
+    assert_eq!(json["map_epoch"], reported.map_epoch);
     assert_eq!(json["nodes"][0]["state"], "up");
     assert_eq!(json["nodes"][0]["pid"], std::process::id());
     assert_eq!(json["nodes"][0]["manager"], server.manager_address().to_string());

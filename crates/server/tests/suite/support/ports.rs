@@ -41,6 +41,6 @@ fn ports_are_unique() {
     let (one, other) = (ports(BLOCK), ports(1));
     assert!(one.abs_diff(other) >= BLOCK && (FIRST..END).contains(&one) && (FIRST..END).contains(&other));
     #[expect(clippy::disallowed_methods, reason = "asks as another process would")]
-    let taken = UdpSocket::bind((Ipv4Addr::LOCALHOST, one));
-    assert!(taken.is_err(), "another process would be given it");
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, one));
+    assert!(socket.is_err(), "another process would be given it");
 }

@@ -158,17 +158,17 @@ impl Snapshot {
         &self,
         records: &[(&Keyspace, K)],
     ) -> Result<Vec<Option<Record>>, Error> {
-        let mut told = Vec::with_capacity(records.len());
+        let mut results = Vec::with_capacity(records.len());
         for some in records.chunks(QUERIES_PARALLEL) {
             let answers = self.start_all(some, Query::Lookup)?;
             for ((_, key), answer) in some.iter().zip(answers) {
-                told.push(match found(key.as_ref(), answer).await? {
+                results.push(match found(key.as_ref(), answer).await? {
                     Some(reply) => Some(record(reply)?),
                     None => None,
                 });
             }
         }
-        Ok(told)
+        Ok(results)
     }
 
     /// Reads the metadata of several records as they were, in parallel. The results are in the order of the keys.
@@ -179,11 +179,11 @@ impl Snapshot {
         &self,
         records: &[(&Keyspace, K)],
     ) -> Result<Vec<Option<Info>>, Error> {
-        let mut told = Vec::with_capacity(records.len());
+        let mut results = Vec::with_capacity(records.len());
         for some in records.chunks(QUERIES_PARALLEL) {
             let answers = self.start_all(some, Query::Inspect)?;
             for ((_, key), answer) in some.iter().zip(answers) {
-                told.push(match found(key.as_ref(), answer).await? {
+                results.push(match found(key.as_ref(), answer).await? {
                     Some(reply) => match operation::info(Ok(reply)) {
                         Some(Ok(info)) => info,
                         _ => return Err(Error::Unexpected),
@@ -192,7 +192,7 @@ impl Snapshot {
                 });
             }
         }
-        Ok(told)
+        Ok(results)
     }
 
     fn start_all<K: AsRef<[u8]>>(

@@ -115,8 +115,8 @@ impl Transaction {
             }
         }
         let mut answers = self.round(requests).await.into_iter();
-        for ((key, item), told) in items.iter().zip(answers.by_ref()) {
-            let answer = match told {
+        for ((key, item), reply) in items.iter().zip(answers.by_ref()) {
+            let answer = match reply {
                 Ok(reply) => Ok(reply),
                 Err(Reason::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
                 Err(reason) => return Err(Error::about(key, reason)),
@@ -124,7 +124,7 @@ impl Transaction {
             let noted = self.with(|buffer| buffer.record_read(item, &answer))?;
             noted.map_err(|reason| Error::about(key, reason))?;
         }
-        unseen.iter().zip(answers).try_for_each(|(blob, told)| blob.header_found(told))
+        unseen.iter().zip(answers).try_for_each(|(blob, reply)| blob.header_found(reply))
     }
 
     /// A record that was read, with the transaction's own writes applied.
@@ -178,10 +178,10 @@ impl Transaction {
         if !sent.is_empty() {
             self.client.submit_all(sent);
         }
-        let mut told = Vec::with_capacity(answers.len());
+        let mut replies = Vec::with_capacity(answers.len());
         for answer in answers {
-            told.push(answer.await.unwrap_or(Err(Reason::Closed)));
+            replies.push(answer.await.unwrap_or(Err(Reason::Closed)));
         }
-        told
+        replies
     }
 }

@@ -59,12 +59,12 @@ impl FakeCluster {
                 if item.seen.is_some_and(|seen| seen != known) {
                     return aborted(AbortReason::ReadChanged, number, place);
                 }
-                let mut told = Vec::new();
+                let mut packed = Vec::new();
                 match operation {
                     RecordOperation::Read(read) => {
                         std::mem::swap(&mut self.partitions, &mut after);
                         self.read(&Envelope::default(), at, read, |answer| {
-                            zerohop_wire::pack(&ItemAnswer(answer), &mut told).unwrap();
+                            zerohop_wire::pack(&ItemAnswer(answer), &mut packed).unwrap();
                         });
                         std::mem::swap(&mut self.partitions, &mut after);
                     }
@@ -79,10 +79,10 @@ impl FakeCluster {
                             }
                             other => other,
                         };
-                        zerohop_wire::pack(&ItemAnswer(answer), &mut told).unwrap();
+                        zerohop_wire::pack(&ItemAnswer(answer), &mut packed).unwrap();
                     }
                 }
-                answers.extend(told);
+                answers.extend(packed);
             }
         }
         self.partitions = after;

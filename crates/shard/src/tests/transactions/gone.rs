@@ -56,13 +56,13 @@ fn prepared_part_of_dropped_keyspace_is_released() {
     let keys = world.keys();
     assert_eq!((world.holder(&keys[0]), world.holder(&keys[3])), (0, 1));
     world.loses = Box::new(|from, _| from == 0);
-    let asked = world.transact_over_both(1, OTHER);
+    let request = world.transact_over_both(1, OTHER);
     world.run_batches(100);
-    assert_eq!(world.answer(asked), None);
+    assert_eq!(world.answer(request), None);
     world.drop_keyspace(OTHER);
     world.loses = Box::new(|_, _| false);
     world.run_batches(100);
-    let failure = world.answer(asked).expect("is answered").expect_err("its coordinator is gone");
+    let failure = world.answer(request).expect("is answered").expect_err("its coordinator is gone");
     assert!(matches!(failure, Failure::TimedOut { .. } | Failure::WrongOwner { .. }), "{failure:?}");
     let read = world.read(&keys[0]);
     world.run_batches(1_000);
@@ -73,9 +73,9 @@ fn prepared_part_of_dropped_keyspace_is_released() {
     world.run_batches(1_000);
     assert!(world.is_idle(), "nothing is left");
     world.create_other(OTHER + 1);
-    let asked = world.transact_over_both(1, OTHER + 1);
+    let request = world.transact_over_both(1, OTHER + 1);
     world.run_batches(100);
-    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is answered").expect("is done").starts_with("transacted 2"));
     world.value_is(&keys[0], "new");
 }
 
@@ -84,11 +84,11 @@ fn decision_ends_if_participant_keyspace_is_dropped() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
     world.lose_decisions();
-    let asked = world.transact_over_both(1, OTHER);
+    let request = world.transact_over_both(1, OTHER);
     while world.benches[1].sent.answers.is_empty() {
         world.run_batches(5);
     }
-    assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is there").expect("is done").starts_with("transacted 2"));
     world.drop_keyspace(KEYSPACE);
     world.loses = Box::new(|_, _| false);
     world.run_batches(5_000);
@@ -103,11 +103,11 @@ fn dropping_keyspace_drains_after_its_decisions() {
     world.create_other(OTHER);
     let keys = world.keys();
     world.lose_decisions();
-    let asked = world.transact_over_both(1, OTHER);
+    let request = world.transact_over_both(1, OTHER);
     while world.benches[1].sent.answers.is_empty() {
         world.run_batches(5);
     }
-    assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is there").expect("is done").starts_with("transacted 2"));
     world.close_keyspace(OTHER);
     world.run_batches(3_000);
     assert!(!world.is_drained(OTHER), "the participant has not heard what was acknowledged");
@@ -138,9 +138,9 @@ fn draining_keyspace_refuses_new_parts_and_waits_for_prepared_ones() {
     world.create_other(OTHER);
     // The participant's answers are lost: it is prepared, and nothing is decided.
     world.loses = Box::new(|from, _| from == 0);
-    let asked = world.transact_over_both(1, OTHER);
+    let request = world.transact_over_both(1, OTHER);
     world.run_batches(100);
-    assert_eq!(world.answer(asked), None);
+    assert_eq!(world.answer(request), None);
     world.close_keyspace(KEYSPACE);
     world.run_batches(200);
     assert!(!world.is_drained(KEYSPACE), "it is prepared there");
@@ -151,7 +151,7 @@ fn draining_keyspace_refuses_new_parts_and_waits_for_prepared_ones() {
     world.loses = Box::new(|_, _| false);
     world.run_batches(1_500);
     assert!(
-        world.answer(asked).expect("is answered").expect("what runs is done").starts_with("transacted 2")
+        world.answer(request).expect("is answered").expect("what runs is done").starts_with("transacted 2")
     );
     assert!(world.is_drained(KEYSPACE));
     world.drop_keyspace(KEYSPACE);
@@ -166,9 +166,9 @@ fn participant_in_draining_keyspace_refuses_unaware_coordinator() {
     let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
     world.benches[0].apply(&delta);
     world.run_batches(100);
-    let asked = world.transact_over_both(1, OTHER);
+    let request = world.transact_over_both(1, OTHER);
     world.run_batches(1_000);
-    let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
+    let refused = world.answer(request).expect("is answered").expect_err("nothing begins there");
     assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
     let word = (KeyspaceId(KEYSPACE), delta.to);
     assert!(world.benches[0].sent.drained.contains(&word) && world.benches[1].sent.drained.is_empty());
@@ -230,9 +230,9 @@ fn drained_keyspace_refuses_transactions_of_unaware_coordinator_group() {
         world.run_batches(1_000);
         let word = (KeyspaceId(KEYSPACE), delta.to);
         assert!(world.benches[closed as usize - 1].sent.drained.contains(&word), "{copies} copies");
-        let asked = world.transact_over_both(1, OTHER);
+        let request = world.transact_over_both(1, OTHER);
         world.run_batches(2_000);
-        let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
+        let refused = world.answer(request).expect("is answered").expect_err("nothing begins there");
         let is_misplaced = matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. });
         assert!(is_misplaced, "{copies} copies: {refused:?}");
     }

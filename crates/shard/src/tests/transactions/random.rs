@@ -69,10 +69,10 @@ impl CounterPlay {
         }
         if begins && self.random.below(3) == 0 && self.readings.len() < 8 {
             let key = self.random.below(KEYS as u64) as usize;
-            let asked = self.world.read(&self.keys[key]);
+            let request = self.world.read(&self.keys[key]);
             let has = |(_, (is_done, keys)): &(&u64, &(bool, Vec<usize>))| *is_done && keys.contains(&key);
             let must_have = self.done.iter().filter(has).map(|(sequence, _)| *sequence).collect();
-            self.readings.push(CounterRead { key, requested: asked, must_have });
+            self.readings.push(CounterRead { key, requested: request, must_have });
         }
         let ms = 5 * (1 + self.random.below(4));
         self.world.run_batches(ms);
@@ -103,12 +103,12 @@ impl CounterPlay {
         let change = WriteChange::Extend(Extend { bytes: bytes.as_bytes() });
         let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
         let parts = self.world.parts(PartDurability::Sync, &changes);
-        let asked = self.world.transact(self.sequence, &parts);
+        let request = self.world.transact(self.sequence, &parts);
         self.clients.push(CounterClient {
             sequence: self.sequence,
             keys,
             parts,
-            requested: asked,
+            requested: request,
             requested_ms: self.now_ms,
         });
     }

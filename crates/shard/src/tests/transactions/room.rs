@@ -53,7 +53,7 @@ impl InstanceNetwork {
 
 #[test]
 fn full_disk_accepts_removals_and_refuses_writes() {
-    for (durability, asked) in [
+    for (durability, part_durability) in [
         (Durability::Sync, PartDurability::Sync),
         (Durability::Interval { ms: 100 }, PartDurability::Interval),
     ] {
@@ -66,7 +66,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
         world.run_batches(300);
         world.leave_free_bytes(RESERVE_BYTES + (1 << 20));
 
-        let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
+        let parts = world.parts(part_durability, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
         let answer = world.transact(1, &parts);
         world.run_batches(200);
         let refused = world.answer(answer).expect("is answered").expect_err("has no room");
@@ -77,7 +77,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
 
         // The removal in the same transaction is refused with the write, however short.
         let mixed = [insert(&keys[0], "short"), (keys[7].clone(), WriteChange::Remove(Remove))];
-        let parts = world.parts(asked, &mixed);
+        let parts = world.parts(part_durability, &mixed);
         let answer = world.transact(2, &parts);
         world.run_batches(200);
         let refused = world.answer(answer).expect("is answered").expect_err("has no room");
@@ -85,7 +85,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
         world.value_is(&keys[7], "old");
 
         let all: Vec<_> = keys.iter().map(|key| (key.clone(), WriteChange::Remove(Remove))).collect();
-        let parts = world.parts(asked, &all);
+        let parts = world.parts(part_durability, &all);
         let answer = world.transact(3, &parts);
         world.run_batches(200);
         assert!(world.answer(answer).expect("is answered").is_ok());
@@ -95,7 +95,7 @@ fn full_disk_accepts_removals_and_refuses_writes() {
 
         world.free();
         world.run_batches(300);
-        let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
+        let parts = world.parts(part_durability, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
         let answer = world.transact(4, &parts);
         world.run_batches(200);
         assert!(world.answer(answer).expect("is answered").is_ok());

@@ -23,11 +23,11 @@ impl InstanceNetwork {
     }
 
     /// The keys of the first page of the partition of a key.
-    fn page(&mut self, asked: (usize, u64)) -> Option<Result<Vec<String>, Failure<'static>>> {
+    fn page(&mut self, request: (usize, u64)) -> Option<Result<Vec<String>, Failure<'static>>> {
         let keys = self.keys();
         let name = |key: &str| format!("{:?}", key.as_bytes());
         let shown = |text: String| keys.iter().filter(|key| text.contains(&name(key))).cloned().collect();
-        self.answer(asked).map(|answer| answer.map(shown))
+        self.answer(request).map(|answer| answer.map(shown))
     }
 
     /// A transaction over the first and the last partition is decided and answered, and the first partition has not been
@@ -37,11 +37,11 @@ impl InstanceNetwork {
         assert_eq!((self.holder(&keys[0]), self.holder(&keys[3])), (0, 1));
         self.lose_decisions();
         let parts = self.parts(PartDurability::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
-        let asked = self.transact(1, &parts);
+        let request = self.transact(1, &parts);
         while self.benches[1].sent.answers.is_empty() {
             self.run_batches(5);
         }
-        assert!(self.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+        assert!(self.answer(request).expect("is there").expect("is done").starts_with("transacted 2"));
         keys
     }
 }

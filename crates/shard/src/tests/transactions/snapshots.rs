@@ -47,8 +47,8 @@ impl TransferPlay {
             TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
         let parts = play.world.parts(PartDurability::Sync, &changes);
-        let asked = play.world.transact(1, &parts);
-        play.transfers.push(Transfer { sequence: 1, parts, requested: asked, requested_ms: 0 });
+        let request = play.world.transact(1, &parts);
+        play.transfers.push(Transfer { sequence: 1, parts, requested: request, requested_ms: 0 });
         while !play.transfers.is_empty() {
             play.step(false);
         }
@@ -63,11 +63,11 @@ impl TransferPlay {
             let much = 1 + self.random.below(50) as i64;
             let changes = [add(&self.accounts[from], -much), add(&self.accounts[to], much)];
             let parts = self.world.parts(PartDurability::Sync, &changes);
-            let asked = self.world.transact(self.sequence, &parts);
+            let request = self.world.transact(self.sequence, &parts);
             self.transfers.push(Transfer {
                 sequence: self.sequence,
                 parts,
-                requested: asked,
+                requested: request,
                 requested_ms: self.now_ms,
             });
         }
@@ -193,16 +193,16 @@ fn members_release_snapshots_unknown_to_new_primary() {
         let (holder, message) =
             (world.holder(&key), SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: ask });
         let envelope = world.benches[holder].envelope(KEYSPACE, &key);
-        let asked = (holder, world.benches[holder].send_request(envelope, &Message::Snapshot(message)));
+        let request_id = (holder, world.benches[holder].send_request(envelope, &Message::Snapshot(message)));
         world.run_batches(100);
-        world.answer(asked).expect("is answered")
+        world.answer(request_id).expect("is answered")
     };
     let open = SnapshotAsk::Open { lease_ms: 300_000, age_ms: 600_000 };
     let put = |world: &mut InstanceNetwork| {
         let holder = world.holder(&key);
-        let asked = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
+        let request_id = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
         world.run_batches(100);
-        assert_eq!(world.answer(asked), Some(Ok("done".to_owned())));
+        assert_eq!(world.answer(request_id), Some(Ok("done".to_owned())));
     };
     let kept = |world: &mut InstanceNetwork| {
         [0, 1, 2].map(|at: usize| {

@@ -37,10 +37,11 @@ impl InstanceNetwork {
     fn records(&mut self) -> u64 {
         let of = |bench: &mut InstanceBench| -> u64 {
             let engine = &mut bench.instance.engine;
-            let ours = |(id, _): &(zerohop_engine::PartitionId, _)| {
+            let is_of_keyspace = |(id, _): &(zerohop_engine::PartitionId, _)| {
                 super::super::super::engine_name::named(*id).0 == KeyspaceId(KEYSPACE)
             };
-            let handles: Vec<_> = engine.partitions().filter(ours).map(|(_, handle)| handle).collect();
+            let handles: Vec<_> =
+                engine.partitions().filter(is_of_keyspace).map(|(_, handle)| handle).collect();
             handles.into_iter().map(|handle| engine.records(handle).expect("is open")).sum()
         };
         self.benches.iter_mut().map(of).sum()
@@ -62,9 +63,9 @@ fn transaction_prepared_before_split_applies_in_both_children() {
             lost += usize::from((from, to) == (coordinator, participant));
             (from, to) == (coordinator, participant) && lost > 1
         });
-        let asked = world.transact(1, &parts);
+        let request = world.transact(1, &parts);
         world.run_batches(100);
-        let answer = world.answer(asked).expect("is answered").expect("is done");
+        let answer = world.answer(request).expect("is answered").expect("is done");
         assert!(answer.starts_with("transacted 3"), "{answer}");
         world.split();
         // Long enough for each child to have removed the other's records.
@@ -94,9 +95,9 @@ fn transaction_undecided_before_split_is_aborted() {
     let participant = world.holder(&lower);
     let parts = world.parts(PartDurability::Sync, &[add(&lower, 7), add(&upper, 8), add(&other, 9)]);
     world.loses = Box::new(move |from, _| from == participant);
-    let asked = world.transact(1, &parts);
+    let request = world.transact(1, &parts);
     world.run_batches(100);
-    assert_eq!(world.answer(asked), None, "the participant is not heard");
+    assert_eq!(world.answer(request), None, "the participant is not heard");
     world.split();
     world.run_batches(50);
     world.loses = Box::new(|_, _| false);
@@ -128,9 +129,9 @@ fn decision_after_split_is_sent_by_the_owning_child() {
         lost += usize::from((from, to) == (coordinator, participant));
         (from, to) == (coordinator, participant) && lost > 1
     });
-    let asked = world.transact(1, &parts);
+    let request = world.transact(1, &parts);
     world.run_batches(100);
-    let answer = world.answer(asked).expect("is answered").expect("is done");
+    let answer = world.answer(request).expect("is answered").expect("is done");
     world.split();
     world.run_batches(300);
     world.loses = Box::new(|_, _| false);

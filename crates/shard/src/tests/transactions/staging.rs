@@ -44,9 +44,9 @@ impl InstanceNetwork {
 
     /// The same, and waits for the answer.
     fn staged(&mut self, sequence: u64, key: &str, value: &[u8]) {
-        let asked = self.stage(sequence, key, value);
+        let request = self.stage(sequence, key, value);
         self.run_batches(60);
-        assert_eq!(self.answer(asked), Some(Ok("done 0".to_owned())), "{key} is staged");
+        assert_eq!(self.answer(request), Some(Ok("done 0".to_owned())), "{key} is staged");
     }
 
     /// Parts that insert the data staged under these numbers.
@@ -121,9 +121,9 @@ fn staged_data_survives_crash_and_is_applied_once() {
         assert_eq!(world.all_staged(), staged, "from checkpoints: {has_checkpoints}");
     }
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
-    let asked = world.transact(3, &parts);
+    let request = world.transact(3, &parts);
     world.run_batches(200);
-    let answer = world.answer(asked).expect("is answered").expect("is done");
+    let answer = world.answer(request).expect("is answered").expect("is done");
     assert!(answer.starts_with("transacted 2"), "{answer}");
     for (key, byte) in [(&keys[0], b'a'), (&keys[3], b'b')] {
         let value = world.value(key).expect("is answered").expect("is there");
@@ -133,9 +133,9 @@ fn staged_data_survives_crash_and_is_applied_once() {
     world.is_clean(2);
     // Staged data is removed with its transaction, so another transaction finds it gone.
     let parts = world.staged_parts(&[(1, &keys[0])]);
-    let asked = world.transact(4, &parts);
+    let request = world.transact(4, &parts);
     world.run_batches(100);
-    let gone = world.answer(asked).expect("is answered");
+    let gone = world.answer(request).expect("is answered");
     assert!(matches!(gone, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{gone:?}");
 }
 
@@ -178,9 +178,9 @@ fn staged_data_survives_failover_and_expires_there() {
     world.run_batches(2_000);
     assert_eq!(world.all_staged().0, 12, "all three have each of them");
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[1])]);
-    let asked = world.transact(9, &parts);
+    let request = world.transact(9, &parts);
     world.run_batches(300);
-    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.value(&keys[0]).map(|value| value.map(|value| value.len())), Some(Ok(PIECE_BYTES)));
     world.advance_us(STAGED_US_MAX);
     world.run_batches(CLEANED_UP_MS);
@@ -199,9 +199,9 @@ fn data_staged_before_split_applies_in_child_with_its_key_only() {
     // Long enough for each child to have removed the other's records.
     world.run_batches(2_000);
     let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
-    let asked = world.transact(4, &parts);
+    let request = world.transact(4, &parts);
     world.run_batches(300);
-    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert!(world.answer(request).expect("is answered").expect("is done").starts_with("transacted 2"));
     for key in [&keys[0], &keys[3]] {
         let length = world.value(key).map(|value| value.map(|value| value.len()));
         assert_eq!(length, Some(Ok(PIECE_BYTES)));
@@ -233,10 +233,10 @@ fn staged_piece_belongs_to_one_transaction() {
     for change in [WriteChange::Remove(Remove), WriteChange::Blob(cut)] {
         let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
         let write = RecordWrite { key: &key, condition: Condition::Always, change };
-        let asked =
+        let request =
             world.benches[first].send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
         world.run_batches(50);
-        let answer = world.answer((first, asked));
+        let answer = world.answer((first, request));
         assert!(matches!(answer, Some(Err(Failure::BadRequest { .. }))), "{answer:?}");
     }
     assert_eq!(world.all_staged().0, 1);

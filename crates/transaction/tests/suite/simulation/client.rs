@@ -343,11 +343,11 @@ impl TransactionClient {
         &mut self,
         seen: &mut ClientsHistory,
         map: &Map,
-        (call, told): (u64, ClientAnswer),
+        (call, answer): (u64, ClientAnswer),
         now: u64,
     ) {
         let Some((_, ask)) = self.pending.remove(&call) else { return };
-        match (ask, told) {
+        match (ask, answer) {
             (ClientRequest::Read { cell, .. }, ClientAnswer::Value(version, value)) => {
                 self.got.insert(cell, (version, value));
             }
@@ -360,7 +360,7 @@ impl TransactionClient {
                 let outcome = TransactionOutcome::Committed { timestamp: at, results: Vec::new() };
                 return self.ended(seen, outcome, now);
             }
-            (ask, told) => panic!("{told:?} for {ask:?}"),
+            (ask, answer) => panic!("{answer:?} for {ask:?}"),
         }
         if self.pending.keys().any(|call| *call != 0) {
             return;

@@ -84,7 +84,7 @@ pub enum ClientAnswer {
 #[derive(Clone, Debug)]
 pub enum PrimaryOutput {
     Message(Message),
-    Client { client: usize, call: u64, told: ClientAnswer },
+    Client { client: usize, call: u64, answer: ClientAnswer },
     Loss(TransactionId),
 }
 
@@ -357,9 +357,9 @@ fn record_outcome(sessions: &mut Sessions, logged: &LogRecord, now: Time) {
 }
 
 impl Primary {
-    pub fn ticket(&mut self, asked: WaitingCaller) -> Ticket {
+    pub fn ticket(&mut self, caller: WaitingCaller) -> Ticket {
         self.tickets += 1;
-        self.waiting_callers.insert(Ticket(self.tickets), asked);
+        self.waiting_callers.insert(Ticket(self.tickets), caller);
         Ticket(self.tickets)
     }
 
@@ -422,7 +422,7 @@ impl Primary {
                         self.queue_output(
                             0,
                             log,
-                            PrimaryOutput::Client { client, call, told: ClientAnswer::Outcome(outcome) },
+                            PrimaryOutput::Client { client, call, answer: ClientAnswer::Outcome(outcome) },
                         );
                     }
                 }
@@ -447,8 +447,8 @@ impl Primary {
     }
 
     /// Sends an answer once all appended entries are committed.
-    pub fn answer(&mut self, (client, call): (usize, u64), told: ClientAnswer, log: usize) {
-        self.queue_output(log + self.appended.len(), log, PrimaryOutput::Client { client, call, told });
+    pub fn answer(&mut self, (client, call): (usize, u64), answer: ClientAnswer, log: usize) {
+        self.queue_output(log + self.appended.len(), log, PrimaryOutput::Client { client, call, answer });
     }
 
     pub fn read_now(&mut self, ticket: Ticket, log: usize) {

@@ -27,8 +27,8 @@ pub fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usiz
             primary.record_lowest(id, lowest);
             let ticket = primary.ticket(WaitingCaller::Transaction { client, call });
             let mut effects = Vec::new();
-            let asked = (ticket, request);
-            primary.transactions.request(now, &mut primary.records, asked, &mut effects).unwrap();
+            let submitted = (ticket, request);
+            primary.transactions.request(now, &mut primary.records, submitted, &mut effects).unwrap();
             primary.perform_effects(now, effects, log);
         }
         ClientRequest::Read { cell, at } => {

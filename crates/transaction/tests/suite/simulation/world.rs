@@ -270,16 +270,16 @@ impl TransactionWorld {
                     });
                 }
             }
-            SimulationEvent::Answer { client, process, call, answer: told } => {
+            SimulationEvent::Answer { client, process, call, answer } => {
                 if self.clients[client].process == process {
-                    self.trace(|| format!("client {client} call {call}: answer {told:?}"));
+                    self.trace(|| format!("client {client} call {call}: answer {answer:?}"));
                     self.numbers += 1;
                     let now = self.numbers;
-                    if matches!(told, ClientAnswer::SessionExpired) {
+                    if matches!(answer, ClientAnswer::SessionExpired) {
                         self.seen.count("clients whose session is forgotten");
                         return self.begin_again(client);
                     }
-                    self.clients[client].handle_answer(&mut self.seen, &self.map, (call, told), now);
+                    self.clients[client].handle_answer(&mut self.seen, &self.map, (call, answer), now);
                     self.send_requests(client);
                     if self.clients[client].is_free() {
                         let us = self.random.below(20_000);
@@ -481,10 +481,10 @@ impl TransactionWorld {
                     }
                     self.transmit(event);
                 }
-                PrimaryOutput::Client { client, call, told } => {
+                PrimaryOutput::Client { client, call, answer } => {
                     // If the client is gone, the answer is ignored.
                     let process = self.clients[client].process;
-                    self.transmit(SimulationEvent::Answer { client, process, call, answer: told });
+                    self.transmit(SimulationEvent::Answer { client, process, call, answer });
                 }
                 PrimaryOutput::Loss(id) => {
                     self.seen.wrong.push(format!("{id}: a decided transaction is lost"))

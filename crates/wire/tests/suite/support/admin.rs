@@ -3,7 +3,7 @@
 use zerohop_wire::admin::*;
 
 /// Requests, each with its name and what it asks.
-pub fn asks() -> Vec<(&'static str, &'static str, AdminQuestion)> {
+pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
     let keyspace = || "papers".to_owned();
     let settings = KeyspaceSettings {
         name: keyspace(),

@@ -41,8 +41,8 @@ impl ManagerWorld {
             let again = state.apply(&request);
             let forgotten = first.applied_count + 4_096 <= state.applied_count();
             if again.outcome != first && !forgotten {
-                let told = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
-                self.checker.violations.push(told);
+                let violation = format!("{:?} got {first:?}, and at the end {:?}", request.id, again.outcome);
+                self.checker.violations.push(violation);
                 break;
             }
         }

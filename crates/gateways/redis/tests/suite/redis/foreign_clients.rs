@@ -96,13 +96,13 @@ fn non_reading_client_is_closed_and_blocks_no_others() {
     // One of the two keys is forwarded.
     deaf.stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let pair = [command(&[b"GET", b"a"]), command(&[b"GET", b"b"])].concat().repeat(1000);
-    let mut taken = 0;
+    let mut written = 0;
     let stopped = loop {
         match deaf.stream.write(&pair) {
-            Ok(bytes) => taken += bytes,
+            Ok(bytes) => written += bytes,
             Err(error) => break error.kind(),
         }
-        assert!(taken < 64 << 20, "it is read although it takes nothing");
+        assert!(written < 64 << 20, "it is read although it takes nothing");
     };
     assert!(matches!(stopped, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{stopped:?}");
     let mut redis = Redis::connect(address);

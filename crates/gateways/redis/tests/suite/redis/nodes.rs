@@ -206,9 +206,9 @@ fn cluster_client_learns_all_replicas_and_is_redirected_to_primary() {
     let mut moved = 0;
     for n in 0..40 {
         let key = format!("key{n}");
-        let Reply::Error(told) = aware.send_command(&format!("SET {key} {n}")) else { continue };
-        let mut words = told.split(' ');
-        assert_eq!(words.next(), Some("MOVED"), "{told}");
+        let Reply::Error(reply) = aware.send_command(&format!("SET {key} {n}")) else { continue };
+        let mut words = reply.split(' ');
+        assert_eq!(words.next(), Some("MOVED"), "{reply}");
         let mut owner = Redis::connect(words.nth(1).unwrap().parse().unwrap());
         owner.send_command("CLUSTER SLOTS");
         assert_eq!(owner.send_command(&format!("SET {key} {n}")), ok());
@@ -218,13 +218,13 @@ fn cluster_client_learns_all_replicas_and_is_redirected_to_primary() {
         moved += 1;
     }
     assert!(moved > 20, "{moved}");
-    let told = text(aware.send_command("CLUSTER NODES"));
+    let reply = text(aware.send_command("CLUSTER NODES"));
     let mine = text(aware.send_command("CLUSTER MYID"));
-    assert_eq!(told.lines().filter(|line| line.contains(" connected ")).count(), 2 * NODES, "{told}");
-    let own = told.lines().find(|line| line.starts_with(&mine)).unwrap();
+    assert_eq!(reply.lines().filter(|line| line.contains(" connected ")).count(), 2 * NODES, "{reply}");
+    let own = reply.lines().find(|line| line.starts_with(&mine)).unwrap();
     assert!(own.contains(&format!("{}@0 myself,master", addresses[2])), "{own}");
-    let told = text(aware.send_command("CLUSTER INFO"));
-    assert!(told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:6"), "{told}");
+    let reply = text(aware.send_command("CLUSTER INFO"));
+    assert!(reply.contains("cluster_state:ok") && reply.contains("cluster_known_nodes:6"), "{reply}");
     assert!(items(aware.send_command("CLUSTER SHARDS")).len() >= 2 * NODES);
     stop(nodes);
 }

@@ -57,7 +57,7 @@ type AppendCounts = BTreeMap<String, (i64, i64)>;
 
 /// Appends to its keys, and writes and reads others, many commands at once.
 fn append(address: SocketAddr, client: usize, doubt_after: Duration, ends: &AtomicBool) -> AppendCounts {
-    let (mut redis, mut told) = (connect(address), AppendCounts::new());
+    let (mut redis, mut appends) = (connect(address), AppendCounts::new());
     let mut lengths = BTreeMap::<String, i64>::new();
     let mut round = 0;
     while !ends.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ fn append(address: SocketAddr, client: usize, doubt_after: Duration, ends: &Atom
         redis.stream.write_all(&bytes).unwrap();
         for (n, key) in keys.iter().enumerate() {
             let counted = format!("a{client}:{key}");
-            let of_key = told.entry(counted.clone()).or_default();
+            let of_key = appends.entry(counted.clone()).or_default();
             match redis.reply() {
                 Reply::Number(length) => {
                     of_key.0 += 1;
@@ -93,7 +93,7 @@ fn append(address: SocketAddr, client: usize, doubt_after: Duration, ends: &Atom
             }
         }
     }
-    told
+    appends
 }
 
 /// Lists all permanent keys, repeatedly; returns how often they were listed.
@@ -141,7 +141,7 @@ fn split_under_load(nodes: Vec<Server>, doubt_after: Duration) {
     let mut redis = connect(addresses[0]);
     (0..STAY).for_each(|n| assert_eq!(redis.send_command(&format!("SET stay{n} x")), ok()));
     let ends = AtomicBool::new(false);
-    let (told, lists) = std::thread::scope(|scope| {
+    let (appends, lists) = std::thread::scope(|scope| {
         let ends = &ends;
         let append = |(client, address): (usize, &SocketAddr)| {
             let address = *address;
@@ -156,13 +156,13 @@ fn split_under_load(nodes: Vec<Server>, doubt_after: Duration) {
         }
         std::thread::sleep(PAUSE);
         ends.store(true, Ordering::Relaxed);
-        let told: Vec<AppendCounts> = clients.into_iter().map(|client| client.join().unwrap()).collect();
-        (told, lists.into_iter().map(|list| list.join().unwrap()).sum::<u32>())
+        let appends: Vec<AppendCounts> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        (appends, lists.into_iter().map(|list| list.join().unwrap()).sum::<u32>())
     });
     assert!(lists > 0);
-    let in_doubt: i64 = told.iter().flatten().map(|(_, (_, perhaps))| perhaps).sum();
+    let in_doubt: i64 = appends.iter().flatten().map(|(_, (_, perhaps))| perhaps).sum();
     println!("{in_doubt} appends in doubt");
-    for (key, (done, perhaps)) in told.iter().flatten() {
+    for (key, (done, perhaps)) in appends.iter().flatten() {
         let Reply::Number(length) = redis.send_command(&format!("STRLEN {key}")) else {
             panic!("no length of {key}")
         };
