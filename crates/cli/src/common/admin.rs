@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, KeyspaceStatus,
@@ -22,6 +22,9 @@ const NOT_NOW_MAX: Duration = Duration::from_secs(5);
 
 /// How long to wait for the status after a command that is in doubt.
 const DOUBT_STATUS_MAX: Duration = Duration::from_secs(2);
+
+/// What a call may take beyond the time-out.
+const CALL_GRACE: Duration = Duration::from_millis(200);
 
 /// The pause before it is asked again.
 const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
@@ -61,7 +64,7 @@ pub(crate) async fn drop_keyspace(
     interrupt::note_sent(output::COMMAND);
     let dropped = client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await;
     match dropped {
-        Err(error) if error.is_unknown() => Err(in_doubt(client, &error).await),
+        Err(error) if error.is_unknown() => Err(in_doubt(client, &reason(&error)).await),
         dropped => Ok(dropped?),
     }
 }
@@ -219,18 +222,21 @@ async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, Comma
         interrupt::note_sent(output::COMMAND);
     }
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
-    let mut left = client.options().deadline.min(NOT_NOW_MAX);
+    let (start, deadline) = (Instant::now(), client.options().deadline);
     loop {
-        let answer = match client.admin(request.clone()).await {
-            Err(error) if error.is_unknown() => return Err(in_doubt(client, &error).await),
-            answer => answer?,
+        // The client ends the first call at the deadline, with a better reason.
+        let limit = deadline.saturating_sub(start.elapsed()) + CALL_GRACE;
+        let answer = match timeout(limit, client.admin(request.clone())).await {
+            Err(_) => return Err(in_doubt(client, "no answer came within the time-out").await),
+            Ok(Err(error)) if error.is_unknown() => return Err(in_doubt(client, &reason(&error)).await),
+            Ok(answer) => answer?,
         };
         match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
             // A refusal changes nothing, so the question can be repeated.
-            Some(AdminReply::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
-                let pause = left.min(NOT_NOW_PAUSE);
-                sleep(pause).await;
-                left -= pause;
+            Some(AdminReply::Refused(refused))
+                if refused.code == REFUSED_FAILED && start.elapsed() < deadline.min(NOT_NOW_MAX) =>
+            {
+                sleep(NOT_NOW_PAUSE).await;
             }
             Some(answer) => return Ok(answer),
             None => return Err(CommandError::Unexpected),
@@ -238,16 +244,20 @@ async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, Comma
     }
 }
 
-/// The error of a control command that may or may not be done, with what a manager says about the
-/// control group.
-async fn in_doubt(client: &Client, error: &zerohop_client::Error) -> CommandError {
-    let why = match error {
+/// Why the result of a command is unknown.
+fn reason(error: &zerohop_client::Error) -> String {
+    match error {
         zerohop_client::Error::Operation { reason, .. } => match &**reason {
             Reason::Unknown { why } => why.to_string(),
             reason => reason.to_string(),
         },
         error => error.to_string(),
-    };
+    }
+}
+
+/// The error of a control command that may or may not be done, with what a manager says about the
+/// control group.
+async fn in_doubt(client: &Client, why: &str) -> CommandError {
     let message = format!(
         "the command may or may not be done ({why}): `zerohop status` shows it; look before you repeat it"
     );

@@ -44,6 +44,17 @@ impl Agent {
                 }
             });
         }
+        let is_up = |id: &&NodeId| self.map().node(**id).is_some_and(|node| node.state() != NodeState::Down);
+        if 2 * nodes.iter().filter(is_up).count() <= nodes.len() {
+            let down: Vec<String> = nodes.iter().filter(|id| !is_up(id)).map(ToString::to_string).collect();
+            return Err(format!(
+                "node {} down: a control group decides nothing unless more than half of its nodes are up",
+                match down.len() {
+                    1 => format!("{} is", down[0]),
+                    _ => format!("{} are", down.join(" and ")),
+                }
+            ));
+        }
         Ok(ControlCommand::SetManagers(managers))
     }
 

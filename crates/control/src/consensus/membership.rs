@@ -39,6 +39,14 @@ impl Consensus {
                 is_near && (one.recent_active || is_planted(Bug::HandoverToSilentManager))
             })
         };
+        // The voters that are left must be able to decide: more than half of them have all that is committed, also the
+        // list that names them. A voter that was only active a moment ago may be gone by now.
+        let is_complete = |id: u64| self.core.raft.prs().get(id).is_some_and(|one| one.matched >= committed);
+        let can_spare = |old: u64| {
+            let left = voters.iter().filter(|id| **id != old);
+            let answering = left.clone().filter(|id| is_complete(**id) && near(&ManagerId(**id)));
+            2 * answering.count() > left.count()
+        };
         let missing: Vec<ManagerId> = wanted.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
         let mut unwanted: Vec<u64> =
             voters.iter().chain(learners).copied().filter(|id| !wanted.contains(&ManagerId(*id))).collect();
@@ -48,7 +56,7 @@ impl Consensus {
         } else if let Some(ready) = missing.iter().find(|id| near(id)) {
             Membership::Vote(*ready)
         } else if missing.is_empty()
-            && let Some(old) = unwanted.iter().find(|id| **id != self.id.0)
+            && let Some(old) = unwanted.iter().find(|id| **id != self.id.0 && can_spare(**id))
         {
             Membership::Remove(ManagerId(*old))
         } else if missing.is_empty() && unwanted.contains(&self.id.0) {

@@ -193,3 +193,36 @@ fn former_manager_sees_the_control_group_as_other_nodes_do() {
         assert_eq!(count_loss_notices(&nodes.machines[at].log_notices), 1, "{at}");
     }
 }
+
+#[test]
+fn control_group_keeps_its_quorum_until_its_successor_answers() {
+    let mut nodes = formed(3, 1);
+    keyspace(&mut nodes, 16);
+    let leader = nodes.leader().expect("leads");
+    for successor in [(leader + 1) % 3, (leader + 2) % 3] {
+        let mut nodes = formed(3, 1);
+        keyspace(&mut nodes, 16);
+        assert_eq!(nodes.leader(), Some(leader));
+        kill(&mut nodes, successor);
+        let listed = agent(&nodes, leader).managers().to_vec();
+        let named = listed.iter().filter(|one| one.addr == nodes.machines[successor].address).cloned();
+        let named: Vec<ManagerInfo> = named.collect();
+        nodes.operate(leader, ControlCommand::SetManagers(named.clone()));
+        let until = nodes.now + 15 * SECOND;
+        nodes.run(until);
+        let leads = nodes.leader().expect("the managers that answer decide");
+        let count = |nodes: &Nodes| agent(nodes, leads).manager().expect("leads").state().applied_count();
+        let before = count(&nodes);
+        nodes.operate(leads, ControlCommand::DropKeyspace(zerohop_wire::ids::KeyspaceId(77)));
+        let until = nodes.now + 5 * SECOND;
+        nodes.run(until);
+        assert!(count(&nodes) > before, "nothing is decided: {:?}", cluster_state(&nodes, leads));
+        nodes.at(until, NodeHappening::Start { at: successor });
+        nodes.run(until + 15 * SECOND);
+        assert_eq!(nodes.leader(), Some(successor));
+        assert_eq!(agent(&nodes, successor).managers(), named);
+        for at in (0..3).filter(|at| *at != successor) {
+            assert!(agent(&nodes, at).manager().is_none(), "{at} has given up its seat");
+        }
+    }
+}

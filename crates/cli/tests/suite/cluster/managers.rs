@@ -128,6 +128,13 @@ fn operator_chooses_the_control_group_members() {
     cluster.kill(2);
     cluster.kill(1);
     until_done(&cluster, &["keyspace", "create", "by-the-new", "--replicas", "1"]);
+    cluster.wait_for("node 1 is known to be down", |status| {
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().any(|node| node["id"] == ids[1].parse::<u32>().unwrap() && node["state"] == "down")
+    });
+    let (code, _, error) = cluster.run(&["node", "managers", "--set", &ids[1]]);
+    let refusal = format!("node {} is down: a control group decides nothing", ids[1]);
+    assert!(code == 3 && error.contains(&refusal), "{code} {error}");
     cluster.start_together(&[1, 2]);
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
