@@ -49,8 +49,8 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
         return Ok(counts);
     }
     let mut bytes = Vec::new();
-    for &slot in &store.log.order {
-        let segment = store.log.segment(slot);
+    for &slot in &io.logs.of(store.handle).order {
+        let segment = io.logs.of(store.handle).segment(slot);
         let first_index = segment.first_index();
         let mut count = SegmentRecount {
             first_index,
