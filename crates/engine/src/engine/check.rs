@@ -26,7 +26,7 @@ impl<D: Disk> Engine<D> {
     /// have been acknowledged. Other partitions go on.
     pub fn stop_broken(&mut self, handle: Handle, broken: BrokenInvariant) {
         if let Ok((_, store)) = self.store(handle) {
-            store.broken.get_or_insert(broken);
+            store.broken.get_or_insert_with(|| Box::new(broken));
         }
     }
 

@@ -92,7 +92,7 @@ impl<D: Disk> Engine<D> {
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
+            let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
                 store.pending.push_back(PendingEntry { meta, location: placed });
                 return Err(error);
@@ -143,7 +143,7 @@ impl<D: Disk> Engine<D> {
             // The pending entries are those that were appended just now.
             let Some(&PendingEntry { meta, location: placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
+            let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             store.stop_on_failure(applied)?;
             store.pending.pop_front();
             store.commit = meta.index;

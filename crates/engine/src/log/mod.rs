@@ -65,7 +65,7 @@ pub(crate) struct LogOptions {
 
 /// The log of one partition.
 // Hot fields first: see [`crate::store::PartitionStore`].
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(crate) struct PartitionLog {
     /// Epoch and index of the last entry.
     pub(crate) last: (u32, u64),
@@ -135,7 +135,7 @@ impl PartitionLog {
 
     /// Adds an entry, whose payload may come in pieces. The caller has checked key, payload and space, and that the entry
     /// follows the last one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut LogResources<'_, D>,

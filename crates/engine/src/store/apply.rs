@@ -45,7 +45,7 @@ impl PartitionStore {
         {
             own_key.extend_from_slice(large.key);
             let chunk = large.chunk;
-            let result = self.apply(io, (meta, placed, None), &own_key, &chunk.encode(), chunk.length);
+            let result = self.apply(io, (meta, None), placed, &own_key, &chunk.encode(), chunk.length);
             (self.apply_scratch.entry, self.apply_scratch.key) = (scratch, own_key);
             return result;
         }
@@ -65,7 +65,7 @@ impl PartitionStore {
                         false => payload.extend(entry.payload.iter().take(CHUNK_HEAD_BYTES)),
                     }
                 }
-                self.apply(io, (meta, placed, None), &own_key, &payload, units)
+                self.apply(io, (meta, None), placed, &own_key, &payload, units)
             }
             Err(error) => Err(error),
         };
@@ -74,11 +74,13 @@ impl PartitionStore {
     }
 
     /// Applies a committed entry. `payload` is needed for a trim; for a chunk its head is needed, if the head
-    /// is intact. A hint must be for the same key.
+    /// is intact. A hint must be for the same key. The place is an argument of its own, so that it stays in registers: it was
+    /// just made from its parts.
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, placed, hint): (&Meta, AppendedPlace, Option<&Hint>),
+        (meta, hint): (&Meta, Option<&Hint>),
+        placed: AppendedPlace,
         key: &[u8],
         payload: &[u8],
         units: u32,

@@ -45,16 +45,20 @@ pub(crate) mod snapshot_install;
 // partitions, each line is a cache miss.
 #[repr(C, align(64))]
 pub(crate) struct PartitionStore {
-    pub(crate) index: HashIndex,
-    pub(crate) id: StoreIdentity,
     /// Names its log among those of the instance.
     pub(crate) handle: u32,
+    pub(crate) index: HashIndex,
+    pub(crate) id: StoreIdentity,
     pub(crate) stopped: Option<Box<str>>,
+    /// The invariant because of which the log is not written any more.
+    pub(crate) broken: Option<Box<BrokenInvariant>>,
     pub(crate) durability: Durability,
     /// Log index of the last committed entry.
     pub(crate) commit: u64,
     /// Written to since the last sync started.
     pub(crate) is_dirty: bool,
+    /// Whether another member's log is being installed.
+    pub(crate) incoming: snapshot_install::InstallState,
     /// Versions that ended at or before this are dropped. `None`: none are kept.
     pub(crate) horizon: Option<u64>,
     /// Appended and not yet committed.
@@ -83,10 +87,6 @@ pub(crate) struct PartitionStore {
     pub(crate) compaction: compact::Compactor,
     /// An entry was repaired in memory only: its segment must be rewritten.
     pub(crate) has_repaired: bool,
-    /// Whether another member's log is being installed.
-    pub(crate) incoming: snapshot_install::InstallState,
-    /// The invariant because of which the log is not written any more.
-    pub(crate) broken: Option<BrokenInvariant>,
     pub(crate) check_turn: CheckTurn,
     pub(crate) scratch: Vec<u8>,
     apply_scratch: ApplyScratch,
@@ -261,7 +261,7 @@ impl PartitionStore {
     /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed.
     /// Inlined, as is [`PartitionLog::append`]: the place is stored in two halves, and code that loads it in
     /// one access right afterwards waits for both.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut Io<D>,

@@ -28,6 +28,7 @@ const SLICE_PAGES_MAX: usize = 8;
 impl PartitionStore {
     /// Finds a key's slot. If the record is one entry that was not in memory, that entry is in `scratch`
     /// afterwards, unless it belongs to a chunk.
+    #[inline(always)]
     pub(crate) fn find<D: Disk>(
         &mut self,
         io: &mut Io<D>,

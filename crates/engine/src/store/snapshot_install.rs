@@ -70,7 +70,7 @@ impl PartitionStore {
                     let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes };
                     io.logs.of_mut(self.handle).segment_mut(slot).record_entry(meta, offset, entry_bytes);
                     let units = units_of(meta.kind, meta.flags, entry.payload);
-                    let applied = self.apply(io, (meta, placed, None), entry.key, entry.payload, units);
+                    let applied = self.apply(io, (meta, None), placed, entry.key, entry.payload, units);
                     self.stop_on_failure(applied)?;
                     self.set_installed_end(&mut io.logs, (meta.epoch, meta.index));
                     newest = newest.max(meta.timestamp);

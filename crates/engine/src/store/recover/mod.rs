@@ -397,7 +397,7 @@ impl Recovery<'_> {
             let is_doubtful = !payload_is_good && meta.flags & FLAG_CHUNK != 0;
             let payload = if is_doubtful { &[] } else { payload };
             let units = super::units_of(meta.kind, meta.flags, payload);
-            self.store.apply(io, (meta, placed, None), key, payload, units)?;
+            self.store.apply(io, (meta, None), placed, key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
             self.store.pending.push_back(PendingEntry { meta: *meta, location: placed });
