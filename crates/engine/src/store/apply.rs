@@ -133,12 +133,26 @@ impl PartitionStore {
     ) {
         let is_held = match held.location.decode() {
             EntryPlace::Entry(_) => held.location.is_same_entry(PartitionStore::location_of(placed)),
-            EntryPlace::Chain(id) => self.chains.get(id).has_part(meta.index),
+            EntryPlace::Chain(id) => {
+                let is_part = self.chains.get(id).has_part(meta.index);
+                if is_part {
+                    // The checkpoint that has the chain does not have its place.
+                    self.name_by_index(logs, meta.index, PartitionStore::location_of(placed));
+                }
+                is_part
+            }
         };
         if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             let AppendedPlace { slot, entry_bytes, .. } = placed;
             self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
             logs.of_mut(self.handle).segment_mut(slot).count_dead(entry_bytes as u64);
+        }
+    }
+
+    /// A chain or a version names this entry from now on. 0 stands for one that could not be read.
+    fn name_by_index(&mut self, logs: &Logs, index: u64, place: Location) {
+        if index > 0 {
+            self.places.insert(logs.of(self.handle), index, place);
         }
     }
 
@@ -202,6 +216,7 @@ impl PartitionStore {
             return Ok(());
         };
         let form = Form::of(meta.flags);
+        self.name_by_index(&io.logs, meta.index, PartitionStore::location_of(placed));
         if held.seen.form != form && !held.seen.is_unreadable() {
             // Upper layers refuse this before it gets here; if it happens, the entry replaces the record. It
             // is stored as a record of parts, by which compaction knows what has replaced the entries of the
@@ -222,6 +237,7 @@ impl PartitionStore {
                     true => self.chunk_part(io, position, held.seen.as_part())?,
                     false => (held.seen.as_part(), None),
                 };
+                self.name_by_index(&io.logs, first.index, held.location);
                 self.retain_version(
                     &mut io.logs,
                     meta,
@@ -287,6 +303,7 @@ impl PartitionStore {
                 if to.part != held.seen.newest_index {
                     return;
                 }
+                self.name_by_index(logs, held.seen.newest_index, held.location);
                 let mut chain = Chain::new(key, held.seen.form);
                 chain.push(held.seen.as_part());
                 let id = self.chains.add(chain);
@@ -327,6 +344,7 @@ impl PartitionStore {
             }
             EntryPlace::Entry(_) => {
                 let gone = vec![held.seen.as_part()];
+                self.name_by_index(logs, held.seen.newest_index, held.location);
                 self.retain_version(
                     logs,
                     meta,
@@ -355,9 +373,7 @@ impl PartitionStore {
     }
 
     fn record_death_of(&mut self, logs: &Logs, fragment: u32, part: &ChainPart) {
-        let log = logs.of(self.handle);
-        if let Some(at) = log.order_of(part.index) {
-            let slot = log.order[at];
+        if let Some(slot) = self.slot_of_part(logs.of(self.handle), part.index) {
             self.checkpoints.record_death(slot, fragment, part.index, u64::from(part.entry_bytes));
         }
     }

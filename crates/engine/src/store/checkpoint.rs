@@ -305,8 +305,8 @@ impl PartitionStore {
         // checkpoint.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
         for part in self.versions.parts_dead_later() {
-            if let Some(at) = log.order_of(part.index) {
-                *dead_later.entry(log.order[at]).or_default() += u64::from(part.entry_bytes);
+            if let Some(slot) = self.slot_of_part(log, part.index) {
+                *dead_later.entry(slot).or_default() += u64::from(part.entry_bytes);
             }
         }
         let mut rows = Vec::with_capacity(log.order.len());

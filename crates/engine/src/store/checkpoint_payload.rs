@@ -56,7 +56,7 @@ impl PartitionStore {
                 let (units, last_part) = (chain.units, chain.parts.back().map_or(0, |part| part.index));
                 match chain.newest() {
                     Some(meta) => (meta, units),
-                    None => match io.logs.of(self.handle).locate(&mut io.disk, seen.newest_index)? {
+                    None => match self.locate(io, seen.newest_index)? {
                         Some((_, head)) => (head.meta, units),
                         // The trim that changed it last has taken effect and is dropped.
                         None => (self.read_entry(io, last_part)?.head.meta, units),

@@ -40,6 +40,8 @@ pub(crate) struct Compactor {
     ran_out_of_space: bool,
     /// The slot of the copy, and the first log index of those entries in it that no location points to yet.
     unpatched: Option<(u32, u64)>,
+    /// An entry was repaired in memory only: its segment must be rewritten.
+    pub(crate) has_repaired: bool,
     /// The log is being copied: no segment is replaced.
     pub(crate) is_paused: bool,
 }
@@ -556,12 +558,22 @@ impl PartitionStore {
             return;
         }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
+        let new = Location::entry(slot, moved.new_offset, bytes);
         if let Some((found, _)) = self.index.find_slot(moved.fragment, old) {
-            self.index.replace(found, Location::entry(slot, moved.new_offset, bytes));
+            self.index.replace(found, new);
             return;
         }
         let index = log.segment(slot).first_index() + u64::from(moved.index);
-        if !self.is_part(moved.fragment, index) && !self.versions.needs(moved.fragment, index) {
+        if is_planted(Bug::PartPlaceNotMoved) && self.places.get(log, index).is_some() {
+            return;
+        }
+        if self.places.redirect(index, old, new) {
+            return;
+        }
+        if self.is_part(moved.fragment, index) || self.versions.needs(moved.fragment, index) {
+            // It was loaded from a checkpoint, which does not have its place.
+            self.places.insert(log, index, new);
+        } else {
             log.segment_mut(slot).count_dead(bytes as u64);
         }
     }

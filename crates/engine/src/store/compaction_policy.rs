@@ -33,7 +33,7 @@ impl PartitionStore {
         let waste = sizes.dead_bytes + sizes.removal_bytes;
         let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
             && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4);
-        is_much || self.has_repaired
+        is_much || self.compaction.has_repaired
     }
 
     /// Seals the open segment if it is itself mostly dead.

@@ -27,6 +27,7 @@ impl PartitionStore {
             index: self.index.clone(),
             chains: self.chains.clone(),
             versions: self.versions.clone(),
+            places: self.places.clone(),
             horizon: self.horizon,
             pending: self.pending.clone(),
             commit: self.commit,

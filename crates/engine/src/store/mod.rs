@@ -21,6 +21,7 @@ use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, spli
 use crate::log::{AppendedPlace, PartitionLog, StoreFacts};
 use crate::overflow::chains::Chains;
 use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead};
+use crate::overflow::places::{PartPlaces, position};
 use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
 use crate::{Damage, Durability, Handle, PartitionId};
@@ -72,6 +73,8 @@ pub(crate) struct PartitionStore {
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
+    /// The places of the entries that chains and versions name.
+    pub(crate) places: PartPlaces,
     /// Log index of the last entry the journal holds durably.
     pub(crate) journaled: u64,
     /// Log index of the last entry of an `interval` partition that was copied to the journal, durable there or not yet.
@@ -85,8 +88,6 @@ pub(crate) struct PartitionStore {
     /// The upper layer's payload of the loaded checkpoint, and the commit index of that checkpoint.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
-    /// An entry was repaired in memory only: its segment must be rewritten.
-    pub(crate) has_repaired: bool,
     pub(crate) check_turn: CheckTurn,
     pub(crate) scratch: Vec<u8>,
     apply_scratch: ApplyScratch,
@@ -152,6 +153,7 @@ impl PartitionStore {
             index: HashIndex::new(),
             chains: Chains::default(),
             versions: Versions::default(),
+            places: PartPlaces::default(),
             horizon: None,
             durability,
             pending: VecDeque::new(),
@@ -169,7 +171,6 @@ impl PartitionStore {
             recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
-            has_repaired: false,
             incoming: snapshot_install::InstallState::No,
             broken: None,
             check_turn: CheckTurn::default(),
@@ -367,12 +368,18 @@ impl PartitionStore {
         true
     }
 
-    /// Counts an entry as dead space, by log index.
+    /// The segment of an entry that a chain or a version names.
+    pub(crate) fn slot_of_part(&self, log: &PartitionLog, index: u64) -> Option<u32> {
+        let place = self.places.get(log, index).map(|place| position(place).slot);
+        place.or_else(|| log.order_of(index).map(|at| log.order[at]))
+    }
+
+    /// Nothing names an entry any more: counts it as dead space, by log index.
     pub(crate) fn count_dead(&mut self, logs: &mut Logs, index: u64, entry_bytes: u32) {
         let log = logs.of_mut(self.handle);
-        if let Some(at) = log.order_of(index) {
-            let slot = log.order[at];
-            // The redirection of its location to the copy finds an entry that has died, and counts it.
+        if let Some(slot) = self.slot_of_part(log, index) {
+            self.places.remove(log, index);
+            // The redirection of its place to the copy finds an entry that has died, and counts it.
             if !self.compaction.redirects_later(slot, index) {
                 log.segment_mut(slot).count_dead(u64::from(entry_bytes));
             }
@@ -494,6 +501,7 @@ impl PartitionStore {
             + logs.of(self.handle).overhead_bytes()
             + self.index.bytes()
             + self.chains.bytes()
+            + self.places.bytes()
             + self.pending.capacity() * size_of::<PendingEntry>()
             + self.scratch.capacity()
     }

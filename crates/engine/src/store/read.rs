@@ -11,10 +11,11 @@ use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
 use crate::log::entry::{
-    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, crc, decode_head_unchecked, split_trailer,
+    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Head, Meta, crc, decode_head_unchecked, split_trailer,
 };
 use crate::log::{AppendedPlace, EntryRef, entry_of};
 use crate::overflow::chains::{Chain, ChainPart, Form};
+use crate::overflow::places::position;
 use crate::overflow::versions::{FormerState, Newest};
 use crate::planted::{Bug, is_planted};
 
@@ -227,10 +228,8 @@ impl PartitionStore {
         io: &'a mut Io<D>,
         index: u64,
     ) -> EngineResult<EntryRef<'a>> {
+        let Some((placed, head)) = self.locate(io, index)? else { return Err(self.missing(index)) };
         let log = io.logs.of(self.handle);
-        let Some((placed, head)) = log.locate(&mut io.disk, index)? else {
-            return Err(self.missing(index));
-        };
         if let Some(entry) = log.in_memory(&placed, head) {
             return Ok(entry);
         }
@@ -239,8 +238,24 @@ impl PartitionStore {
 
     /// The position of the entry of a log index.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
-        let found = io.logs.of(self.handle).locate(&mut io.disk, index)?;
-        Ok(found.map(|(placed, _)| PartitionStore::position_at(placed)))
+        Ok(self.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))
+    }
+
+    /// The place and the head of the entry of a log index; `None` if the log does not hold it (any more).
+    ///
+    /// # Errors
+    /// `Corrupt` if bytes on the way to the entry cannot be read.
+    pub(crate) fn locate<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        index: u64,
+    ) -> EngineResult<Option<(AppendedPlace, Head)>> {
+        let log = io.logs.of(self.handle);
+        let Some(place) = self.places.get(log, index) else { return log.locate(&mut io.disk, index) };
+        let Position { slot, offset, .. } = position(place);
+        let head = log.head_at(&mut io.disk, slot, u64::from(offset), &mut Vec::new())?;
+        let head = head.filter(|head| head.meta.index == index);
+        Ok(head.map(|head| (AppendedPlace { slot, offset, entry_bytes: head.entry_bytes() }, head)))
     }
 
     fn position_at(placed: AppendedPlace) -> Position {
@@ -388,7 +403,7 @@ impl PartitionStore {
         newest: u64,
         parts: Parts,
     ) -> EngineResult<StoredRecord<'a>> {
-        let newest = match io.logs.of(self.handle).locate(&mut io.disk, newest)? {
+        let newest = match self.locate(io, newest)? {
             Some((_, head)) => head.meta,
             // The trim that changed it last has taken effect and is dropped.
             None => {

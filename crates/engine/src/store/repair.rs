@@ -141,7 +141,7 @@ impl PartitionStore {
             match self.read_entry(io, index) {
                 Ok(_) => {}
                 Err(EngineError::Corrupt { .. }) => {
-                    if let Some((placed, head)) = io.logs.of(self.handle).locate(&mut io.disk, index)? {
+                    if let Some((placed, head)) = self.locate(io, index)? {
                         let (slot, offset) = (placed.slot, u64::from(placed.offset));
                         self.suspect_corruption(&mut io.logs, slot, offset, index, &[]);
                         corrupt.push(CorruptEntry { epoch: head.meta.epoch, index });
@@ -165,7 +165,7 @@ impl PartitionStore {
         if self.is_incoming() {
             return Ok(false);
         }
-        let (placed, head) = match io.logs.of(self.handle).locate(&mut io.disk, index) {
+        let (placed, head) = match self.locate(io, index) {
             Ok(Some(found)) => found,
             Ok(None) | Err(EngineError::Corrupt { .. }) => return Ok(false),
             Err(error) => return Err(error),
@@ -209,16 +209,16 @@ impl PartitionStore {
         }
         let taken = log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
         io.memory.add_used(taken);
-        self.has_repaired = true;
+        self.compaction.has_repaired = true;
         Ok(true)
     }
 
     /// Checks whether segments wait to be rewritten because of a repaired entry.
     pub(crate) fn schedule_repaired_rewrites(&mut self, logs: &Logs) {
         let log = logs.of(self.handle);
-        if self.has_repaired {
+        if self.compaction.has_repaired {
             let mut segments = log.order.iter().map(|&slot| log.segment(slot));
-            self.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);
+            self.compaction.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);
         }
     }
 }
