@@ -1,22 +1,22 @@
-//! Resources that all partitions of one instance share: the disk, the memory budget, and the account of free space.
+//! Resources that all partitions of one instance share: the disk, the memory budget, the account of free space, and the logs.
 
-use std::collections::VecDeque;
-
+use crate::accounts::{self, LogResources, Memory, Space};
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
-use crate::error::{EngineError, EngineResult};
-use crate::limits::{DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX};
+use crate::error::EngineError;
+use crate::log::PartitionLog;
 
 /// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
     pub(crate) disk: D,
     pub(crate) memory: Memory,
     pub(crate) space: Space,
+    pub(crate) logs: Logs,
 }
 
 impl<D: Disk> Io<D> {
     /// Whether a started sync is done; with `wait` it is done when this returns.
     pub(crate) fn is_synced(&mut self, ticket: SyncTicket, wait: bool) -> DiskResult<bool> {
-        if wait { self.disk.sync_wait(ticket).map(|()| true) } else { self.disk.sync_done(ticket) }
+        accounts::is_synced(&mut self.disk, ticket, wait)
     }
 
     /// Converts a full disk into the engine's error.
@@ -31,161 +31,71 @@ impl<D: Disk> Io<D> {
     }
 }
 
-/// Names a block of a segment: partition handle, segment slot, block number.
-pub(crate) type BlockName = (u32, u32, u32);
-
-/// The account of memory used by log blocks.
-pub(crate) struct Memory {
-    pub(crate) budget_bytes: u64,
-    pub(crate) resident_bytes: u64,
-    /// Blocks that may be evicted, oldest first. A stale name is harmless: it names no block, or another block that is in
-    /// its file too.
-    pub(crate) evictable: VecDeque<BlockName>,
-}
-
-impl Memory {
-    pub(crate) fn new(budget_bytes: u64) -> Memory {
-        Memory { budget_bytes, resident_bytes: 0, evictable: VecDeque::new() }
+impl<D> Io<D> {
+    /// The log of an open partition, and what it needs to write.
+    #[inline]
+    pub(crate) fn writable_log(&mut self, handle: u32) -> (&mut PartitionLog, LogResources<'_, D>) {
+        let (logs, resources) = self.apart();
+        (logs.of_mut(handle), resources)
     }
 
-    pub(crate) fn add_used(&mut self, bytes: usize) {
-        self.resident_bytes += bytes as u64;
+    /// The logs, and what they need to write.
+    #[inline]
+    pub(crate) fn apart(&mut self) -> (&mut Logs, LogResources<'_, D>) {
+        let Io { disk, memory, space, logs } = self;
+        (logs, LogResources { disk, memory, space })
     }
 
-    pub(crate) fn freed(&mut self, bytes: usize) {
-        debug_assert!(self.resident_bytes >= bytes as u64, "{bytes} freed of {}", self.resident_bytes);
-        self.resident_bytes = self.resident_bytes.saturating_sub(bytes as u64);
-    }
-
-    /// Whether data written now is likely to stay in memory for as long as it is read.
-    pub(crate) fn is_ample(&self) -> bool {
-        self.resident_bytes < self.budget_bytes / 2
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.resident_bytes > self.budget_bytes
-    }
-}
-
-/// The account of free disk space, so that accepted entries can be written.
-pub(crate) struct Space {
-    /// Bytes that may be accepted before the free space is read again; negative once entries use the reserve.
-    credit_bytes: i64,
-    until_check_bytes: i64,
-    reserve_bytes: i64,
-    /// An entry was refused for lack of room, or the reserve was found in use, and there was not enough room since.
-    is_full: bool,
-    /// Free bytes beside the reserve at the last check; `None`: never checked.
-    free_bytes: Option<u64>,
-    /// See [`crate::Engine::set_admits_all`].
-    admits_all: bool,
-    /// A segment could not be written for lack of room, and the retry is not scheduled yet.
-    needs_retry: bool,
-}
-
-impl Space {
-    pub(crate) fn new(reserve_bytes: u64) -> Space {
-        Space {
-            credit_bytes: 0,
-            until_check_bytes: 0,
-            reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
-            is_full: false,
-            free_bytes: None,
-            admits_all: false,
-            needs_retry: false,
-        }
-    }
-
-    /// Whether all entries are accepted as removals are.
-    pub(crate) fn admits_all(&self) -> bool {
-        self.admits_all
-    }
-
-    pub(crate) fn set_admits_all(&mut self, lets_in: bool) {
-        self.admits_all = lets_in;
-    }
-
-    /// See [`crate::Engine::has_disk_space`].
-    pub(crate) fn is_full(&self) -> bool {
-        self.is_full
-    }
-
-    /// Free bytes beside the reserve at the last check; unlimited if never checked.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.free_bytes.unwrap_or(u64::MAX)
-    }
-
-    /// The disk refused a write for lack of room: the free space is read again before the next entry is accepted.
-    pub(crate) fn found_full(&mut self) {
-        self.is_full = true;
-        self.until_check_bytes = 0;
-    }
-
-    /// As [`Space::found_full`], for the write of a segment, which is retried.
-    pub(crate) fn segment_found_full(&mut self) {
-        self.found_full();
-        self.needs_retry = true;
-    }
-
-    /// Whether the write of a segment must be scheduled again.
-    pub(crate) fn take_needs_retry(&mut self) -> bool {
-        std::mem::take(&mut self.needs_retry)
-    }
-
-    /// See [`crate::Engine::check_disk_space`].
-    pub(crate) fn check_disk_space(&mut self, disk: &mut impl Disk) {
-        // A disk that does not report its free space reports a full disk when it is written to.
-        let Ok(free) = self.check(disk) else { return };
-        if free <= self.reserve_bytes {
-            self.is_full = true;
-        } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + DISK_FULL_END_BYTES as i64 {
-            self.is_full = false;
-        }
-    }
-
-    /// Counts bytes that are about to be accepted against the free space.
-    ///
-    /// # Errors
-    /// [`EngineError::DiskFull`] before anything was accepted.
-    pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
-        self.check_space_for(disk, bytes, is_removal)?;
-        self.credit_bytes -= bytes as i64;
-        self.until_check_bytes -= bytes as i64;
-        Ok(())
-    }
-
-    /// Checks whether these bytes would be accepted, and counts nothing.
-    ///
-    /// # Errors
-    /// As [`Space::admit`].
-    pub(crate) fn check_space_for(
+    /// Calls a method of a log that writes.
+    pub(crate) fn with_log<T>(
         &mut self,
-        disk: &mut impl Disk,
-        bytes: u64,
-        is_removal: bool,
-    ) -> EngineResult<()> {
-        // A long entry has no copy in the journal: it needs room for its segment now.
-        let is_long = bytes > JOURNAL_INLINE_BYTES_MAX as u64;
-        if is_long || self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
-            self.check(disk)?;
+        handle: u32,
+        call: impl FnOnce(&mut PartitionLog, &mut LogResources<'_, D>) -> T,
+    ) -> T {
+        let (log, mut resources) = self.writable_log(handle);
+        call(log, &mut resources)
+    }
+}
+
+/// The logs of an instance. A partition has its own, from its opening until its memory is released.
+#[derive(Default)]
+pub(crate) struct Logs {
+    by_handle: Vec<Option<Box<PartitionLog>>>,
+}
+
+impl Logs {
+    /// The log of a partition that is open, or is being removed.
+    #[inline]
+    pub(crate) fn of(&self, handle: u32) -> &PartitionLog {
+        match self.by_handle.get(handle as usize) {
+            Some(Some(log)) => log,
+            _ => unreachable!("a store has a log"),
         }
-        let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
-        if self.credit_bytes - (bytes as i64) < floor {
-            let free_bytes = disk.free_bytes()?;
-            self.is_full |= !is_removal;
-            return Err(EngineError::DiskFull { free_bytes });
-        }
-        Ok(())
     }
 
-    /// Reads the free space again, and returns it. Accepted and unwritten data is covered by the reserve: it is at most a
-    /// block a partition and a journal batch. If another program has filled the disk since, the journal's preallocated
-    /// space is for this data.
-    fn check(&mut self, disk: &mut impl Disk) -> EngineResult<i64> {
-        let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
-        self.credit_bytes = free.saturating_sub(self.reserve_bytes);
-        self.free_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
-        self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
-        Ok(free)
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn of_mut(&mut self, handle: u32) -> &mut PartitionLog {
+        match self.by_handle.get_mut(handle as usize) {
+            Some(Some(log)) => log,
+            _ => unreachable!("a store has a log"),
+        }
+    }
+
+    /// Adds the log of a new partition, under the log's own handle.
+    pub(crate) fn add(&mut self, log: PartitionLog) {
+        let at = log.handle as usize;
+        if at >= self.by_handle.len() {
+            self.by_handle.resize_with(at + 1, || None);
+        }
+        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
+        self.by_handle[at] = Some(Box::new(log));
+    }
+
+    /// Forgets the log of a partition that is gone.
+    pub(crate) fn remove(&mut self, handle: u32) {
+        if let Some(log) = self.by_handle.get_mut(handle as usize) {
+            *log = None;
+        }
     }
 }

@@ -16,6 +16,7 @@
 //! The owner drives the engine, which does nothing on its own: it has no thread and no clock, and it accesses
 //! files only through its disk. One thread owns it; nothing in it is locked.
 
+mod accounts;
 pub mod checkpoint;
 pub mod disk;
 #[cfg(test)]
@@ -48,7 +49,7 @@ pub use log::{EntryRef, LogSizes};
 pub use overflow::chains::{ChainPart, TrimTo};
 pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
 pub use store::chunk::ChunkState;
-pub use store::read::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
+pub use store::record::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
 pub use store::recount::SegmentRecount;
 pub use store::recover::PartitionReport;
 

@@ -32,11 +32,13 @@ pub enum Bug {
     ReplayCountsTwice,
     /// Removals that are truncated still count.
     CutRemovalCounted,
+    /// Compaction does not change the place of an entry that a list, a chunk or an older version names.
+    PartPlaceNotMoved,
 }
 
 impl Bug {
     /// Bugs that random histories of one engine find.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 13] = [
         Bug::JournalNotSynced,
         Bug::ChecksumNotChecked,
         Bug::ValidEntryTruncated,
@@ -49,6 +51,7 @@ impl Bug {
         Bug::UncommittedTailInOneChild,
         Bug::ReplayCountsTwice,
         Bug::CutRemovalCounted,
+        Bug::PartPlaceNotMoved,
     ];
 
     /// Bugs of snapshot installs from one engine to another.

@@ -16,7 +16,7 @@ impl<D: Disk> Engine<D> {
     #[inline]
     pub fn check(&self, handle: Handle) -> Result<(), BrokenInvariant> {
         match self.partitions.get(handle.0 as usize) {
-            Some(Some(store)) => store.check(),
+            Some(Some(store)) => store.check(&self.io.logs),
             _ => Ok(()),
         }
     }
@@ -26,7 +26,7 @@ impl<D: Disk> Engine<D> {
     /// have been acknowledged. Other partitions go on.
     pub fn stop_broken(&mut self, handle: Handle, broken: BrokenInvariant) {
         if let Ok((_, store)) = self.store(handle) {
-            store.broken.get_or_insert(broken);
+            store.broken.get_or_insert_with(|| Box::new(broken));
         }
     }
 
@@ -45,9 +45,9 @@ impl<D: Disk> Engine<D> {
     #[inline]
     pub(super) fn end_step(&mut self, handle: Handle) {
         if cfg!(debug_assertions)
-            && let Ok((_, store)) = self.store(handle)
+            && let Ok((io, store)) = self.store(handle)
         {
-            store.end_step();
+            store.end_step(&io.logs);
         }
     }
 }
@@ -56,6 +56,7 @@ impl<D: Disk> Engine<D> {
 mod tests {
     use super::*;
     use crate::disk::simulated::SimulatedDisk;
+    use crate::log::PartitionLog;
     use crate::store::PartitionStore;
     use crate::{Durability, EngineError, EngineOptions, EntryKind, Meta, PartitionId, PartitionOptions};
 
@@ -84,35 +85,37 @@ mod tests {
     }
 
     /// The rule that is broken after this change of the state.
-    fn broken_by(change: impl FnOnce(&mut PartitionStore)) -> (Option<&'static str>, Option<&'static str>) {
+    fn broken_by(
+        change: impl FnOnce(&mut PartitionStore, &mut PartitionLog),
+    ) -> (Option<&'static str>, Option<&'static str>) {
         let (mut engine, handle) = filled();
-        let (_, store) = engine.store(handle).expect("is open");
-        assert!(store.log.order.len() > 2 && store.check_all() == Ok(()));
-        change(store);
+        let (io, store) = engine.store(handle).expect("is open");
+        assert!(io.logs.of(store.handle).order.len() > 2 && store.check_all(&io.logs) == Ok(()));
+        change(store, io.logs.of_mut(handle.0));
         let rule = |checked: Result<(), BrokenInvariant>| checked.err().map(|broken| broken.rule);
-        (rule(store.check()), rule(store.check_all()))
+        (rule(store.check(&io.logs)), rule(store.check_all(&io.logs)))
     }
 
     #[test]
     fn each_broken_step_invariant_is_named() {
         let both = |rule| (Some(rule), Some(rule));
-        let found = broken_by(|store| store.log.last.1 = 149);
+        let found = broken_by(|_, log| log.last.1 = 149);
         assert_eq!(found, both("no entry is committed that is not in the log"));
-        let found = broken_by(|store| store.commit = 151);
+        let found = broken_by(|store, _| store.commit = 151);
         assert_eq!(found, both("no pending entry is committed"));
-        let found = broken_by(|store| store.log.last.1 = 199);
+        let found = broken_by(|_, log| log.last.1 = 199);
         assert_eq!(found, both("the pending entries are in the log"));
         let is_in_order = "a segment is synced up to what is written, and written up to its end";
-        let open = |store: &PartitionStore| store.log.order.last().copied().expect("has segments");
-        let found = broken_by(|store| {
-            let slot = open(store);
-            let segment = store.log.segment_mut(slot);
+        let open = |log: &PartitionLog| log.order.last().copied().expect("has segments");
+        let found = broken_by(|_, log| {
+            let slot = open(log);
+            let segment = log.segment_mut(slot);
             segment.written = segment.bytes + 1;
         });
         assert_eq!(found, both(is_in_order));
-        let found = broken_by(|store| {
-            let slot = open(store);
-            let segment = store.log.segment_mut(slot);
+        let found = broken_by(|_, log| {
+            let slot = open(log);
+            let segment = log.segment_mut(slot);
             segment.synced = segment.written + 1;
         });
         assert_eq!(found, both(is_in_order));
@@ -121,32 +124,32 @@ mod tests {
     #[test]
     fn each_broken_segment_invariant_is_named() {
         let only_all = |rule| (None, Some(rule));
-        let found = broken_by(|store| store.log.order.insert(0, 1_000));
+        let found = broken_by(|_, log| log.order.insert(0, 1_000));
         assert_eq!(found, only_all("the order of segments names segments that exist"));
-        let first = |store: &PartitionStore| store.log.order[0];
-        let found = broken_by(|store| {
-            let slot = first(store);
-            let segment = store.log.segment_mut(slot);
+        let first = |log: &PartitionLog| log.order[0];
+        let found = broken_by(|_, log| {
+            let slot = first(log);
+            let segment = log.segment_mut(slot);
             segment.synced = segment.bytes + 1;
         });
         assert_eq!(found, only_all("a segment is synced up to what is written, and written up to its end"));
-        let found = broken_by(|store| store.log.order.swap(0, 1));
+        let found = broken_by(|_, log| log.order.swap(0, 1));
         assert_eq!(found, only_all("the segments are in the order of their log indexes"));
-        let found = broken_by(|store| {
-            let slot = first(store);
-            store.log.segment_mut(slot).sealed = false;
+        let found = broken_by(|_, log| {
+            let slot = first(log);
+            log.segment_mut(slot).sealed = false;
         });
         assert_eq!(found, only_all("only the last segment is open"));
         let are_sound = "a segment has no more dead bytes and removals than bytes";
-        let found = broken_by(|store| {
-            let slot = first(store);
-            let segment = store.log.segment_mut(slot);
+        let found = broken_by(|_, log| {
+            let slot = first(log);
+            let segment = log.segment_mut(slot);
             segment.dead_bytes = segment.bytes + 1;
         });
         assert_eq!(found, only_all(are_sound));
-        let found = broken_by(|store| {
-            let slot = first(store);
-            let segment = store.log.segment_mut(slot);
+        let found = broken_by(|_, log| {
+            let slot = first(log);
+            let segment = log.segment_mut(slot);
             (segment.dead_bytes, segment.removal_bytes) = (1, segment.bytes);
         });
         assert_eq!(found, only_all(are_sound));

@@ -8,7 +8,7 @@ use crate::error::EngineResult;
 use crate::log::EntryRef;
 use crate::log::large::ChecksumParts;
 use crate::store::chunk::ChunkState;
-use crate::store::read::{PartsOf, RecordShape};
+use crate::store::record::{PartsOf, RecordShape};
 
 impl<D: Disk> Engine<D> {
     /// Declares that a partition's entries carry state of an upper layer beside their records. From now on an
@@ -56,7 +56,7 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk; [`crate::EngineError::Corrupt`] if bytes on the way to the entry cannot be read.
     pub fn has_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
         let (io, store) = self.store(handle)?;
-        Ok(store.log.locate(io, index)?.is_some())
+        Ok(io.logs.of(store.handle).locate(&mut io.disk, index)?.is_some())
     }
 
     /// The kind and size of a key's record, without its contents; `None` if there is no record.

@@ -4,6 +4,7 @@ use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
+use crate::io::Logs;
 use crate::store::PartitionStore;
 
 impl<D: Disk> Engine<D> {
@@ -33,7 +34,7 @@ impl<D: Disk> Engine<D> {
         // The marks that confirm what is synced: unreadable bytes before a mark are corrupt, not a torn tail.
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|store| counts(store) && !store.is_stopped()) {
-            store.log.mark_now(io, store.commit)?;
+            io.with_log(store.handle, |log, io| log.mark_now(io, store.log_facts()))?;
         }
         self.sync()?;
         for (_, handle) in self.partitions().collect::<Vec<_>>() {
@@ -54,14 +55,19 @@ impl<D: Disk> Engine<D> {
     fn save(&mut self) -> EngineResult<()> {
         let handles: Vec<Handle> = self.partitions().map(|(_, handle)| handle).collect();
         for handle in handles {
-            let (_, store) = self.store(handle)?;
-            if counts(store) && !survives(store) {
+            let (io, store) = self.store(handle)?;
+            if counts(store) && !survives(&mut io.logs, store) {
                 self.journal_tail(handle)?;
             }
         }
         self.flush()?;
         let Engine { io, partitions, .. } = self;
-        match partitions.iter_mut().flatten().filter(|store| counts(store)).all(|store| survives(store)) {
+        match partitions
+            .iter_mut()
+            .flatten()
+            .filter(|store| counts(store))
+            .all(|store| survives(&mut io.logs, store))
+        {
             true => Ok(()),
             false => Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? }),
         }
@@ -73,6 +79,7 @@ fn counts(store: &PartitionStore) -> bool {
     store.durability != Durability::Memory && !store.is_incoming()
 }
 
-fn survives(store: &mut PartitionStore) -> bool {
-    store.log.synced_index().max(store.journaled) >= store.log.last.1
+fn survives(logs: &mut Logs, store: &PartitionStore) -> bool {
+    let log = logs.of_mut(store.handle);
+    log.synced_index().max(store.journaled) >= log.last.1
 }

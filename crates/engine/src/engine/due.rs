@@ -32,7 +32,7 @@ impl<D: Disk> Engine<D> {
         let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         if io.space.take_needs_retry() {
             for (number, store) in partitions.iter().enumerate() {
-                if let Some(store) = store.as_ref().filter(|store| store.log.lacks_room) {
+                if let Some(store) = store.as_ref().filter(|store| io.logs.of(store.handle).lacks_room) {
                     upkeep.sync_later(Handle(number as u32), store.durability.sync_after_ms());
                 }
             }
@@ -61,7 +61,7 @@ impl<D: Disk> Engine<D> {
 
     /// Whether the last write to the partition's segment found no room.
     fn lacks_room(&mut self, handle: Handle) -> bool {
-        store_of(&mut self.partitions, handle).is_ok_and(|store| store.log.lacks_room)
+        self.store(handle).is_ok_and(|(io, store)| io.logs.of(store.handle).lacks_room)
     }
 
     /// Starts to make durable what is due.
@@ -172,12 +172,13 @@ impl<D: Disk> Engine<D> {
 
     /// Bytes of log that are neither durable nor on their way to the journal, about.
     fn tail_bytes(&mut self, handle: Handle) -> u64 {
-        match store_of(&mut self.partitions, handle) {
+        match self.store(handle) {
             // The journal would restore the end of a log whose other entries do not count.
-            Ok(store) if store.is_incoming() => u64::MAX,
-            Ok(store) => {
-                let after = store.log.synced_index().max(store.copied);
-                store.log.bytes_after(after)
+            Ok((_, store)) if store.is_incoming() => u64::MAX,
+            Ok((io, store)) => {
+                let log = io.logs.of_mut(store.handle);
+                let after = log.synced_index().max(store.copied);
+                log.bytes_after(after)
             }
             Err(_) => 0,
         }
@@ -194,9 +195,10 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         store.is_dirty = false;
-        let whose = store.journal_owner(handle);
-        let after = store.log.synced_index().max(store.copied);
-        let last = store.log.last.1;
+        let whose = store.journal_owner(&io.logs, handle);
+        let log = io.logs.of_mut(store.handle);
+        let after = log.synced_index().max(store.copied);
+        let last = log.last.1;
         if after >= last {
             return Ok(());
         }

@@ -10,6 +10,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::io::Logs;
 use crate::store::compaction_policy::Policy;
 use crate::store::{PartitionStore, UpkeepStep};
 
@@ -102,8 +103,8 @@ impl Upkeep {
         self.dirty.insert((due, handle));
     }
 
-    pub(super) fn recovered(&mut self, handle: Handle, store: &mut PartitionStore) {
-        if !store.log.order.is_empty() {
+    pub(super) fn recovered(&mut self, logs: &Logs, handle: Handle, store: &mut PartitionStore) {
+        if !logs.of(store.handle).order.is_empty() {
             self.reclaim.schedule_check(handle, store);
         }
     }
@@ -150,10 +151,10 @@ impl<D: Disk> Engine<D> {
 
     /// Releases some older versions that no snapshot can read any more. Returns whether there are more.
     fn drop_versions(&mut self) -> bool {
-        let Engine { partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let Some(&handle) = upkeep.forgetting.front() else { return false };
-        let has_more =
-            store_of(partitions, handle).is_ok_and(|store| store.expire_versions(VERSIONS_DROPPED_PER_CALL));
+        let has_more = store_of(partitions, handle)
+            .is_ok_and(|store| store.expire_versions(&mut io.logs, VERSIONS_DROPPED_PER_CALL));
         if !has_more {
             upkeep.forgetting.pop_front();
         }
@@ -251,7 +252,7 @@ impl<D: Disk> Engine<D> {
         }
         store.is_dirty = false;
         upkeep.counts.segment_syncs += 1;
-        let begun = store.log.sync_begin(io);
+        let begun = io.with_log(store.handle, |log, io| log.sync_begin(io));
         store.stop_on_failure(begun)?;
         if !upkeep.syncing.contains(&handle) {
             upkeep.syncing.push_back(handle);
@@ -264,13 +265,14 @@ impl<D: Disk> Engine<D> {
         while let Some(&handle) = self.maintenance.syncing.front() {
             let Engine { io, partitions, maintenance: upkeep, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
-                let done = store.log.sync_done(io, false);
+                let done = io.with_log(store.handle, |log, io| log.sync_done(io, false));
                 match store.stop_on_failure(done) {
                     Ok(false) => return Ok(()),
                     // The partition is idle: the mark that records what is synced is synced too, with the
                     // next interval. (Not durable yet: entries that were appended during an earlier sync.)
                     Ok(true) if !store.is_dirty && !store.is_incoming() => {
-                        if store.log.mark_now(io, store.commit)? || !store.log.is_durable() {
+                        let (log, mut io) = io.writable_log(store.handle);
+                        if log.mark_now(&mut io, store.log_facts())? || !log.is_durable() {
                             store.is_dirty = true;
                             upkeep.sync_later(handle, store.durability.sync_after_ms());
                         }
@@ -292,9 +294,12 @@ impl<D: Disk> Engine<D> {
         let Some(holds) = self.journal.oldest_closed() else { return Ok(()) };
         let mut behind = Vec::new();
         for (&handle, &index) in holds {
-            let Ok(store) = store_of(&mut self.partitions, Handle(handle)) else { continue };
+            if store_of(&mut self.partitions, Handle(handle)).is_err() {
+                continue;
+            }
+            let log = self.io.logs.of_mut(handle);
             // An index that was truncated since needs no segment.
-            if store.log.synced_index() < index.min(store.log.last.1) {
+            if log.synced_index() < index.min(log.last.1) {
                 behind.push(Handle(handle));
             }
             if behind.len() == JOURNAL_SYNCS_AT_ONCE {

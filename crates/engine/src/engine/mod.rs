@@ -28,10 +28,10 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
+use crate::log::LogOptions;
 use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
-use crate::log::{LogOptions, PartitionLog};
 use crate::overflow::chains::TrimTo;
-use crate::store::read::StoredRecord;
+use crate::store::record::StoredRecord;
 use crate::store::{PartitionStore, PendingEntry};
 use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
@@ -97,24 +97,16 @@ impl<D: Disk> Engine<D> {
         }
         let handle = match self.by_id.get(&id) {
             Some(&handle) => {
-                let (_, store) = self.store(handle)?;
+                let (io, store) = self.store(handle)?;
                 // After a crash the folder may exist alone, without a seed.
-                if store.names_no_seed() {
-                    store.log.index_seed = options.index_seed;
+                if store.names_no_seed(&io.logs) {
+                    store.id.index_seed = options.index_seed;
                 }
                 handle
             }
             None => {
                 let handle = Handle(self.partitions.len() as u32);
-                let log = PartitionLog::new(
-                    id,
-                    handle.0,
-                    folder_of(id),
-                    options.index_seed,
-                    self.log_options(options.durability),
-                );
-                self.partitions.push(Some(Box::new(PartitionStore::new(log, options.durability))));
-                self.by_id.insert(id, handle);
+                self.add_partition(id, options.index_seed, options.durability);
                 handle
             }
         };
@@ -147,10 +139,10 @@ impl<D: Disk> Engine<D> {
         store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.journal_owner(handle), (meta, key), payload);
+            journal.push_pieces(store.journal_owner(&io.logs, handle), (meta, key), payload);
         }
         store.pending.push_back(PendingEntry { meta: *meta, location: placed });
-        store.end_step();
+        store.end_step(&io.logs);
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(())
@@ -165,7 +157,7 @@ impl<D: Disk> Engine<D> {
     pub fn commit(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         let committed = store.commit(io, index);
-        store.end_step();
+        store.end_step(&io.logs);
         store.stop_on_failure(committed)
     }
 
@@ -177,10 +169,10 @@ impl<D: Disk> Engine<D> {
     /// removed, [`EngineError::Incoming`]; errors of the disk.
     pub fn truncate_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let is_journaled = self.journal.has_records_of(handle.0);
-        let (_, store) = self.store(handle)?;
+        let (io, store) = self.store(handle)?;
         store.check_is_own()?;
-        let (partition, commit) = (store.log.partition, store.commit);
-        if index >= store.log.last.1 {
+        let (partition, commit) = (store.id.partition, store.commit);
+        if index >= io.logs.of(store.handle).last.1 {
             return Ok(());
         }
         if is_journaled && index >= commit {
@@ -190,7 +182,7 @@ impl<D: Disk> Engine<D> {
         }
         let (io, store) = self.store(handle)?;
         store.truncate_after(io, index)?;
-        store.end_step();
+        store.end_step(&io.logs);
         if !is_journaled {
             return Ok(());
         }
@@ -282,7 +274,7 @@ impl<D: Disk> Engine<D> {
         let mut result = self.flush();
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|s| s.durability != Durability::Memory) {
-            if store.stopped.is_some() || !store.log.is_durable() {
+            if store.stopped.is_some() || !io.logs.of(store.handle).is_durable() {
                 result = result.and(store.sync(io));
             }
         }
@@ -379,7 +371,8 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn set_horizon(&mut self, handle: Handle, horizon: Option<u64>) -> EngineResult<()> {
-        self.store(handle)?.1.set_horizon(horizon);
+        let (io, store) = self.store(handle)?;
+        store.set_horizon(&mut io.logs, horizon);
         Ok(())
     }
 
@@ -428,7 +421,7 @@ impl<D: Disk> Engine<D> {
     /// As [`Engine::read_entry`].
     pub fn epoch_at(&mut self, handle: Handle, index: u64) -> EngineResult<Option<u32>> {
         let (io, store) = self.store(handle)?;
-        store.log.epoch_at(io, index)
+        io.logs.of(store.handle).epoch_at(&mut io.disk, index)
     }
 
     /// Log index of the last entry that survives a crash.
@@ -436,8 +429,8 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn durable_index(&mut self, handle: Handle) -> EngineResult<u64> {
-        let (_, store) = self.store(handle)?;
-        Ok(store.durable_index())
+        let (io, store) = self.store(handle)?;
+        Ok(store.durable_index(&mut io.logs))
     }
 
     /// Iterates over the records of a partition: returns the log index and key of those of one page of the index, from a
@@ -456,11 +449,11 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn pin_segments(&mut self, handle: Handle) -> EngineResult<Vec<SegmentFile>> {
-        let (_, store) = self.store(handle)?;
-        let order = store.log.order.clone();
+        let (io, store) = self.store(handle)?;
+        let order = io.logs.of(store.handle).order.clone();
         let mut files = Vec::new();
         for slot in order {
-            let segment = store.log.segment_mut(slot);
+            let segment = io.logs.of_mut(store.handle).segment_mut(slot);
             // Uncommitted entries may still be truncated.
             if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
                 segment.pins += 1;
@@ -483,7 +476,7 @@ impl<D: Disk> Engine<D> {
     pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         for file in files {
-            let segment = store.log.segment_mut(file.slot);
+            let segment = io.logs.of_mut(store.handle).segment_mut(file.slot);
             debug_assert!(segment.pins > 0, "a segment that is released was pinned");
             segment.pins = segment.pins.saturating_sub(1);
         }
@@ -496,15 +489,15 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::UnknownPartition`].
     pub fn partition_stats(&mut self, handle: Handle) -> EngineResult<PartitionStats> {
         let durable = self.durable_index(handle)?;
-        let (_, store) = self.store(handle)?;
+        let (io, store) = self.store(handle)?;
         Ok(PartitionStats {
             records: store.index.len() as u64,
-            last: store.log.last,
+            last: io.logs.of(store.handle).last,
             commit: store.commit,
             durable,
-            log: store.log.sizes(),
+            log: io.logs.of(store.handle).sizes(),
             checkpoint_bytes: store.checkpoints.newest_bytes(),
-            overhead_bytes: store.overhead_bytes() as u64,
+            overhead_bytes: store.overhead_bytes(&io.logs) as u64,
             index_bytes: store.index.bytes() as u64,
             versions: store.versions.len() as u64,
         })
@@ -572,8 +565,11 @@ impl<D: Disk> Engine<D> {
         let mut stuck = VecDeque::new();
         while self.io.memory.is_over() {
             let Some(name @ (handle, slot, number)) = self.io.memory.evictable.pop_front() else { break };
-            let Some(Some(store)) = self.partitions.get_mut(handle as usize) else { continue };
-            let Some(Some(segment)) = store.log.slots.get_mut(slot as usize) else { continue };
+            if !matches!(self.partitions.get(handle as usize), Some(Some(_))) {
+                continue;
+            }
+            let log = self.io.logs.of_mut(handle);
+            let Some(Some(segment)) = log.slots.get_mut(slot as usize) else { continue };
             let freed = segment.evict(number as usize);
             if freed == 0 && segment.has_block(number as usize) {
                 stuck.push_back(name);

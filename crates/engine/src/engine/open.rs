@@ -2,15 +2,16 @@
 
 use super::drops::Remains;
 use super::maintain::Upkeep;
-use super::{Engine, Handle, folder_of};
+use super::{Engine, Handle, folder_of, store_of};
+use crate::accounts::{Memory, Space};
 use crate::disk::{Disk, OpenMode};
 use crate::engine::options::{Durability, EngineOptions};
 use crate::engine::report::RecoveryReport;
 use crate::error::{EngineError, EngineResult};
-use crate::io::{Io, Memory, Space};
+use crate::io::{Io, Logs};
 use crate::journal::{FOLDER, Journal};
-use crate::log::{LogOptions, PartitionLog};
-use crate::store::PartitionStore;
+use crate::log::PartitionLog;
+use crate::store::{PartitionStore, StoreIdentity};
 use crate::{PartitionId, PartitionReport};
 
 /// Names the format of a data folder.
@@ -34,6 +35,7 @@ impl<D: Disk> Engine<D> {
             disk,
             memory: Memory::new(options.memory_bytes),
             space: Space::new(options.disk_reserve_bytes),
+            logs: Logs::default(),
         };
         let mut engine = Engine {
             io,
@@ -125,7 +127,7 @@ impl<D: Disk> Engine<D> {
             let is_journaled = self.journal.has_records_of(handle.0);
             let (io, store) = self.store(handle)?;
             let cut = store.truncate_incomplete_batch(io)?;
-            let last = store.log.last.1;
+            let last = io.logs.of(store.handle).last.1;
             // The journal is kept if the disk is full. If it loses this record, the entries are truncated
             // once more.
             if cut > 0 && is_journaled {
@@ -138,17 +140,27 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    pub(super) fn recover_partition(&mut self, id: PartitionId) -> EngineResult<PartitionReport> {
+    /// Adds an empty partition under the next handle.
+    pub(super) fn add_partition(
+        &mut self,
+        id: PartitionId,
+        index_seed: u64,
+        durability: Durability,
+    ) -> Handle {
         let handle = Handle(self.partitions.len() as u32);
-        let options = LogOptions { segment_bytes: self.options.segment_bytes, in_memory_only: false };
-        let mut store = Box::new(PartitionStore::new(
-            PartitionLog::new(id, handle.0, folder_of(id), 0, options),
-            Durability::DEFAULT,
-        ));
-        let report = store.recover(&mut self.io)?;
-        self.maintenance.recovered(handle, &mut store);
-        self.partitions.push(Some(store));
+        self.io.logs.add(PartitionLog::new(id, handle.0, folder_of(id), self.log_options(durability)));
+        let identity = StoreIdentity { partition: id, index_seed };
+        self.partitions.push(Some(Box::new(PartitionStore::new(handle.0, identity, durability))));
         self.by_id.insert(id, handle);
+        handle
+    }
+
+    pub(super) fn recover_partition(&mut self, id: PartitionId) -> EngineResult<PartitionReport> {
+        let handle = self.add_partition(id, 0, Durability::DEFAULT);
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let report = store.recover(io)?;
+        upkeep.recovered(&io.logs, handle, store);
         self.evict();
         Ok(report)
     }

@@ -26,6 +26,7 @@ use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::io::Logs;
 use crate::store::compaction_policy::Policy;
 use crate::store::{Account, PartitionStore, UpkeepStep};
 
@@ -135,14 +136,15 @@ impl Reclaim {
     }
 
     /// Counts the present size of a partition's log.
-    fn count(&mut self, store: &mut PartitionStore) {
-        let sizes = store.log.sizes();
+    fn count(&mut self, logs: &Logs, store: &mut PartitionStore) {
+        let log = logs.of(store.handle);
+        let sizes = log.sizes();
         self.uncount(store);
         store.account.log_bytes = sizes.bytes;
         store.account.wasted_bytes = sizes.dead_bytes + sizes.removal_bytes;
         self.log_bytes += store.account.log_bytes;
         self.wasted_bytes += store.account.wasted_bytes;
-        if !store.log.is_in_memory_only() {
+        if !log.is_in_memory_only() {
             store.account.wasted_on_disk_bytes = store.account.wasted_bytes;
             self.wasted_on_disk_bytes += store.account.wasted_on_disk_bytes;
         }
@@ -215,22 +217,24 @@ impl<D: Disk> Engine<D> {
     fn plan_partition_work(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
         let begins_alone = self.options.starts_checkpoints;
         let policy = self.policy(dead_percent_max);
-        let Ok(store) = store_of(&mut self.partitions, handle) else { return };
-        let presses = presses && !store.log.is_in_memory_only();
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return };
+        let presses = presses && !io.logs.of(store.handle).is_in_memory_only();
         let policy = Policy { presses, ..policy };
         store.account.awaits_check = false;
-        self.maintenance.reclaim.count(store);
+        upkeep.reclaim.count(&io.logs, store);
         if store.is_stopped() {
             return;
         }
-        let wants_compaction = store.needs_compaction(&policy);
-        store.account.is_compaction_blocked = wants_compaction && store.is_compaction_blocked(&policy);
-        if presses || self.maintenance.reclaim.pressed.contains(&handle) {
-            self.maintenance.reclaim.press(handle, store.waits_for_checkpoint(&policy));
+        let wants_compaction = store.needs_compaction(&io.logs, &policy);
+        store.account.is_compaction_blocked =
+            wants_compaction && store.is_compaction_blocked(&io.logs, &policy);
+        if presses || upkeep.reclaim.pressed.contains(&handle) {
+            upkeep.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
         }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
             store.account.awaits_compaction = true;
-            self.maintenance.reclaim.to_compact.push_back((handle, policy));
+            upkeep.reclaim.to_compact.push_back((handle, policy));
         }
         if begins_alone && self.is_checkpoint_worthwhile(handle) {
             self.checkpoint_later(handle);
@@ -278,14 +282,14 @@ impl<D: Disk> Engine<D> {
             let Engine { io, partitions, maintenance: upkeep, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_compaction = false;
-            if !store.needs_compaction(&policy) {
+            if !store.needs_compaction(&io.logs, &policy) {
                 continue;
             }
             if store.compaction_begin(io, &policy)? {
                 upkeep.reclaim.compacting.push_back(handle);
             } else if policy.presses {
                 // Its open segment may have been sealed just now.
-                upkeep.reclaim.press(handle, store.waits_for_checkpoint(&policy));
+                upkeep.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
             }
         }
         Ok(())
@@ -349,7 +353,7 @@ impl<D: Disk> Engine<D> {
         let step = store.compaction_step(io, wait && !is_in_the_way)?;
         if step == UpkeepStep::Done {
             upkeep.counts.compactions += 1;
-            upkeep.reclaim.count(store);
+            upkeep.reclaim.count(&io.logs, store);
             // The same partition may have more dead space.
             if !store.compaction.ran_out_of_space() {
                 upkeep.reclaim.schedule_check(handle, store);

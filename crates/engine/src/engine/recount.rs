@@ -5,7 +5,10 @@ use crate::disk::simulated::SimulatedDisk;
 use crate::store::UpkeepStep;
 use crate::store::compaction_policy::Policy;
 use crate::store::recount::SegmentRecount;
-use crate::{Durability, EngineOptions, EntryKind, FLAG_LIST, Meta, PartitionId, PartitionOptions};
+use crate::{
+    ChunkHead, Durability, EngineOptions, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, PartitionId,
+    PartitionOptions, RecordBody,
+};
 
 type CountedEngine = Engine<SimulatedDisk>;
 
@@ -193,4 +196,79 @@ fn compaction_after_a_crash_rewrites_what_is_dead_and_nothing_else() {
     assert!(dead_bytes * 2 <= after && after < before, "{dead_bytes} of {after} are dead");
     let (mut engine, p) = crash(&disk, engine);
     assert_eq!(recounted(&mut engine, p).1, dead_bytes);
+}
+
+/// The log indexes of the list's parts, now and at that time. Each is read.
+fn parts_read(engine: &mut CountedEngine, p: Handle, at: u64) -> [Vec<u64>; 2] {
+    [u64::MAX, at].map(|timestamp| {
+        let record = engine.lookup_at(p, b"list", timestamp).expect("reads").expect("is there");
+        let parts: Vec<u64> = match record.body {
+            RecordBody::Parts(parts) => parts.parts.iter().map(|part| part.index).collect(),
+            RecordBody::SingleEntry(_) => vec![record.index],
+        };
+        for &index in &parts {
+            let entry = engine.read_entry(p, index).expect("the entry of a part is there");
+            assert_eq!((entry.head.meta.index, entry.key), (index, &b"list"[..]));
+        }
+        parts
+    })
+}
+
+#[test]
+fn places_of_parts_follow_compaction_and_end_with_their_last_reader() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    let chunk = |offset: u32, length: u32| {
+        let head = ChunkHead { offset, length, stamp: [1; 16] };
+        [&head.encode()[..], &vec![offset as u8; length as usize]].concat()
+    };
+    for n in 0..40 {
+        write(&mut engine, p, EntryKind::Append, FLAG_CHUNK, "chunk", &chunk(n % 7 * 300, 500));
+        append(&mut engine, p, 8);
+        put(&mut engine, p, 0..20);
+    }
+    let mut written = Vec::new();
+    engine.read_chunk(p, b"chunk", 0..2_300, &mut written).expect("reads");
+    // The list as it is now stays readable, and has 20 parts less afterwards.
+    engine.set_horizon(p, Some(0)).expect("is set");
+    let to = engine.trim_point(p, b"list", 20).expect("reads").expect("some are left");
+    engine.write(p, EntryKind::Trim, FLAG_LIST, 2, b"list", &to.encode()).expect("is accepted");
+    let before = parts_read(&mut engine, p, 1);
+    assert_eq!(before.each_ref().map(Vec::len), [300, 320]);
+    engine.sync().expect("syncs");
+    let policy = Policy { dead_percent_max: 1, segment_bytes: SEGMENT_BYTES, presses: false };
+    let (mut runs, mut steps) = (0, 0);
+    loop {
+        let (io, store) = engine.store(p).expect("is open");
+        if !store.compaction_begin(io, &policy).expect("begins") {
+            break;
+        }
+        runs += 1;
+        loop {
+            let (io, store) = engine.store(p).expect("is open");
+            let step = store.compaction_step(io, true).expect("goes on");
+            steps += 1;
+            assert_eq!(parts_read(&mut engine, p, 1), before, "after step {steps}");
+            let mut read = Vec::new();
+            engine.read_chunk(p, b"chunk", 0..2_300, &mut read).expect("reads");
+            assert!(read == written, "after step {steps}");
+            if step == UpkeepStep::Done {
+                break;
+            }
+        }
+    }
+    assert!(runs > 0 && steps > 10, "{steps} steps of {runs} compactions");
+    recounted(&mut engine, p);
+    let rows = engine.store(p).expect("is open").1.places.len();
+    engine.set_horizon(p, None).expect("is set");
+    recounted(&mut engine, p);
+    let left = engine.store(p).expect("is open").1.places.len();
+    assert!(left >= 300 && left < rows, "{left} of {rows}: those of the older versions are gone");
+    let (mut engine, p) = crash(&disk, engine);
+    assert_eq!(parts_read(&mut engine, p, u64::MAX)[0], before[0]);
+    recounted(&mut engine, p);
+    write(&mut engine, p, EntryKind::Remove, 0, "list", b"");
+    write(&mut engine, p, EntryKind::Remove, 0, "chunk", b"");
+    recounted(&mut engine, p);
+    assert_eq!(engine.store(p).expect("is open").1.places.len(), 0);
 }

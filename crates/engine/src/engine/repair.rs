@@ -65,7 +65,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
     pub fn index_seed(&mut self, handle: Handle) -> EngineResult<u64> {
-        Ok(self.store(handle)?.1.log.index_seed)
+        Ok(self.store(handle)?.1.id.index_seed)
     }
 
     /// The last hash fragment of a slice of the keys that starts at this fragment. The slice has at most so many keys and

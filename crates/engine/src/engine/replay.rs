@@ -114,12 +114,13 @@ impl<D: Disk> Engine<D> {
         let mut has_room = true;
         for (number, store) in self.partitions.iter_mut().enumerate() {
             let Some(store) = store else { continue };
-            match store.log.sync(&mut self.io) {
-                Ok(()) => store.journaled = store.log.last.1,
+            let (log, mut io) = self.io.writable_log(store.handle);
+            match log.sync(&mut io) {
+                Ok(()) => store.journaled = log.last.1,
                 Err(error) if error.is_out_of_space() => {
                     has_room = false;
                     store.journaled =
-                        replay.in_journal_and_log.get(&store.log.partition).copied().unwrap_or(0);
+                        replay.in_journal_and_log.get(&store.id.partition).copied().unwrap_or(0);
                     store.is_dirty = true;
                     self.maintenance.sync_later(Handle(number as u32), store.durability.sync_after_ms());
                 }
@@ -139,9 +140,9 @@ impl<D: Disk> Engine<D> {
         // A replay of the same files must not follow the abandoned branches.
         for partition in &replay.left {
             if let Some(handle) = self.by_id.get(partition)
-                && let Ok(store) = store_of(&mut self.partitions, *handle)
+                && store_of(&mut self.partitions, *handle).is_ok()
             {
-                self.journal.push_truncated(handle.0, *partition, store.log.last.1);
+                self.journal.push_truncated(handle.0, *partition, self.io.logs.of(handle.0).last.1);
             }
         }
         Ok(())
@@ -212,8 +213,8 @@ impl<D: Disk> Engine<D> {
                 self.by_id[&partition]
             }
         };
-        let (_, store) = self.store(handle)?;
-        if meta.index <= store.log.last.1 {
+        let (last_epoch, last) = self.io.logs.of(handle.0).last;
+        if meta.index <= last {
             if self.has_other_entry(partition, meta)? {
                 replay.left.insert(partition);
             } else {
@@ -221,11 +222,10 @@ impl<D: Disk> Engine<D> {
             }
             return Ok(());
         }
-        if meta.epoch < store.log.last.0 {
+        if meta.epoch < last_epoch {
             replay.left.insert(partition);
             return Ok(());
         }
-        let last = store.log.last.1;
         if meta.index > last + 1 {
             let ends_cleanly = ends_cleanly(partition, report) && report.journal.is_empty();
             if ends_cleanly || replay.may_be_truncated(partition, last) {
@@ -236,11 +236,11 @@ impl<D: Disk> Engine<D> {
         }
         let (io, store) = self.store(handle)?;
         if let Some(&seed) = replay.seeds.get(&partition)
-            && store.names_no_seed()
+            && store.names_no_seed(&io.logs)
             && !is_planted(Bug::KeyHashSeedIgnored)
         {
             // Only the journal has entries of this log.
-            store.log.index_seed = seed;
+            store.id.index_seed = seed;
         }
         let placed = store.append(io, meta, key, [payload])?;
         store.pending.push_back(PendingEntry { meta: *meta, location: placed });
@@ -260,7 +260,7 @@ impl<D: Disk> Engine<D> {
         report: &mut RecoveryReport,
     ) -> EngineResult<()> {
         let last = match self.by_id.get(&partition) {
-            Some(&handle) => self.store(handle)?.1.log.last.1,
+            Some(&handle) => self.io.logs.of(handle.0).last.1,
             None => 0,
         };
         if meta.index <= last {
@@ -284,7 +284,7 @@ impl<D: Disk> Engine<D> {
         if meta.index <= store.commit {
             return Ok(false);
         }
-        match store.log.epoch_at(io, meta.index) {
+        match io.logs.of(store.handle).epoch_at(&mut io.disk, meta.index) {
             Ok(epoch) => Ok(epoch.is_some_and(|epoch| epoch != meta.epoch)),
             // The entry is there, and its corruption is reported.
             Err(EngineError::Corrupt { .. }) => Ok(false),

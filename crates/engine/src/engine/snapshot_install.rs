@@ -66,7 +66,7 @@ impl<D: Disk> Engine<D> {
         out: &mut Vec<u8>,
     ) -> EngineResult<LogRun> {
         let (io, store) = self.store(handle)?;
-        store.log.read_run(&mut io.disk, place, (through, bytes), out)
+        io.logs.of(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
     }
 
     /// Bytes of a partition's segments up to a log index, about: the total that [`Engine::read_run`] will
@@ -75,8 +75,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn run_bytes(&mut self, handle: Handle, through: u64) -> EngineResult<u64> {
-        let (_, store) = self.store(handle)?;
-        let segments = store.log.order.iter().map(|&slot| store.log.segment(slot));
+        let (io, store) = self.store(handle)?;
+        let log = io.logs.of(store.handle);
+        let segments = log.order.iter().map(|&slot| log.segment(slot));
         Ok(segments.filter(|segment| segment.first_index() <= through).map(|segment| segment.bytes).sum())
     }
 
@@ -86,13 +87,14 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; errors of the disk.
     pub fn begin_install(&mut self, handle: Handle) -> EngineResult<()> {
-        let (_, store) = self.store(handle)?;
+        let (io, store) = self.store(handle)?;
         store.check_going()?;
-        if !store.log.order.is_empty() || store.log.last != (0, 0) {
-            return Err(EngineError::NotNext { last: store.log.last });
+        let log = io.logs.of(store.handle);
+        if !log.order.is_empty() || log.last != (0, 0) {
+            return Err(EngineError::NotNext { last: log.last });
         }
         store.incoming = InstallState::Runs;
-        let is_on_disk = !store.log.is_in_memory_only();
+        let is_on_disk = !log.is_in_memory_only();
         if is_on_disk { self.mark_incoming(handle) } else { Ok(()) }
     }
 
@@ -108,7 +110,7 @@ impl<D: Disk> Engine<D> {
         let store = store_of(partitions, handle)?;
         let taken = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
         upkeep.wrote(handle, store, taken.bytes);
-        if !store.log.is_in_memory_only() {
+        if !io.logs.of(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
             upkeep.sync_later(handle, store.durability.sync_after_ms());
@@ -140,16 +142,16 @@ impl<D: Disk> Engine<D> {
         if store.incoming == InstallState::Runs {
             return Err(EngineError::Incoming);
         }
-        let folder = folder_of(store.log.partition);
+        let folder = folder_of(store.id.partition);
         // The marker may exist though the log is in memory: its durability may have been changed meanwhile.
         if self.io.disk.list(&folder)?.iter().any(|name| name.name == INCOMING) {
             self.io.disk.remove(&format!("{folder}/{INCOMING}"))?;
             self.io.disk.sync_dir(&folder)?;
         }
-        let Engine { partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         store.incoming = InstallState::No;
-        if !store.log.is_in_memory_only() {
+        if !io.logs.of(store.handle).is_in_memory_only() {
             // A mark must confirm what was synced.
             store.is_dirty = true;
             upkeep.sync_later(handle, store.durability.sync_after_ms());
@@ -160,7 +162,7 @@ impl<D: Disk> Engine<D> {
     /// Writes the marker `incoming` into the partition's folder, before anything else is there.
     pub(super) fn mark_incoming(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
-        let folder = folder_of(store.log.partition);
+        let folder = folder_of(store.id.partition);
         if is_planted(Bug::PartialInstallNotMarked) {
             return Ok(());
         }

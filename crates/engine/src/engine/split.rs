@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::snapshot_install::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
+use crate::accounts::LogResources;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
@@ -50,21 +51,23 @@ impl<D: Disk> Engine<D> {
     /// As there.
     pub fn split_ahead(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<bool> {
         let handle = self.may_split(parent, children)?;
-        let (_, store) = self.store(handle)?;
-        if store.durability == Durability::Memory || store.log.order.is_empty() {
+        let (io, store) = self.store(handle)?;
+        if store.durability == Durability::Memory || io.logs.of(store.handle).order.is_empty() {
             return Ok(true);
         }
         let result = self.begin_split(handle, parent, children).and_then(|()| {
             let Engine { io, partitions, splits, .. } = self;
             let store = store_of(partitions, handle)?;
             let making = splits.entry(parent).or_default();
-            for &slot in &store.log.order {
-                let segment = store.log.segment(slot);
+            let (logs, mut io) = io.apart();
+            let log = logs.of(store.handle);
+            for &slot in &log.order {
+                let segment = log.segment(slot);
                 let is_settled = segment.sealed && segment.is_durable() && segment.last_index <= store.commit;
                 let lack = making.iter_mut().filter(|d| !d.has(slot, segment));
                 let lack: Vec<_> = lack.collect();
                 if is_settled && !lack.is_empty() {
-                    lack.into_iter().try_for_each(|child| child.copy(io, slot, segment, false))?;
+                    lack.into_iter().try_for_each(|child| child.copy(&mut io, slot, segment, false))?;
                     return Ok(false);
                 }
             }
@@ -114,9 +117,9 @@ impl<D: Disk> Engine<D> {
         }
         self.splits.remove(&parent);
         for store in made {
-            let (id, handle) = (store.log.partition, Handle(store.log.handle));
+            let (id, handle) = (store.id.partition, Handle(store.handle));
             let mut store = Box::new(store);
-            self.maintenance.recovered(handle, &mut store);
+            self.maintenance.recovered(&self.io.logs, handle, &mut store);
             if is_on_disk {
                 // A mark must confirm what was synced.
                 store.is_dirty = true;
@@ -157,9 +160,9 @@ impl<D: Disk> Engine<D> {
         (parent, children): (PartitionId, &[PartitionId]),
         state: Option<(u64, &[u8])>,
     ) -> EngineResult<Vec<PartitionStore>> {
-        let (_, store) = self.store(handle)?;
-        let in_memory_only = store.log.is_in_memory_only();
-        let has_files = !in_memory_only && !store.log.order.is_empty();
+        let log = self.io.logs.of(handle.0);
+        let in_memory_only = log.is_in_memory_only();
+        let has_files = !in_memory_only && !log.order.is_empty();
         if has_files {
             self.begin_split(handle, parent, children)?;
         }
@@ -171,11 +174,13 @@ impl<D: Disk> Engine<D> {
         let mut made = Vec::new();
         let result = making.iter_mut().enumerate().try_for_each(|(number, child)| {
             child.remove_replaced(io, store)?;
-            for &slot in &store.log.order {
-                let original = store.log.segment(slot);
+            let (logs, mut resources) = io.apart();
+            let log = logs.of(store.handle);
+            for &slot in &log.order {
+                let original = log.segment(slot);
                 match child.segments.get_mut(&slot) {
                     Some(copy) => copy.copy_metadata_of(original),
-                    None => child.copy(io, slot, original, in_memory_only)?,
+                    None => child.copy(&mut resources, slot, original, in_memory_only)?,
                 }
             }
             let mut kept = VecDeque::new();
@@ -189,7 +194,7 @@ impl<D: Disk> Engine<D> {
             }
             let segments = std::mem::take(&mut child.segments);
             let name = (child.id, next_handle + number as u32);
-            let mut copy = store.copy_for(name, child.folder.clone(), segments, state);
+            let mut copy = store.copy_for(&mut io.logs, name, child.folder.clone(), segments, state);
             copy.checkpoints.retained = kept;
             if is_planted(Bug::UncommittedTailInOneChild) && number == 1 {
                 copy.truncate_after(io, copy.commit)?;
@@ -326,7 +331,7 @@ impl ChildLog {
 
     fn copy<D: Disk>(
         &mut self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         slot: u32,
         original: &Segment,
         in_memory_only: bool,
@@ -340,15 +345,16 @@ impl ChildLog {
     /// Removes copies of segments that the parent has rewritten since.
     fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &PartitionStore) -> EngineResult<()> {
         for slot in self.segments.keys().copied().collect::<Vec<_>>() {
-            let is_in_order = store.log.order.contains(&slot);
-            if !is_in_order || !self.has(slot, store.log.segment(slot)) {
-                self.remove_copy(io, slot)?;
+            let (logs, mut io) = io.apart();
+            let log = logs.of(store.handle);
+            if !log.order.contains(&slot) || !self.has(slot, log.segment(slot)) {
+                self.remove_copy(&mut io, slot)?;
             }
         }
         Ok(())
     }
 
-    fn remove_copy<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> Result<(), DiskError> {
+    fn remove_copy<D: Disk>(&mut self, io: &mut LogResources<'_, D>, slot: u32) -> Result<(), DiskError> {
         let Some(copy) = self.segments.remove(&slot) else { return Ok(()) };
         io.memory.freed(copy.resident_bytes());
         copy.file.into_iter().for_each(|file| io.disk.close(file));

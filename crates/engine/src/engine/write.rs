@@ -5,9 +5,10 @@ use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
+use crate::io::Logs;
 use crate::log::entry::{EntryKind, FLAG_JOINED, Meta};
 use crate::overflow::extents::CHUNK_HEAD_BYTES;
-use crate::store::read::Hint;
+use crate::store::record::Hint;
 use crate::store::{PartitionStore, PendingEntry, units_of};
 
 /// An entry that has no position in the log yet.
@@ -83,15 +84,15 @@ impl<D: Disk> Engine<D> {
         let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
         let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        let meta = next_meta(store, kind, flags, timestamp);
+        let meta = next_meta(store, &io.logs, kind, flags, timestamp);
         store.admit(io, &meta, key, bytes_of(pieces))?;
         let placed = store.append(io, &meta, key, pieces)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.journal_owner(handle), (&meta, key), pieces);
+            journal.push_pieces(store.journal_owner(&io.logs, handle), (&meta, key), pieces);
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
+            let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
                 store.pending.push_back(PendingEntry { meta, location: placed });
                 return Err(error);
@@ -102,7 +103,7 @@ impl<D: Disk> Engine<D> {
             let committed = store.commit(io, meta.index);
             store.stop_on_failure(committed)?;
         }
-        store.end_step();
+        store.end_step(&io.logs);
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(meta.index)
@@ -119,8 +120,8 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>> + Clone,
     ) -> EngineResult<u64> {
-        let (_, store) = self.store(handle)?;
-        let (before, is_idle) = (store.log.last.1, store.pending.is_empty());
+        let (io, store) = self.store(handle)?;
+        let (before, is_idle) = (io.logs.of(store.handle).last.1, store.pending.is_empty());
         if let Err(error) = self.append_joined(handle, entries.clone()) {
             // If the disk fails here too, this log accepts no more entries, and its next start truncates it.
             let cut = self.truncate_after(handle, before);
@@ -131,10 +132,10 @@ impl<D: Disk> Engine<D> {
             });
         }
         let (io, store) = self.store(handle)?;
-        let last = store.log.last.1;
+        let last = io.logs.of(store.handle).last.1;
         if !is_idle {
             let committed = store.commit(io, last);
-            store.end_step();
+            store.end_step(&io.logs);
             store.stop_on_failure(committed)?;
             return Ok(last);
         }
@@ -142,12 +143,12 @@ impl<D: Disk> Engine<D> {
             // The pending entries are those that were appended just now.
             let Some(&PendingEntry { meta, location: placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
+            let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             store.stop_on_failure(applied)?;
             store.pending.pop_front();
             store.commit = meta.index;
         }
-        store.end_step();
+        store.end_step(&io.logs);
         Ok(last)
     }
 
@@ -162,11 +163,11 @@ impl<D: Disk> Engine<D> {
         for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
             left -= 1;
             let joined = if left > 0 { FLAG_JOINED } else { 0 };
-            let meta = next_meta(store, kind, flags & !FLAG_JOINED | joined, timestamp);
+            let meta = next_meta(store, &io.logs, kind, flags & !FLAG_JOINED | joined, timestamp);
             store.admit(io, &meta, key, payload.len())?;
             let placed = store.append(io, &meta, key, [payload])?;
             if store.durability == Durability::Sync {
-                journal.push(store.journal_owner(handle), (&meta, key, payload));
+                journal.push(store.journal_owner(&io.logs, handle), (&meta, key, payload));
             }
             store.pending.push_back(PendingEntry { meta, location: placed });
             upkeep.wrote(handle, store, placed.entry_bytes);
@@ -187,7 +188,7 @@ pub(super) fn bytes_of<const N: usize>(pieces: [&[u8]; N]) -> usize {
     pieces.iter().map(|piece| piece.len()).sum()
 }
 
-fn next_meta(store: &PartitionStore, kind: EntryKind, flags: u8, timestamp: u64) -> Meta {
-    let (epoch, last) = store.log.last;
+fn next_meta(store: &PartitionStore, logs: &Logs, kind: EntryKind, flags: u8, timestamp: u64) -> Meta {
+    let (epoch, last) = logs.of(store.handle).last;
     Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
 }

@@ -14,7 +14,7 @@ impl PartitionLog {
         folder: String,
         mut segments: BTreeMap<u32, Segment>,
     ) -> PartitionLog {
-        let mut copy = PartitionLog::new(partition, handle, folder, self.index_seed, self.options);
+        let mut copy = PartitionLog::new(partition, handle, folder, self.options);
         copy.slots = (0..self.slots.len() as u32).map(|slot| segments.remove(&slot).map(Box::new)).collect();
         let is_free = |slot: &u32| copy.slots[*slot as usize].is_none();
         copy.free_slots = (0..copy.slots.len() as u32).filter(is_free).collect();

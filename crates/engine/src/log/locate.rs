@@ -2,9 +2,9 @@
 
 use super::entry::{self, EntryKind, HEAD_BYTES, Head, HeadDecode};
 use super::{AppendedPlace, FIRST_ENTRY_AT, PartitionLog};
+use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, SAMPLE_EVERY};
 
 impl PartitionLog {
@@ -14,7 +14,7 @@ impl PartitionLog {
     /// `Corrupt` if bytes on the way to the entry cannot be read.
     pub(crate) fn locate<D: Disk>(
         &self,
-        io: &mut Io<D>,
+        disk: &mut D,
         index: u64,
     ) -> EngineResult<Option<(AppendedPlace, Head)>> {
         let Some(at) = self.order_of(index) else { return Ok(None) };
@@ -27,7 +27,7 @@ impl PartitionLog {
         let mut scratch = Vec::new();
         // There is a sample for every so many entries; marks may be between them.
         for _ in 0..8 * SAMPLE_EVERY {
-            let Some(head) = self.head_at(io, slot, offset, &mut scratch)? else { return Ok(None) };
+            let Some(head) = self.head_at(disk, slot, offset, &mut scratch)? else { return Ok(None) };
             if !head.meta.kind.is_local() {
                 if head.meta.index == index {
                     let entry_bytes = head.entry_bytes();
@@ -44,7 +44,7 @@ impl PartitionLog {
 
     /// Epoch of the entry at this log index; `None` if the log does not hold it (any more), and it is not the last that a
     /// segment covers.
-    pub(crate) fn epoch_at<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<u32>> {
+    pub(crate) fn epoch_at<D: Disk>(&self, disk: &mut D, index: u64) -> EngineResult<Option<u32>> {
         if index == self.last.1 {
             return Ok(Some(self.last.0));
         }
@@ -53,13 +53,13 @@ impl PartitionLog {
         if let Some(segment) = segment.filter(|segment| segment.last_index == index) {
             return Ok(Some(segment.last_epoch));
         }
-        Ok(self.locate(io, index)?.map(|(_, head)| head.meta.epoch))
+        Ok(self.locate(disk, index)?.map(|(_, head)| head.meta.epoch))
     }
 
     /// The head at an offset, `None` at the segment's end.
     pub(crate) fn head_at<D: Disk>(
         &self,
-        io: &mut Io<D>,
+        disk: &mut D,
         slot: u32,
         offset: u64,
         scratch: &mut Vec<u8>,
@@ -76,7 +76,7 @@ impl PartitionLog {
         }
         let mut bytes = 4 * HEAD_BYTES;
         loop {
-            segment.read(&mut io.disk, offset, bytes, scratch)?;
+            segment.read(disk, offset, bytes, scratch)?;
             match entry::decode_head(segment.base(), scratch) {
                 HeadDecode::Head(head) => return Ok((head.meta.kind != EntryKind::Footer).then_some(head)),
                 HeadDecode::Need(needed) if needed > scratch.len() && scratch.len() == bytes => {
@@ -99,7 +99,7 @@ impl PartitionLog {
     }
 
     /// Removes the last segment. The removal survives a crash before this returns.
-    pub(super) fn drop_last<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(super) fn drop_last<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
         let dropped = self.order.pop().and_then(|slot| self.drop_slot(io, slot));
         self.first_unsynced = self.first_unsynced.min(self.order.len());
         if let Some(segment) = dropped
@@ -113,7 +113,11 @@ impl PartitionLog {
     }
 
     /// Truncates every entry after `index`. The truncation survives a crash before this returns.
-    pub(crate) fn truncate_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+    pub(crate) fn truncate_after<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        index: u64,
+    ) -> EngineResult<()> {
         if index >= self.last.1 {
             return Ok(());
         }
@@ -137,7 +141,7 @@ impl PartitionLog {
         let mut offset = segment.sample_before(index);
         let (mut cut, mut last) = (FIRST_ENTRY_AT, (0, 0));
         let mut scratch = Vec::new();
-        while let Some(head) = self.head_at(io, slot, offset, &mut scratch)? {
+        while let Some(head) = self.head_at(io.disk, slot, offset, &mut scratch)? {
             if !head.meta.kind.is_local() {
                 if head.meta.index > index {
                     break;

@@ -5,10 +5,10 @@
 //! sorted: a newer entry is always further on.
 
 use crate::PartitionId;
+use crate::accounts::LogResources;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
-use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
 
 mod copy;
@@ -46,6 +46,15 @@ pub(crate) struct AppendedPlace {
     pub(crate) entry_bytes: usize,
 }
 
+/// What a log records of the store over it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreFacts {
+    /// Log index of the last committed entry.
+    pub(crate) commit: u64,
+    /// The seed of the hash of keys.
+    pub(crate) index_seed: u64,
+}
+
 /// How a log uses the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogOptions {
@@ -55,15 +64,14 @@ pub(crate) struct LogOptions {
 }
 
 /// The log of one partition.
-// Hot fields first: see [`crate::store::Store`].
-#[repr(C)]
+// Hot fields first: see [`crate::store::PartitionStore`].
+#[repr(C, align(128))]
 pub(crate) struct PartitionLog {
     /// Epoch and index of the last entry.
     pub(crate) last: (u32, u64),
     /// Slots in log order.
     pub(crate) order: Vec<u32>,
     pub(crate) slots: Vec<Option<Box<Segment>>>,
-    pub(crate) index_seed: u64,
     /// The synced index in the last [`EntryKind::Synced`] mark.
     marker_synced_index: u64,
     mark_due_at: u64,
@@ -88,14 +96,12 @@ impl PartitionLog {
         partition: PartitionId,
         handle: u32,
         folder: String,
-        index_seed: u64,
         options: LogOptions,
     ) -> PartitionLog {
         PartitionLog {
             partition,
             handle,
             folder,
-            index_seed,
             options,
             lacks_room: false,
             slots: Vec::new(),
@@ -129,19 +135,19 @@ impl PartitionLog {
 
     /// Adds an entry, whose payload may come in pieces. The caller has checked key, payload and space, and that the entry
     /// follows the last one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         meta: &Meta,
         key: &[u8],
         payload: [&[u8]; N],
-        commit: u64,
+        facts: StoreFacts,
     ) -> EngineResult<AppendedPlace> {
         let payload_bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
         let entry_bytes = HEAD_BYTES + key.len() + payload_bytes;
-        let slot = self.open_segment_for(io, meta, entry_bytes)?;
-        self.mark_if_due(io, slot, commit);
+        let slot = self.open_segment_for(io, meta, entry_bytes, facts.index_seed)?;
+        self.mark_if_due(io, slot, facts.commit);
         let segment = self.segment_mut(slot);
         let offset = segment.bytes;
         let head =
@@ -158,11 +164,16 @@ impl PartitionLog {
     }
 
     /// Issues to the file what is in memory only.
-    pub(crate) fn write_out<D: Disk>(&mut self, io: &mut Io<D>, slot: u32, all: bool) -> EngineResult<()> {
+    pub(crate) fn write_out<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        slot: u32,
+        all: bool,
+    ) -> EngineResult<()> {
         let handle = self.handle;
         let segment = self.segment_mut(slot);
         let first = segment.written / BLOCK_BYTES as u64;
-        let result = segment.write_out(&mut io.disk, all);
+        let result = segment.write_out(io.disk, all);
         let mut whole = segment.written / BLOCK_BYTES as u64;
         if segment.sealed && segment.written == segment.bytes && matches!(result, Ok(1..)) {
             // Its last block is not full, and never will be.
@@ -191,9 +202,10 @@ impl PartitionLog {
     /// The open segment, or a new one if this entry does not fit into it.
     fn open_segment_for<D: Disk>(
         &mut self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         meta: &Meta,
         entry_bytes: usize,
+        index_seed: u64,
     ) -> EngineResult<u32> {
         if let Some(&slot) = self.order.last() {
             let segment = self.segment(slot);
@@ -214,15 +226,17 @@ impl PartitionLog {
             io,
             (meta.epoch, meta.index),
             meta.timestamp.saturating_sub(entry::TIMESTAMP_RANGE / 2),
+            index_seed,
         )
     }
 
     /// Adds an open segment at the end, for entries from this epoch and index on.
     fn begin_segment<D>(
         &mut self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         (epoch, index): (u32, u64),
         timestamp: u64,
+        index_seed: u64,
     ) -> EngineResult<u32> {
         let salt = salt_of(self.partition, index, epoch, 0);
         let header = SegmentHeader {
@@ -232,7 +246,7 @@ impl PartitionLog {
             covers_epoch: 0,
             generation: 0,
             compacted_at: 0,
-            index_seed: self.index_seed,
+            index_seed,
         };
         let segment = Segment::new(header, &self.folder);
         io.memory.add_used(segment.resident_bytes());
@@ -244,7 +258,7 @@ impl PartitionLog {
     }
 
     /// Seals a segment with its footer and trailer.
-    pub(crate) fn seal<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
+    pub(crate) fn seal<D: Disk>(&mut self, io: &mut LogResources<'_, D>, slot: u32) -> EngineResult<()> {
         let segment = self.segment_mut(slot);
         let taken = push_footer(segment, 0);
         io.memory.add_used(taken);
@@ -252,7 +266,7 @@ impl PartitionLog {
     }
 
     /// Writes a [`EntryKind::Synced`] mark if more is synced than at the last mark, or if one is due by size.
-    fn mark_if_due<D>(&mut self, io: &mut Io<D>, slot: u32, commit: u64) {
+    fn mark_if_due<D>(&mut self, io: &mut LogResources<'_, D>, slot: u32, commit: u64) {
         if self.options.in_memory_only {
             return;
         }
@@ -267,7 +281,11 @@ impl PartitionLog {
     ///
     /// # Errors
     /// The maximum number of segments is reached.
-    pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> EngineResult<bool> {
+    pub(crate) fn mark_now<D>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        facts: StoreFacts,
+    ) -> EngineResult<bool> {
         let synced = self.synced_index();
         let Some(&last) = self.order.last().filter(|_| synced > self.marker_synced_index) else {
             return Ok(false);
@@ -275,15 +293,15 @@ impl PartitionLog {
         let segment = self.segment(last);
         let slot = if segment.sealed {
             let timestamp = segment.base().timestamp;
-            self.begin_segment(io, (self.last.0, self.last.1 + 1), timestamp)?
+            self.begin_segment(io, (self.last.0, self.last.1 + 1), timestamp, facts.index_seed)?
         } else {
             last
         };
-        self.push_mark(io, slot, synced, commit);
+        self.push_mark(io, slot, synced, facts.commit);
         Ok(true)
     }
 
-    fn push_mark<D>(&mut self, io: &mut Io<D>, slot: u32, synced: u64, commit: u64) {
+    fn push_mark<D>(&mut self, io: &mut LogResources<'_, D>, slot: u32, synced: u64, commit: u64) {
         let last = self.last;
         let segment = self.segment_mut(slot);
         let base = *segment.base();
@@ -322,12 +340,12 @@ impl PartitionLog {
     }
 
     /// Writes everything and starts to make it survive a crash.
-    pub(crate) fn sync_begin<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(crate) fn sync_begin<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
             self.write_out(io, slot, true)?;
             let folder = std::mem::take(&mut self.folder);
-            let result = self.segment_mut(slot).sync_begin(&mut io.disk, &folder);
+            let result = self.segment_mut(slot).sync_begin(io.disk, &folder);
             self.folder = folder;
             match result {
                 Ok(()) => {}
@@ -339,7 +357,7 @@ impl PartitionLog {
     }
 
     /// As [`PartitionLog::sync_begin`], for callers that wait until it is done: a full disk is an error.
-    pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
         self.sync_begin(io)?;
         let mut unsynced = self.order[self.first_unsynced..].iter().map(|&slot| self.segment(slot));
         if unsynced.any(|segment| segment.written < segment.bytes) {
@@ -350,27 +368,31 @@ impl PartitionLog {
     }
 
     /// Whether no sync is running any more. With `wait` it waits for the running ones.
-    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<bool> {
+    pub(crate) fn sync_done<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        wait: bool,
+    ) -> EngineResult<bool> {
         let mut done = true;
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
             let segment = self.segment_mut(slot);
-            done &= segment.sync_done(io, wait)?;
-            segment.uncache(&mut io.disk, &io.memory);
+            done &= segment.sync_done(io.disk, wait)?;
+            segment.uncache(io.disk, io.memory);
         }
         Ok(done)
     }
 
     /// Writes everything and waits until it survives a crash.
-    pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(crate) fn sync<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
             self.write_out(io, slot, true)?;
             let folder = std::mem::take(&mut self.folder);
-            let result = self.segment_mut(slot).sync(&mut io.disk, &folder);
+            let result = self.segment_mut(slot).sync(io.disk, &folder);
             self.folder = folder;
             result?;
-            self.segment_mut(slot).uncache(&mut io.disk, &io.memory);
+            self.segment_mut(slot).uncache(io.disk, io.memory);
         }
         Ok(())
     }
@@ -453,7 +475,7 @@ impl PartitionLog {
     }
 
     /// Forgets a segment that is no longer referenced. The caller removes its file, if any.
-    pub(crate) fn drop_slot<D>(&mut self, io: &mut Io<D>, slot: u32) -> Option<Box<Segment>> {
+    pub(crate) fn drop_slot<D>(&mut self, io: &mut LogResources<'_, D>, slot: u32) -> Option<Box<Segment>> {
         let segment = self.slots.get_mut(slot as usize)?.take()?;
         io.memory.freed(segment.resident_bytes());
         self.free_slots.push(slot);

@@ -13,8 +13,8 @@ mod copy;
 mod places;
 mod taken;
 
+use crate::accounts::{LogResources, Memory, is_synced};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
-use crate::io::{Io, Memory};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
 use crate::log::entry::{Base, EntryKind, Meta};
 use crate::log::garbage_stats::DeadEntries;
@@ -448,9 +448,9 @@ impl Segment {
     }
 
     /// Whether no sync is running any more. With `wait` it waits for a running one.
-    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> DiskResult<bool> {
+    pub(crate) fn sync_done(&mut self, disk: &mut impl Disk, wait: bool) -> DiskResult<bool> {
         let Some((ticket, bytes, index)) = self.syncing else { return Ok(true) };
-        if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
+        if !is_synced(disk, ticket, wait).map_err(DiskError::beyond_repair)? {
             return Ok(false);
         }
         self.syncing = None;
@@ -535,7 +535,7 @@ impl Segment {
     /// is written behind it: otherwise old entries could appear behind new ones.
     pub(crate) fn truncate<D: Disk>(
         &mut self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         bytes: u64,
         last: (u32, u64),
     ) -> DiskResult<()> {
@@ -547,13 +547,13 @@ impl Segment {
         let mut tail = None;
         if within > 0 && !self.has_block(number) {
             let mut block = vec![0; within];
-            let file = self.ensure_file(&mut io.disk)?;
+            let file = self.ensure_file(io.disk)?;
             io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
             tail = Some(block);
         }
         let mut cut = Ok(());
         if self.written > bytes {
-            let file = self.ensure_file(&mut io.disk)?;
+            let file = self.ensure_file(io.disk)?;
             io.disk.truncate(file, bytes)?;
             // From here on the file is shorter, whatever happens: so is its part in memory.
             cut = io.disk.sync(file).map_err(DiskError::beyond_repair);

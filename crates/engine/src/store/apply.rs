@@ -3,13 +3,13 @@
 //! Applying is idempotent: an entry that is older than the key's state in the index changes nothing. So a
 //! checkpoint may be taken page by page while entries are applied, and the tail replayed over it.
 
-use super::read::{Hint, NewestEntry, UnreadableKey};
+use super::record::{Hint, NewestEntry, UnreadableKey};
 use super::{PartitionStore, units_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::IndexSlot;
 use crate::index::location::{EntryPlace, Location};
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::log::AppendedPlace;
 use crate::log::entry::{EntryKind, FLAG_CHUNK, HEAD_BYTES, Meta, crc, split_trailer};
 use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
@@ -37,21 +37,21 @@ impl PartitionStore {
         let EntryPlace::Entry(position) = PartitionStore::location_of(placed).decode() else {
             unreachable!("an entry's location is an entry")
         };
-        let mut scratch = std::mem::take(&mut self.entry_scratch);
-        let mut own_key = std::mem::take(&mut self.key_scratch);
+        let mut scratch = std::mem::take(&mut self.apply_scratch.entry);
+        let mut own_key = std::mem::take(&mut self.apply_scratch.key);
         own_key.clear();
         if meta.flags & FLAG_CHUNK != 0
-            && let Some(large) = self.log.chunk_in_memory(position)
+            && let Some(large) = io.logs.of(self.handle).chunk_in_memory(position)
         {
             own_key.extend_from_slice(large.key);
             let chunk = large.chunk;
-            let result = self.apply(io, (meta, placed, None), &own_key, &chunk.encode(), chunk.length);
-            (self.entry_scratch, self.key_scratch) = (scratch, own_key);
+            let result = self.apply(io, (meta, None), placed, &own_key, &chunk.encode(), chunk.length);
+            (self.apply_scratch.entry, self.apply_scratch.key) = (scratch, own_key);
             return result;
         }
         // A corrupt payload does not matter here: the key then points to the entry, and reading it returns
         // the error.
-        let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
+        let result = match io.logs.of(self.handle).read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, is_checked)) => {
                 own_key.extend_from_slice(entry.key);
                 let head = entry.head;
@@ -65,20 +65,22 @@ impl PartitionStore {
                         false => payload.extend(entry.payload.iter().take(CHUNK_HEAD_BYTES)),
                     }
                 }
-                self.apply(io, (meta, placed, None), &own_key, &payload, units)
+                self.apply(io, (meta, None), placed, &own_key, &payload, units)
             }
             Err(error) => Err(error),
         };
-        (self.entry_scratch, self.key_scratch) = (scratch, own_key);
+        (self.apply_scratch.entry, self.apply_scratch.key) = (scratch, own_key);
         result
     }
 
     /// Applies a committed entry. `payload` is needed for a trim; for a chunk its head is needed, if the head
-    /// is intact. A hint must be for the same key.
+    /// is intact. A hint must be for the same key. The place is an argument of its own, so that it stays in registers: it was
+    /// just made from its parts.
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, placed, hint): (&Meta, AppendedPlace, Option<&Hint>),
+        (meta, hint): (&Meta, Option<&Hint>),
+        placed: AppendedPlace,
         key: &[u8],
         payload: &[u8],
         units: u32,
@@ -97,12 +99,12 @@ impl PartitionStore {
             }
         };
         if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
-            self.count_dead_unless_used(meta, placed, fragment, held);
+            self.count_dead_unless_used(&mut io.logs, meta, placed, fragment, held);
             return Ok(());
         }
         match meta.kind {
-            EntryKind::Put => self.apply_put(meta, placed, fragment, key, held),
-            EntryKind::Remove => self.apply_remove(meta, fragment, key, held),
+            EntryKind::Put => self.apply_put(&mut io.logs, meta, placed, fragment, key, held),
+            EntryKind::Remove => self.apply_remove(&mut io.logs, meta, fragment, key, held),
             EntryKind::Append => {
                 let part = ChainPart { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
                 self.apply_append(
@@ -113,7 +115,7 @@ impl PartitionStore {
                     held,
                 )?;
             }
-            EntryKind::Trim => self.apply_trim(meta, fragment, key, payload, held),
+            EntryKind::Trim => self.apply_trim(&mut io.logs, meta, fragment, key, payload, held),
             EntryKind::Mark | EntryKind::Synced | EntryKind::Footer => {}
         }
         io.memory.freed(std::mem::take(&mut self.released_bytes));
@@ -123,6 +125,7 @@ impl PartitionStore {
     /// An entry older than the key's state in the index is dead space, unless it is part of that state.
     fn count_dead_unless_used(
         &mut self,
+        logs: &mut Logs,
         meta: &Meta,
         placed: AppendedPlace,
         fragment: u32,
@@ -130,12 +133,26 @@ impl PartitionStore {
     ) {
         let is_held = match held.location.decode() {
             EntryPlace::Entry(_) => held.location.is_same_entry(PartitionStore::location_of(placed)),
-            EntryPlace::Chain(id) => self.chains.get(id).has_part(meta.index),
+            EntryPlace::Chain(id) => {
+                let is_part = self.chains.get(id).has_part(meta.index);
+                if is_part {
+                    // The checkpoint that has the chain does not have its place.
+                    self.name_by_index(logs, meta.index, PartitionStore::location_of(placed));
+                }
+                is_part
+            }
         };
         if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             let AppendedPlace { slot, entry_bytes, .. } = placed;
             self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
-            self.log.segment_mut(slot).count_dead(entry_bytes as u64);
+            logs.of_mut(self.handle).segment_mut(slot).count_dead(entry_bytes as u64);
+        }
+    }
+
+    /// A chain or a version names this entry from now on. 0 stands for one that could not be read.
+    fn name_by_index(&mut self, logs: &Logs, index: u64, place: Location) {
+        if index > 0 {
+            self.places.insert(logs.of(self.handle), index, place);
         }
     }
 
@@ -151,6 +168,7 @@ impl PartitionStore {
 
     fn apply_put(
         &mut self,
+        logs: &mut Logs,
         meta: &Meta,
         placed: AppendedPlace,
         fragment: u32,
@@ -160,19 +178,26 @@ impl PartitionStore {
         let location = PartitionStore::location_of(placed);
         match held {
             Some(held) => {
-                self.retire(meta, fragment, key, &held);
+                self.retire(logs, meta, fragment, key, &held);
                 self.index.replace(held.found, location);
             }
             None => {
-                self.retain_absence(meta, fragment, key);
+                self.retain_absence(logs, meta, fragment, key);
                 self.index.insert(fragment, location);
             }
         }
     }
 
-    fn apply_remove(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: Option<IndexedKey>) {
+    fn apply_remove(
+        &mut self,
+        logs: &mut Logs,
+        meta: &Meta,
+        fragment: u32,
+        key: &[u8],
+        held: Option<IndexedKey>,
+    ) {
         if let Some(held) = held {
-            self.retire(meta, fragment, key, &held);
+            self.retire(logs, meta, fragment, key, &held);
             self.index.remove(held.found);
         }
     }
@@ -186,16 +211,17 @@ impl PartitionStore {
         held: Option<IndexedKey>,
     ) -> EngineResult<()> {
         let Some(held) = held else {
-            self.retain_absence(meta, fragment, key);
+            self.retain_absence(&mut io.logs, meta, fragment, key);
             self.index.insert(fragment, PartitionStore::location_of(placed));
             return Ok(());
         };
         let form = Form::of(meta.flags);
+        self.name_by_index(&io.logs, meta.index, PartitionStore::location_of(placed));
         if held.seen.form != form && !held.seen.is_unreadable() {
             // Upper layers refuse this before it gets here; if it happens, the entry replaces the record. It
             // is stored as a record of parts, by which compaction knows what has replaced the entries of the
             // other kind.
-            self.retire(meta, fragment, key, &held);
+            self.retire(&mut io.logs, meta, fragment, key, &held);
             let mut chain = Chain::new(key, form);
             chain.add(part, head);
             chain.record_entry(meta);
@@ -211,7 +237,9 @@ impl PartitionStore {
                     true => self.chunk_part(io, position, held.seen.as_part())?,
                     false => (held.seen.as_part(), None),
                 };
+                self.name_by_index(&io.logs, first.index, held.location);
                 self.retain_version(
+                    &mut io.logs,
                     meta,
                     fragment,
                     key,
@@ -238,10 +266,17 @@ impl PartitionStore {
                     let mut parts: Vec<ChainPart> = older.chain(&gone).copied().collect();
                     parts.sort_unstable_by_key(|part| part.index);
                     let was = FormerState::Chain { form, parts, skipped, newest: through };
-                    self.retain_version(meta, fragment, key, was, gone);
+                    self.retain_version(&mut io.logs, meta, fragment, key, was, gone);
                 } else {
-                    gone.iter().for_each(|part| self.end_part(fragment, part));
-                    self.retain_version(meta, fragment, key, FormerState::Shorter { through }, Vec::new());
+                    gone.iter().for_each(|part| self.end_part(&mut io.logs, fragment, part));
+                    self.retain_version(
+                        &mut io.logs,
+                        meta,
+                        fragment,
+                        key,
+                        FormerState::Shorter { through },
+                        Vec::new(),
+                    );
                 }
             }
         }
@@ -250,6 +285,7 @@ impl PartitionStore {
 
     fn apply_trim(
         &mut self,
+        logs: &mut Logs,
         meta: &Meta,
         fragment: u32,
         key: &[u8],
@@ -267,6 +303,7 @@ impl PartitionStore {
                 if to.part != held.seen.newest_index {
                     return;
                 }
+                self.name_by_index(logs, held.seen.newest_index, held.location);
                 let mut chain = Chain::new(key, held.seen.form);
                 chain.push(held.seen.as_part());
                 let id = self.chains.add(chain);
@@ -279,13 +316,13 @@ impl PartitionStore {
         let gone = chain.trim(to, meta.index);
         chain.record_entry(meta);
         match was {
-            Some(was) => self.retain_version(meta, fragment, key, was, gone),
-            None => gone.iter().for_each(|part| self.end_part(fragment, part)),
+            Some(was) => self.retain_version(logs, meta, fragment, key, was, gone),
+            None => gone.iter().for_each(|part| self.end_part(logs, fragment, part)),
         }
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
-    fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
+    fn retire(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
         match held.location.decode() {
             EntryPlace::Entry(position) if !self.retains_versions() => {
                 // Of an unreadable entry, the least that it can have.
@@ -294,7 +331,7 @@ impl PartitionStore {
                     false => u64::from(held.seen.entry_bytes),
                 };
                 self.checkpoints.record_death(position.slot, fragment, held.seen.newest_index, entry_bytes);
-                let segment = self.log.segment_mut(position.slot);
+                let segment = logs.of_mut(self.handle).segment_mut(position.slot);
                 if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
                     segment.count_dead_at(position.offset, entry_bytes);
                 } else {
@@ -307,29 +344,36 @@ impl PartitionStore {
             }
             EntryPlace::Entry(_) => {
                 let gone = vec![held.seen.as_part()];
-                self.retain_version(meta, fragment, key, FormerState::Entry(held.seen.newest_index), gone);
+                self.name_by_index(logs, held.seen.newest_index, held.location);
+                self.retain_version(
+                    logs,
+                    meta,
+                    fragment,
+                    key,
+                    FormerState::Entry(held.seen.newest_index),
+                    gone,
+                );
             }
             EntryPlace::Chain(id) => {
                 let chain = self.chains.take(id);
                 let gone: Vec<ChainPart> = chain.parts.iter().copied().collect();
                 if self.retains_versions() {
-                    self.retain_version(meta, fragment, key, was_chain(&chain), gone);
+                    self.retain_version(logs, meta, fragment, key, was_chain(&chain), gone);
                 } else {
-                    gone.iter().for_each(|part| self.end_part(fragment, part));
+                    gone.iter().for_each(|part| self.end_part(logs, fragment, part));
                 }
             }
         }
     }
 
     /// A part of a record is dead space from now on.
-    fn end_part(&mut self, fragment: u32, part: &ChainPart) {
-        self.record_death_of(fragment, part);
-        self.count_dead(part.index, part.entry_bytes);
+    fn end_part(&mut self, logs: &mut Logs, fragment: u32, part: &ChainPart) {
+        self.record_death_of(logs, fragment, part);
+        self.count_dead(logs, part.index, part.entry_bytes);
     }
 
-    fn record_death_of(&mut self, fragment: u32, part: &ChainPart) {
-        if let Some(at) = self.log.order_of(part.index) {
-            let slot = self.log.order[at];
+    fn record_death_of(&mut self, logs: &Logs, fragment: u32, part: &ChainPart) {
+        if let Some(slot) = self.slot_of_part(logs.of(self.handle), part.index) {
             self.checkpoints.record_death(slot, fragment, part.index, u64::from(part.entry_bytes));
         }
     }
@@ -338,14 +382,15 @@ impl PartitionStore {
         self.horizon.is_some()
     }
 
-    fn retain_absence(&mut self, meta: &Meta, fragment: u32, key: &[u8]) {
+    fn retain_absence(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8]) {
         if self.retains_versions() {
-            self.retain_version(meta, fragment, key, FormerState::Absent, Vec::new());
+            self.retain_version(logs, meta, fragment, key, FormerState::Absent, Vec::new());
         }
     }
 
     fn retain_version(
         &mut self,
+        logs: &mut Logs,
         meta: &Meta,
         fragment: u32,
         key: &[u8],
@@ -354,7 +399,7 @@ impl PartitionStore {
     ) {
         if self.retains_versions() {
             // They count as dead for a checkpoint already, as no older version outlives the process.
-            gone.iter().for_each(|part| self.record_death_of(fragment, part));
+            gone.iter().for_each(|part| self.record_death_of(logs, fragment, part));
             self.versions.push(OlderVersion {
                 fragment,
                 key: key.into(),
@@ -364,7 +409,7 @@ impl PartitionStore {
                 dead_parts: gone,
             });
             // Two at a time: the table shrinks as fast as it grew.
-            self.expire_versions(2);
+            self.expire_versions(logs, 2);
         }
     }
 }

@@ -3,6 +3,7 @@
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 
 use super::PartitionStore;
+use crate::io::Logs;
 use crate::log::segment::Segment;
 
 /// All segments are checked at one of so many steps.
@@ -17,12 +18,13 @@ impl PartitionStore {
     /// # Errors
     /// The broken invariant. None is broken while another member's log is being installed.
     #[inline]
-    pub(crate) fn check(&self) -> Result<(), BrokenInvariant> {
+    pub(crate) fn check(&self, logs: &Logs) -> Result<(), BrokenInvariant> {
+        let log = logs.of(self.handle);
         if self.is_incoming() {
             return Ok(());
         }
-        let last = self.log.last.1;
-        let open = self.log.order.last().map(|&slot| self.log.segment(slot));
+        let last = log.last.1;
+        let open = log.order.last().map(|&slot| log.segment(slot));
         check_rules(
             LOG,
             [
@@ -47,9 +49,9 @@ impl PartitionStore {
     ///
     /// # Errors
     /// The broken invariant.
-    pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
-        self.check()?;
-        let log = &self.log;
+    pub(crate) fn check_all(&self, logs: &Logs) -> Result<(), BrokenInvariant> {
+        self.check(logs)?;
+        let log = logs.of(self.handle);
         let are_there = log.order.iter().all(|&slot| matches!(log.slots.get(slot as usize), Some(Some(_))));
         check_rules(LOG, [(are_there, "the order of segments names segments that exist")])?;
         let segments = || log.order.iter().map(|&slot| log.segment(slot));
@@ -77,13 +79,13 @@ impl PartitionStore {
     /// # Panics
     /// With debug assertions, if an invariant is broken.
     #[inline]
-    pub(crate) fn end_step(&mut self) {
+    pub(crate) fn end_step(&mut self, logs: &Logs) {
         if !cfg!(debug_assertions) || self.broken.is_some() || self.is_stopped() {
             return;
         }
-        let checked = if self.check_turn.is_due(ALL_EVERY) { self.check_all() } else { self.check() };
+        let checked = if self.check_turn.is_due(ALL_EVERY) { self.check_all(logs) } else { self.check(logs) };
         if let Err(broken) = checked {
-            panic!("partition {}: {broken}", self.log.partition);
+            panic!("partition {}: {broken}", self.id.partition);
         }
     }
 }

@@ -17,14 +17,14 @@ use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::CHECKPOINTS_RETAINED;
 use crate::log::FIRST_ENTRY_AT;
 use crate::planted::{Bug, is_planted};
 
 /// The checkpoints of one partition: those on disk, and the one being written.
 #[derive(Default)]
-// Hot fields first: see [`super::Store`].
+// Hot fields first: see [`super::PartitionStore`].
 #[repr(C)]
 pub(crate) struct Checkpoints {
     /// Bytes appended to the log since the last checkpoint started.
@@ -131,12 +131,16 @@ impl PartitionStore {
             return Ok(());
         }
         let header = CheckpointHeader {
-            partition: self.log.partition,
+            partition: self.id.partition,
             commit: self.commit,
-            epoch: self.log.epoch_at(io, self.commit)?.unwrap_or(self.log.last.0),
-            index_seed: self.log.index_seed,
+            epoch: io
+                .logs
+                .of(self.handle)
+                .epoch_at(&mut io.disk, self.commit)?
+                .unwrap_or(io.logs.of(self.handle).last.0),
+            index_seed: self.id.index_seed,
         };
-        let path = format!("{}/{}.tmp", self.log.folder, header.file_name());
+        let path = format!("{}/{}.tmp", io.logs.of(self.handle).folder, header.file_name());
         let file = match io.disk.open(&path, OpenMode::Create) {
             Ok(file) => file,
             // Not now; the log still holds everything.
@@ -147,10 +151,10 @@ impl PartitionStore {
         if !extra.is_empty() {
             encode_block(header.salt(), &Block::Extra(extra), &mut buffer);
         }
-        let is_all_committed = self.commit == self.log.last.1;
-        let resume = self.log.order.last().filter(|_| is_all_committed);
+        let is_all_committed = self.commit == io.logs.of(self.handle).last.1;
+        let resume = io.logs.of(self.handle).order.last().filter(|_| is_all_committed);
         let resume = resume.map(|&slot| {
-            let segment = self.log.segment(slot);
+            let segment = io.logs.of(self.handle).segment(slot);
             (slot, segment.bytes, segment.removal_bytes)
         });
         self.checkpoints.writing = Some(Box::new(CheckpointWrite {
@@ -215,7 +219,7 @@ impl PartitionStore {
                     Some(next) => CheckpointStage::Walk(next),
                     None => {
                         writing.applied = self.commit;
-                        self.log.sync_begin_or_full(io)?;
+                        io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
                         // Not the log's end, which may still be truncated.
                         CheckpointStage::Log(self.commit)
                     }
@@ -223,15 +227,15 @@ impl PartitionStore {
                 Ok(UpkeepStep::Progressed)
             }
             CheckpointStage::Log(through) => {
-                let is_done = self.log.sync_done(io, wait)?;
-                if self.log.synced_index() < through {
+                let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
+                if io.logs.of_mut(self.handle).synced_index() < through {
                     if is_done {
                         // A sync that was already running when this one was requested was too early.
-                        self.log.sync_begin_or_full(io)?;
+                        io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
                     }
                     return Ok(UpkeepStep::Waits);
                 }
-                self.write_end(writing);
+                self.write_end(&io.logs, writing);
                 writing.issue(&mut io.disk)?;
                 writing.stage = CheckpointStage::File(io.disk.sync_begin(writing.file)?);
                 Ok(UpkeepStep::Progressed)
@@ -241,11 +245,12 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Waits);
                 }
                 io.disk.uncache(writing.file, writing.file_bytes);
-                let name = format!("{}/{}", self.log.folder, writing.header.file_name());
+                let name = format!("{}/{}", io.logs.of(self.handle).folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;
-                writing.stage =
-                    CheckpointStage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
+                writing.stage = CheckpointStage::Name(
+                    io.disk.sync_begin_with_name(writing.file, &io.logs.of(self.handle).folder)?,
+                );
                 Ok(UpkeepStep::Progressed)
             }
             CheckpointStage::Name(ticket) => {
@@ -293,19 +298,20 @@ impl PartitionStore {
         next
     }
 
-    fn write_end(&mut self, writing: &mut CheckpointWrite) {
+    fn write_end(&mut self, logs: &Logs, writing: &mut CheckpointWrite) {
+        let log = logs.of(self.handle);
         let salt = writing.header.salt();
         // Older versions do not outlive the process: entries that only they hold are dead to a reader of this
         // checkpoint.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
         for part in self.versions.parts_dead_later() {
-            if let Some(at) = self.log.order_of(part.index) {
-                *dead_later.entry(self.log.order[at]).or_default() += u64::from(part.entry_bytes);
+            if let Some(slot) = self.slot_of_part(log, part.index) {
+                *dead_later.entry(slot).or_default() += u64::from(part.entry_bytes);
             }
         }
-        let mut rows = Vec::with_capacity(self.log.order.len());
-        for &slot in &self.log.order {
-            let segment = self.log.segment(slot);
+        let mut rows = Vec::with_capacity(log.order.len());
+        for &slot in &log.order {
+            let segment = log.segment(slot);
             let (resume_at, removal_bytes) = match writing.resume {
                 _ if segment.last_index <= writing.header.commit => (segment.synced, segment.removal_bytes),
                 // Not a mark at its end that may still be torn: reading resumes at that mark. The removals that
@@ -362,7 +368,7 @@ impl PartitionStore {
             if let Some((commit, _)) = self.checkpoints.retained.pop_front() {
                 io.disk.remove(&format!(
                     "{}/{}",
-                    self.log.folder,
+                    io.logs.of(self.handle).folder,
                     CheckpointHeader { commit, ..writing.header }.file_name()
                 ))?;
             }
@@ -380,9 +386,10 @@ impl PartitionStore {
         partition: PartitionId,
         folder: &str,
     ) -> EngineResult<VecDeque<(u64, u64)>> {
+        let log = io.logs.of(self.handle);
         let mut kept = VecDeque::new();
-        for name in io.disk.list(&self.log.folder)? {
-            let path = format!("{}/{}", self.log.folder, name.name);
+        for name in io.disk.list(&log.folder)? {
+            let path = format!("{}/{}", log.folder, name.name);
             if !name.name.ends_with(".ckp") || self.checkpoints.bad.contains(&path) {
                 continue;
             }

@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use super::PartitionStore;
-use super::read::{PartsOf, RecordShape, UnreadableKey};
+use super::record::{PartsOf, RecordShape, UnreadableKey};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::location::EntryPlace;
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::log::EntryRef;
 use crate::log::scan::{self, ScanItem};
 use crate::overflow::chains::ChainPart;
@@ -18,9 +18,11 @@ use crate::planted::{Bug, is_planted};
 impl PartitionStore {
     /// The log index up to which entries need not stay for an upper layer that reads its state again after a
     /// crash: it starts at one of the kept checkpoints.
-    pub(crate) fn state_retained_through(&self) -> u64 {
+    pub(crate) fn state_retained_through(&self, logs: &Logs) -> u64 {
         // A log in memory only is never read by a recovery.
-        if self.has_state_in_log && !self.log.is_in_memory_only() && !is_planted(Bug::NeededEntriesCompacted)
+        if self.has_state_in_log
+            && !logs.of(self.handle).is_in_memory_only()
+            && !is_planted(Bug::NeededEntriesCompacted)
         {
             self.checkpoints.covered()
         } else {
@@ -45,7 +47,7 @@ impl PartitionStore {
         }
         let (meta, units) = match location.decode() {
             EntryPlace::Entry(position) => {
-                let PartitionStore { log, scratch, .. } = self;
+                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 (entry.head.meta, u64::from(seen.units))
             }
@@ -54,7 +56,7 @@ impl PartitionStore {
                 let (units, last_part) = (chain.units, chain.parts.back().map_or(0, |part| part.index));
                 match chain.newest() {
                     Some(meta) => (meta, units),
-                    None => match self.log.locate(io, seen.newest_index)? {
+                    None => match self.locate(io, seen.newest_index)? {
                         Some((_, head)) => (head.meta, units),
                         // The trim that changed it last has taken effect and is dropped.
                         None => (self.read_entry(io, last_part)?.head.meta, units),
@@ -140,9 +142,10 @@ impl PartitionStore {
         after: u64,
         each: &mut dyn FnMut(EntryRef<'_>, bool),
     ) -> EngineResult<()> {
+        let log = io.logs.of(self.handle);
         let mut bytes = Vec::new();
-        for &slot in &self.log.order {
-            let segment = self.log.segment(slot);
+        for &slot in &log.order {
+            let segment = log.segment(slot);
             if segment.last_index <= after {
                 continue;
             }

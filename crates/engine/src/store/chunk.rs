@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::PartitionStore;
-use super::read::UnreadableKey;
+use super::record::UnreadableKey;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Position};
@@ -45,7 +45,7 @@ impl PartitionStore {
     /// one entry in memory has all of it: at the cost of one lookup. `None` means nothing about the chunk.
     pub(crate) fn chunk_at_once<'s, D: Disk>(
         &'s mut self,
-        io: &mut Io<D>,
+        io: &'s mut Io<D>,
         key: &[u8],
         range: Range<u64>,
         see: impl FnMut(&'s [u8]),
@@ -65,7 +65,7 @@ impl PartitionStore {
                 (Some(state), position)
             }
         };
-        let Some(large) = self.log.chunk_in_memory(position) else { return Ok(None) };
+        let Some(large) = io.logs.of(self.handle).chunk_in_memory(position) else { return Ok(None) };
         let state = known.unwrap_or_else(|| large.state());
         let end = range.end.min(state.end).max(range.start);
         let range = range.start..end;
@@ -88,7 +88,7 @@ impl PartitionStore {
         let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
-                let PartitionStore { log, scratch, .. } = self;
+                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
                 if let Some(large) = log.chunk_in_memory(position) {
                     return Ok(Some(large.state()));
                 }
@@ -145,7 +145,7 @@ impl PartitionStore {
             return Ok(());
         };
         if let EntryPlace::Entry(position) = location.decode()
-            && let Some(large) = self.log.chunk_in_memory(position)
+            && let Some(large) = io.logs.of(self.handle).chunk_in_memory(position)
         {
             large.append(range, out);
             return Ok(());
@@ -154,7 +154,7 @@ impl PartitionStore {
         let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
-                let PartitionStore { log, scratch, .. } = self;
+                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
                 copy_part_over(&mut out[begin..], range.start, payload);
@@ -177,11 +177,11 @@ impl PartitionStore {
             };
             let index = runs[0].part;
             let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
-            if let Some(large) = self.log.chunk_in_memory(position) {
+            if let Some(large) = io.logs.of(self.handle).chunk_in_memory(position) {
                 runs.iter().for_each(|run| large.overlay(&mut out[place(run)], run.begin));
                 continue;
             }
-            let PartitionStore { log, scratch, .. } = self;
+            let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
             let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
             runs.iter().for_each(|run| copy_part_over(&mut out[place(run)], run.begin, payload));
@@ -196,7 +196,7 @@ impl PartitionStore {
         position: Position,
         seen: ChainPart,
     ) -> EngineResult<(ChainPart, Option<ChunkHead>)> {
-        let PartitionStore { log, scratch, .. } = self;
+        let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
         match log.read(&mut io.disk, position, scratch) {
             Ok(entry) => {
                 let head = head_of(entry.head.meta.flags, entry.payload);

@@ -22,7 +22,7 @@ use super::{PartitionStore, UpkeepStep};
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Location};
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
 use crate::log::entry::{self, EntryKind, FLAG_JOINED, Head, HeadDecode, Meta};
 use crate::log::header::{SegmentHeader, salt_of};
@@ -40,6 +40,8 @@ pub(crate) struct Compactor {
     ran_out_of_space: bool,
     /// The slot of the copy, and the first log index of those entries in it that no location points to yet.
     unpatched: Option<(u32, u64)>,
+    /// An entry was repaired in memory only: its segment must be rewritten.
+    pub(crate) has_repaired: bool,
     /// The log is being copied: no segment is replaced.
     pub(crate) is_paused: bool,
 }
@@ -141,9 +143,9 @@ impl PartitionStore {
         }
         self.compaction.ran_out_of_space = false;
         self.seal_if_mostly_dead(io, policy)?;
-        let job = match self.choose_run(policy, false) {
+        let job = match self.choose_run(&io.logs, policy, false) {
             Some(run) => self.job_for(io, run),
-            None if self.choose_run(policy, true).is_some() => CompactionJob {
+            None if self.choose_run(&io.logs, policy, true).is_some() => CompactionJob {
                 sources: Vec::new(),
                 output: None,
                 moves: Vec::new(),
@@ -158,13 +160,15 @@ impl PartitionStore {
     }
 
     fn job_for<D>(&mut self, io: &mut Io<D>, run: Vec<u32>) -> CompactionJob {
-        let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
-        let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
+        let keeps_after = self.state_retained_through(&io.logs);
+        let removals_through = self.removals_through(&io.logs, run[0]);
+        let log = io.logs.of_mut(self.handle);
+        let (first, last) = (log.segment(run[0]), log.segment(run[run.len() - 1]));
+        let generation = run.iter().map(|&s| log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
-        base.salt = salt_of(self.log.partition, base.index, base.epoch, generation);
-        let keeps_after = self.state_retained_through();
+        base.salt = salt_of(self.id.partition, base.index, base.epoch, generation);
         let header = SegmentHeader {
-            partition: self.log.partition,
+            partition: self.id.partition,
             base,
             covers_through: last.last_index,
             covers_epoch: last.last_epoch,
@@ -172,13 +176,12 @@ impl PartitionStore {
             // An entry that an older version still needs is copied though it is dead by now. And no entry that is copied
             // regardless of being dead may count as gone: only a later removal keeps it from coming back.
             compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)).min(keeps_after),
-            index_seed: self.log.index_seed,
+            index_seed: self.id.index_seed,
         };
-        let removals_through = self.removals_through(run[0]);
-        let mut output = Segment::new(header, &self.log.folder);
+        let mut output = Segment::new(header, &log.folder);
         output.path.push_str(".tmp");
         io.memory.add_used(output.resident_bytes());
-        run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
+        run.iter().for_each(|&slot| log.segment_mut(slot).pins += 1);
         CompactionJob {
             sources: run,
             output: Some(output),
@@ -226,21 +229,23 @@ impl PartitionStore {
     ) -> EngineResult<UpkeepStep> {
         match job.stage {
             CompactionStage::Seal(policy) => {
-                if !self.log.sync_done(io, wait)? {
+                if !io.with_log(self.handle, |log, io| log.sync_done(io, wait))? {
                     return Ok(UpkeepStep::Waits);
                 }
-                match self.choose_run(&policy, false) {
+                match self.choose_run(&io.logs, &policy, false) {
                     Some(run) => *job = self.job_for(io, run),
                     // The segment may have been truncated meanwhile, or be held back for another reason.
-                    None if self.choose_run(&policy, true).is_none() => return Ok(UpkeepStep::Done),
+                    None if self.choose_run(&io.logs, &policy, true).is_none() => {
+                        return Ok(UpkeepStep::Done);
+                    }
                     // A sync that was already running when the segment was sealed was too early.
-                    None => self.log.sync_begin_or_full(io)?,
+                    None => io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?,
                 }
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
-                    Some(next) if next < self.log.segment(job.sources[source]).bytes => {
+                    Some(next) if next < io.logs.of(self.handle).segment(job.sources[source]).bytes => {
                         CompactionStage::Copy(source, next)
                     }
                     _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
@@ -256,13 +261,15 @@ impl PartitionStore {
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Log(through) => {
-                let is_done = self.log.sync_done(io, wait)?;
-                if self.log.synced_index() >= through || is_planted(Bug::CompactedSegmentRenamedEarly) {
+                let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
+                if io.logs.of_mut(self.handle).synced_index() >= through
+                    || is_planted(Bug::CompactedSegmentRenamedEarly)
+                {
                     job.stage = self.name_output(io, job)?;
                     return Ok(UpkeepStep::Progressed);
                 }
                 if is_done {
-                    self.log.sync_begin_or_full(io)?;
+                    io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
                 }
                 Ok(UpkeepStep::Waits)
             }
@@ -280,15 +287,15 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Waits);
                 }
                 let slot = self.swap(io, job)?;
-                self.compaction.unpatched = Some((slot, self.log.segment(slot).first_index()));
+                self.compaction.unpatched = Some((slot, io.logs.of(self.handle).segment(slot).first_index()));
                 job.stage = CompactionStage::Patch(0, slot);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
                 job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
-                job.moves[from..until].iter().for_each(|moved| self.patch(moved, slot));
-                let first = self.log.segment(slot).first_index();
+                job.moves[from..until].iter().for_each(|moved| self.patch(&mut io.logs, moved, slot));
+                let first = io.logs.of(self.handle).segment(slot).first_index();
                 let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
                 self.compaction.unpatched = next.map(|next| (slot, next));
                 job.stage = CompactionStage::Patch(until, slot);
@@ -296,10 +303,10 @@ impl PartitionStore {
                     return Ok(UpkeepStep::Progressed);
                 }
                 for &source in &job.sources {
-                    self.log.segment_mut(source).pins -= 1;
+                    io.logs.of_mut(self.handle).segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
-                self.schedule_repaired_rewrites();
+                self.schedule_repaired_rewrites(&io.logs);
                 Ok(UpkeepStep::Done)
             }
         }
@@ -314,14 +321,14 @@ impl PartitionStore {
         offset: u64,
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
-        let segment = self.log.segment(slot);
+        let segment = io.logs.of(self.handle).segment(slot);
         if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.retain_after {
             // No entry of it is copied: it need not be read.
             return Ok(None);
         }
-        let mut bytes = std::mem::take(&mut self.entry_scratch);
+        let mut bytes = std::mem::take(&mut self.apply_scratch.entry);
         let result = self.copy_chunk(io, job, slot, offset, &mut bytes);
-        self.entry_scratch = bytes;
+        self.apply_scratch.entry = bytes;
         result
     }
 
@@ -333,35 +340,37 @@ impl PartitionStore {
         offset: u64,
         bytes: &mut Vec<u8>,
     ) -> EngineResult<Option<u64>> {
-        let is_checked = self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
-        let base = *self.log.segment(slot).base();
-        if !self.log.segment(slot).dead.is_complete() {
+        let segment = io.logs.of(self.handle).segment(slot);
+        let is_checked = segment.read(&mut io.disk, offset, STEP_BYTES, bytes)?;
+        let base = *segment.base();
+        if !segment.dead.is_complete() {
             self.touch_index_of(&base, bytes);
         }
         let mut at = 0;
         loop {
+            let log = io.logs.of(self.handle);
             let decode = if is_checked { entry::decode_head_in_memory } else { entry::decode_head };
             let head = match decode(&base, &bytes[at..]) {
                 HeadDecode::Head(head) if head.meta.kind == EntryKind::Footer => return Ok(None),
                 HeadDecode::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
                 // The entry is cut by the end of the bytes read: continue there, with as many bytes as it needs.
                 HeadDecode::Head(head) if at == 0 => {
-                    self.log.segment(slot).read(&mut io.disk, offset, head.entry_bytes(), bytes)?;
+                    log.segment(slot).read(&mut io.disk, offset, head.entry_bytes(), bytes)?;
                     if bytes.len() < head.entry_bytes() {
-                        return Err(self.log.corrupt(slot, offset as u32));
+                        return Err(log.corrupt(slot, offset as u32));
                     }
                     head
                 }
                 HeadDecode::Need(needed) if at == 0 && needed > bytes.len() => {
                     let had = bytes.len();
-                    self.log.segment(slot).read(&mut io.disk, offset, needed, bytes)?;
+                    log.segment(slot).read(&mut io.disk, offset, needed, bytes)?;
                     if bytes.len() == had {
-                        return Err(self.log.corrupt(slot, offset as u32));
+                        return Err(log.corrupt(slot, offset as u32));
                     }
                     continue;
                 }
                 HeadDecode::Head(_) | HeadDecode::Need(_) => return Ok(Some(offset + at as u64)),
-                HeadDecode::Bad => return Err(self.log.corrupt(slot, (offset + at as u64) as u32)),
+                HeadDecode::Bad => return Err(log.corrupt(slot, (offset + at as u64) as u32)),
             };
             let read = entry_of(head, &bytes[at..]);
             self.copy_entry(io, job, slot, offset + at as u64, read)?;
@@ -398,7 +407,7 @@ impl PartitionStore {
             // The entry is committed, and so is the rest of its atomic batch, of which some entries may be dropped.
             meta.flags &= !FLAG_JOINED;
         }
-        let is_dead = self.log.segment(slot).dead.at(offset as u32);
+        let is_dead = io.logs.of(self.handle).segment(slot).dead.at(offset as u32);
         if is_dead == Some(true) && !is_kept {
             // The put or removal that replaced it keeps older entries of its key from coming back.
             return Ok(());
@@ -414,14 +423,14 @@ impl PartitionStore {
             (meta.kind, payload, payload_crc) = (EntryKind::Remove, &[], entry::crc(&[]));
         }
         if entry::crc(payload) != payload_crc {
-            return Err(self.log.corrupt(slot, offset as u32));
+            return Err(io.logs.of(self.handle).corrupt(slot, offset as u32));
         }
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let new_offset = output.bytes;
         let entry_bytes = entry::HEAD_BYTES + read.key.len() + payload.len();
         if !output.base().reaches(&meta) {
             // Its timestamp is too far from those of the segments before it.
-            self.log.segment_mut(slot).is_unmergeable = true;
+            io.logs.of_mut(self.handle).segment_mut(slot).is_unmergeable = true;
             return Err(EngineError::Limit { what: "the span of one segment" });
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
@@ -433,7 +442,7 @@ impl PartitionStore {
             output.removal_bytes -= entry_bytes as u64;
         }
         io.memory.add_used(taken);
-        if !self.log.is_in_memory_only() && output.has_full_block_to_write() {
+        if !io.logs.of(self.handle).is_in_memory_only() && output.has_full_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
         if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
@@ -508,11 +517,12 @@ impl PartitionStore {
 
     /// The log index up to which removals may be dropped from the run that starts with this segment. Entries of an older
     /// segment that die later are dead by a later removal.
-    fn removals_through(&self, run_begins: u32) -> u64 {
+    fn removals_through(&self, logs: &Logs, run_begins: u32) -> u64 {
+        let log = logs.of(self.handle);
         if is_planted(Bug::TombstoneDropped) {
             return u64::MAX;
         }
-        let older = self.log.order.iter().take_while(|&&s| s != run_begins).map(|&s| self.log.segment(s));
+        let older = log.order.iter().take_while(|&&s| s != run_begins).map(|&s| log.segment(s));
         older.map(blocked_removals).min().unwrap_or(u64::MAX).min(self.versions.oldest_ended_by() - 1)
     }
 
@@ -526,74 +536,45 @@ impl PartitionStore {
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output, self.commit);
         io.memory.add_used(taken);
-        if self.log.is_in_memory_only() {
+        if io.logs.of(self.handle).is_in_memory_only() {
             return Ok(CompactionStage::Swap);
         }
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
         // Both at the same time: each sync may have to wait behind others.
-        if self.log.synced_index() < self.commit {
-            self.log.sync_begin_or_full(io)?;
+        if io.logs.of_mut(self.handle).synced_index() < self.commit {
+            io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
         }
         Ok(CompactionStage::Sync(ticket, self.commit))
     }
 
-    fn name_output<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
-        job: &mut CompactionJob,
-    ) -> EngineResult<CompactionStage> {
-        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
-        let Some(file) = output.file else { unreachable!("it was written") };
-        let name = format!("{}/{}", self.log.folder, output.header.file_name());
-        io.disk.rename(&output.path, &name)?;
-        output.path = name;
-        let begun = io.disk.sync_begin_with_name(file, &self.log.folder);
-        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
-    }
-
-    /// The new segment replaces the old ones in the log.
-    fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<u32> {
-        let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
-        let is_in_file = !self.log.is_in_memory_only();
-        if is_in_file {
-            output.name_is_durable = true;
-            (output.synced, output.synced_index) = (output.bytes, output.last_index);
-            output.uncache(&mut io.disk, &io.memory);
-        }
-        let blocks = if is_in_file { output.block_count() as u32 } else { 0 };
-        let slot = self.log.add_slot(output)?;
-        // The rewritten data is old: it is evicted first when memory is short.
-        (0..blocks).for_each(|number| io.memory.evictable.push_front((self.log.handle, slot, number)));
-        let mut order = Vec::with_capacity(self.log.order.len());
-        for &old in &self.log.order {
-            if old == job.sources[0] {
-                order.push(slot);
-            }
-            if !job.sources.contains(&old) {
-                order.push(old);
-            }
-        }
-        self.log.reorder(order);
-        Ok(slot)
-    }
-
     /// Redirects one location to the copy, or counts the copy as dead if its entry died meanwhile.
-    fn patch(&mut self, moved: &CopiedEntry, slot: u32) {
+    fn patch(&mut self, logs: &mut Logs, moved: &CopiedEntry, slot: u32) {
+        let log = logs.of_mut(self.handle);
         let bytes = moved.entry_bytes as usize;
-        if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
-            self.log.segment_mut(slot).count_dead_at(moved.new_offset, bytes as u64);
+        if log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
+            log.segment_mut(slot).count_dead_at(moved.new_offset, bytes as u64);
             return;
         }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
+        let new = Location::entry(slot, moved.new_offset, bytes);
         if let Some((found, _)) = self.index.find_slot(moved.fragment, old) {
-            self.index.replace(found, Location::entry(slot, moved.new_offset, bytes));
+            self.index.replace(found, new);
             return;
         }
-        let index = self.log.segment(slot).first_index() + u64::from(moved.index);
-        if !self.is_part(moved.fragment, index) && !self.versions.needs(moved.fragment, index) {
-            self.log.segment_mut(slot).count_dead(bytes as u64);
+        let index = log.segment(slot).first_index() + u64::from(moved.index);
+        if is_planted(Bug::PartPlaceNotMoved) && self.places.get(log, index).is_some() {
+            return;
+        }
+        if self.places.redirect(index, old, new) {
+            return;
+        }
+        if self.is_part(moved.fragment, index) || self.versions.needs(moved.fragment, index) {
+            // It was loaded from a checkpoint, which does not have its place.
+            self.places.insert(log, index, new);
+        } else {
+            log.segment_mut(slot).count_dead(bytes as u64);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::PartitionStore;
 use crate::Durability;
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_BYTES_MAX;
 use crate::log::entry::{EntryKind, Meta};
 use crate::log::segment::Segment;
@@ -28,12 +28,12 @@ pub(crate) struct Policy {
 
 impl PartitionStore {
     /// Whether the dead share is above the policy's.
-    pub(crate) fn needs_compaction(&self, policy: &Policy) -> bool {
-        let sizes = self.log.sizes();
+    pub(crate) fn needs_compaction(&self, logs: &Logs, policy: &Policy) -> bool {
+        let sizes = logs.of(self.handle).sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
         let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
             && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4);
-        is_much || self.has_repaired
+        is_much || self.compaction.has_repaired
     }
 
     /// Seals the open segment if it is itself mostly dead.
@@ -42,15 +42,15 @@ impl PartitionStore {
         io: &mut Io<D>,
         policy: &Policy,
     ) -> EngineResult<()> {
-        let Some(&slot) = self.log.order.last() else { return Ok(()) };
-        let segment = self.log.segment(slot);
+        let Some(&slot) = io.logs.of(self.handle).order.last() else { return Ok(()) };
+        let segment = io.logs.of(self.handle).segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
         let bytes_min = if policy.presses { SEAL_PRESSED_BYTES_MIN } else { SEAL_BYTES_MIN };
         let is_much = segment.bytes >= bytes_min && waste * 100 > segment.bytes * policy.dead_percent_max;
         if !segment.sealed && (is_much || segment.repaired_blocks() > 0) {
-            self.log.seal(io, slot)?;
-            if !self.log.is_in_memory_only() {
-                self.log.sync_begin(io)?;
+            io.with_log(self.handle, |log, io| log.seal(io, slot))?;
+            if !io.logs.of(self.handle).is_in_memory_only() {
+                io.with_log(self.handle, |log, io| log.sync_begin(io))?;
             }
         }
         Ok(())
@@ -58,21 +58,21 @@ impl PartitionStore {
 
     /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not
     /// cover.
-    pub(crate) fn is_compaction_blocked(&self, policy: &Policy) -> bool {
-        let covered = self.state_retained_through();
+    pub(crate) fn is_compaction_blocked(&self, logs: &Logs, policy: &Policy) -> bool {
+        let covered = self.state_retained_through(logs);
         let is_much = |&slot: &u32| {
-            let segment = self.log.segment(slot);
+            let segment = logs.of(self.handle).segment(slot);
             segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
         };
-        covered < self.commit && self.log.order.iter().any(is_much)
+        covered < self.commit && logs.of(self.handle).order.iter().any(is_much)
     }
 
     /// Whether a sealed segment that is worth it must stay until checkpoints cover it. (To an open segment,
     /// the entry that makes the next checkpoint possible would be added.)
-    pub(crate) fn waits_for_checkpoint(&self, policy: &Policy) -> bool {
-        let covered = self.state_retained_through();
+    pub(crate) fn waits_for_checkpoint(&self, logs: &Logs, policy: &Policy) -> bool {
+        let covered = self.state_retained_through(logs);
         let is_worth = |&slot: &u32| {
-            let segment = self.log.segment(slot);
+            let segment = logs.of(self.handle).segment(slot);
             segment.sealed
                 && segment.last_index > covered
                 && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
@@ -80,43 +80,45 @@ impl PartitionStore {
         self.durability != Durability::Memory
             && !self.is_stopped()
             && !self.is_incoming()
-            && self.needs_compaction(policy)
-            && self.log.order.iter().any(is_worth)
+            && self.needs_compaction(logs, policy)
+            && logs.of(self.handle).order.iter().any(is_worth)
     }
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
-    fn may_be_rewritten(&self, slot: u32, once_durable: bool) -> bool {
-        let is_held = self.log.segment(slot).last_index <= self.state_retained_through();
-        is_held && self.may_be_copied(slot, once_durable)
+    fn may_be_rewritten(&self, logs: &Logs, slot: u32, once_durable: bool) -> bool {
+        let is_held = logs.of(self.handle).segment(slot).last_index <= self.state_retained_through(logs);
+        is_held && self.may_be_copied(logs, slot, once_durable)
     }
 
     /// The same for a segment that is rewritten with all entries that the kept checkpoints do not cover, dead
     /// or not.
-    fn may_be_copied(&self, slot: u32, once_durable: bool) -> bool {
-        let segment = self.log.segment(slot);
-        let is_safe = once_durable || segment.is_durable() || self.log.is_in_memory_only();
+    fn may_be_copied(&self, logs: &Logs, slot: u32, once_durable: bool) -> bool {
+        let log = logs.of(self.handle);
+        let segment = log.segment(slot);
+        let is_safe = once_durable || segment.is_durable() || log.is_in_memory_only();
         segment.sealed && is_safe && segment.last_index <= self.commit && !segment.is_damaged
     }
 
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one segment with
     /// it; with `once_durable` as if all were synced.
-    pub(super) fn choose_run(&self, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
-        let order = &self.log.order;
-        let best = self.most_worthwhile(policy, once_durable)?;
+    pub(super) fn choose_run(&self, logs: &Logs, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
+        let order = &logs.of(self.handle).order;
+        let best = self.most_worthwhile(logs, policy, once_durable)?;
         let (mut from, mut until) = (best, best + 1);
-        let mut bytes = live(self.log.segment(order[best]));
+        let mut bytes = live(logs.of(self.handle).segment(order[best]));
         // Dead entries are dropped in any case, removals may have to stay.
-        let mut bytes_max = self.log.segment(order[best]).bytes;
+        let mut bytes_max = logs.of(self.handle).segment(order[best]).bytes;
         let fits = |slot: u32, bytes: u64, bytes_max: u64| {
-            let segment = self.log.segment(slot);
+            let segment = logs.of(self.handle).segment(slot);
             let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
                 && bytes_max + segment.bytes.saturating_sub(segment.dead_bytes) <= SEGMENT_BYTES_MAX;
-            self.may_be_rewritten(slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
+            self.may_be_rewritten(logs, slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
-            let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
+            let (first, last) =
+                (logs.of(self.handle).segment(order[from]), logs.of(self.handle).segment(order[until]));
             let timestamp = first.base().timestamp;
             first.base().reaches(&Meta {
                 kind: EntryKind::Footer,
@@ -127,19 +129,19 @@ impl PartitionStore {
             })
         };
         // A segment whose dead entries stay keeps its size, and has no room for neighbours.
-        let is_alone =
-            self.log.segment(order[best]).is_unmergeable || !self.may_be_rewritten(order[best], once_durable);
+        let is_alone = logs.of(self.handle).segment(order[best]).is_unmergeable
+            || !self.may_be_rewritten(logs, order[best], once_durable);
         while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
         {
-            bytes += live(self.log.segment(order[until]));
-            bytes_max += self.log.segment(order[until]).bytes;
+            bytes += live(logs.of(self.handle).segment(order[until]));
+            bytes_max += logs.of(self.handle).segment(order[until]).bytes;
             until += 1;
         }
         while !is_alone && from > 0 && fits(order[from - 1], bytes, bytes_max) && counts(from - 1, until - 1)
         {
             from -= 1;
-            bytes += live(self.log.segment(order[from]));
-            bytes_max += self.log.segment(order[from]).bytes;
+            bytes += live(logs.of(self.handle).segment(order[from]));
+            bytes_max += logs.of(self.handle).segment(order[from]).bytes;
         }
         Some(order[from..until].to_vec())
     }
@@ -148,22 +150,22 @@ impl PartitionStore {
     /// be dropped. If removals are many and must stay, the oldest segment with dead entries is what blocks
     /// them. A segment with a repaired entry comes first, and waits for no checkpoint: an entry that is right
     /// in memory only is corrupt again after any restart.
-    fn most_worthwhile(&self, policy: &Policy, once_durable: bool) -> Option<usize> {
-        let sizes = self.log.sizes();
+    fn most_worthwhile(&self, logs: &Logs, policy: &Policy, once_durable: bool) -> Option<usize> {
+        let sizes = logs.of(self.handle).sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
         let mut best: Option<(u64, usize)> = None;
         let mut removals_through = self.versions.oldest_ended_by() - 1;
         let mut is_first_blocker = true;
-        for (at, &slot) in self.log.order.iter().enumerate() {
-            let segment = self.log.segment(slot);
+        for (at, &slot) in logs.of(self.handle).order.iter().enumerate() {
+            let segment = logs.of(self.handle).segment(slot);
             let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
             let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
             let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
             let is_repaired = segment.repaired_blocks() > 0;
             let share = if is_repaired { u64::MAX } else { waste(segment) * 1000 / segment.bytes.max(1) };
             let is_worth = dead_is_much || removals_may_go || blocks;
-            if (is_worth && self.may_be_rewritten(slot, once_durable)
-                || is_repaired && self.may_be_copied(slot, once_durable))
+            if (is_worth && self.may_be_rewritten(logs, slot, once_durable)
+                || is_repaired && self.may_be_copied(logs, slot, once_durable))
                 && best.is_none_or(|(most, _)| share > most)
             {
                 best = Some((share, at));

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::PartitionStore;
+use super::{PartitionStore, StoreIdentity};
+use crate::io::Logs;
 use crate::log::segment::Segment;
 use crate::{Damage, PartitionId};
 
@@ -12,19 +13,21 @@ impl PartitionStore {
     /// that state; without it, the payload of the checkpoint.
     pub(crate) fn copy_for(
         &self,
+        logs: &mut Logs,
         (partition, handle): (PartitionId, u32),
         folder: String,
         segments: BTreeMap<u32, Segment>,
         state: Option<(u64, &[u8])>,
     ) -> PartitionStore {
         assert!(!self.compaction.is_swapping(), "locations lead into the log");
-        let log = self.log.copy_for((partition, handle), folder, segments);
+        let log = logs.of(self.handle).copy_for((partition, handle), folder, segments);
         let given = state.map(|(index, bytes)| Box::new((index, bytes.to_vec())));
         let damage = self.damage.iter().map(|damage| Damage { partition, ..damage.clone() });
         let mut copy = PartitionStore {
             index: self.index.clone(),
             chains: self.chains.clone(),
             versions: self.versions.clone(),
+            places: self.places.clone(),
             horizon: self.horizon,
             pending: self.pending.clone(),
             commit: self.commit,
@@ -33,8 +36,9 @@ impl PartitionStore {
             damage: damage.collect(),
             recovered_extra: given.or_else(|| self.recovered_extra.clone()),
             dead_since_check: self.dead_since_check,
-            ..PartitionStore::new(log, self.durability)
+            ..PartitionStore::new(handle, StoreIdentity { partition, ..self.id }, self.durability)
         };
+        logs.add(log);
         copy.checkpoints.tail_bytes = self.checkpoints.tail_bytes;
         copy
     }

@@ -1,4 +1,4 @@
-//! One partition's data: its log, its index, its side table.
+//! One partition's data over its log: its index, its side table.
 //!
 //! ```text
 //!   append ──> log (pending) ──commit──> index / side table ──> lookup
@@ -14,16 +14,17 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::{EntryPlace, Location};
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
-use crate::log::{AppendedPlace, PartitionLog};
+use crate::log::{AppendedPlace, PartitionLog, StoreFacts};
 use crate::overflow::chains::Chains;
 use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead};
+use crate::overflow::places::{PartPlaces, position};
 use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
-use crate::{Damage, Durability, Handle};
+use crate::{Damage, Durability, Handle, PartitionId};
 
 mod apply;
 pub(crate) mod check;
@@ -33,25 +34,32 @@ pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
-pub(crate) mod read;
+mod read;
+pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
 mod repair;
 pub(crate) mod snapshot_install;
 
-/// Log, index and side table of one partition.
+/// Index and side table of one partition. Its log is in [`crate::io::Logs`].
 // The fields of every read and write come first, so that they occupy few cache lines: with hundreds of
 // partitions, each line is a cache miss.
 #[repr(C, align(64))]
 pub(crate) struct PartitionStore {
+    /// Names its log among those of the instance.
+    pub(crate) handle: u32,
     pub(crate) index: HashIndex,
-    pub(crate) log: PartitionLog,
+    pub(crate) id: StoreIdentity,
     pub(crate) stopped: Option<Box<str>>,
+    /// The invariant because of which the log is not written any more.
+    pub(crate) broken: Option<Box<BrokenInvariant>>,
     pub(crate) durability: Durability,
     /// Log index of the last committed entry.
     pub(crate) commit: u64,
     /// Written to since the last sync started.
     pub(crate) is_dirty: bool,
+    /// Whether another member's log is being installed.
+    pub(crate) incoming: snapshot_install::InstallState,
     /// Versions that ended at or before this are dropped. `None`: none are kept.
     pub(crate) horizon: Option<u64>,
     /// Appended and not yet committed.
@@ -65,6 +73,8 @@ pub(crate) struct PartitionStore {
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
+    /// The places of the entries that chains and versions name.
+    pub(crate) places: PartPlaces,
     /// Log index of the last entry the journal holds durably.
     pub(crate) journaled: u64,
     /// Log index of the last entry of an `interval` partition that was copied to the journal, durable there or not yet.
@@ -78,16 +88,24 @@ pub(crate) struct PartitionStore {
     /// The upper layer's payload of the loaded checkpoint, and the commit index of that checkpoint.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
-    /// An entry was repaired in memory only: its segment must be rewritten.
-    pub(crate) has_repaired: bool,
-    /// Whether another member's log is being installed.
-    pub(crate) incoming: snapshot_install::InstallState,
-    /// The invariant because of which the log is not written any more.
-    pub(crate) broken: Option<BrokenInvariant>,
     pub(crate) check_turn: CheckTurn,
     pub(crate) scratch: Vec<u8>,
-    entry_scratch: Vec<u8>,
-    key_scratch: Vec<u8>,
+    apply_scratch: ApplyScratch,
+}
+
+/// What a store and all files of its log have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoreIdentity {
+    pub(crate) partition: PartitionId,
+    /// The seed of the hash of keys.
+    pub(crate) index_seed: u64,
+}
+
+/// Buffers for entries that are applied, or copied by compaction.
+#[derive(Default)]
+struct ApplyScratch {
+    entry: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// What the engine's maintenance records of a partition.
@@ -127,12 +145,15 @@ pub(crate) struct PendingEntry {
 }
 
 impl PartitionStore {
-    pub(crate) fn new(log: PartitionLog, durability: Durability) -> PartitionStore {
+    /// An empty one. Its log is added beside it ([`crate::io::Logs::add`]).
+    pub(crate) fn new(handle: u32, id: StoreIdentity, durability: Durability) -> PartitionStore {
         PartitionStore {
-            log,
+            handle,
+            id,
             index: HashIndex::new(),
             chains: Chains::default(),
             versions: Versions::default(),
+            places: PartPlaces::default(),
             horizon: None,
             durability,
             pending: VecDeque::new(),
@@ -150,33 +171,32 @@ impl PartitionStore {
             recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
-            has_repaired: false,
             incoming: snapshot_install::InstallState::No,
             broken: None,
             check_turn: CheckTurn::default(),
             scratch: Vec::new(),
-            entry_scratch: Vec::new(),
-            key_scratch: Vec::new(),
+            apply_scratch: ApplyScratch::default(),
         }
     }
 
     /// The part of the key's hash that the index keeps.
     pub(crate) fn fragment(&self, key: &[u8]) -> u32 {
-        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.log.index_seed) as u32
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.id.index_seed) as u32
     }
 
     /// Neither its files nor entries since then determine the seed of the hash of its keys.
-    pub(crate) fn names_no_seed(&self) -> bool {
-        self.log.order.is_empty() && self.index.is_empty()
+    pub(crate) fn names_no_seed(&self, logs: &Logs) -> bool {
+        logs.of(self.handle).order.is_empty() && self.index.is_empty()
     }
 
     /// The owner data for the journal.
     #[inline]
-    pub(crate) fn journal_owner(&self, handle: Handle) -> JournalOwner {
-        let first = self.log.order.first().map(|&slot| self.log.segment(slot));
+    pub(crate) fn journal_owner(&self, logs: &Logs, handle: Handle) -> JournalOwner {
+        let log = logs.of(self.handle);
+        let first = log.order.first().map(|&slot| log.segment(slot));
         let is_named = first.is_some_and(|segment| segment.name_is_durable && segment.synced > 0);
-        let seed = if is_named { None } else { Some(self.log.index_seed) };
-        JournalOwner { handle: handle.0, partition: self.log.partition, seed }
+        let seed = if is_named { None } else { Some(self.id.index_seed) };
+        JournalOwner { handle: handle.0, partition: self.id.partition, seed }
     }
 
     /// Checks an entry before anything is changed.
@@ -195,8 +215,9 @@ impl PartitionStore {
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(EngineError::PayloadTooLong { bytes: payload_bytes });
         }
-        if meta.index != self.log.last.1 + 1 || meta.epoch < self.log.last.0 || meta.kind.is_local() {
-            return Err(EngineError::NotNext { last: self.log.last });
+        let PartitionLog { last, lacks_room, .. } = *io.logs.of(self.handle);
+        if meta.index != last.1 + 1 || meta.epoch < last.0 || meta.kind.is_local() {
+            return Err(EngineError::NotNext { last });
         }
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
         // Small entries that free space, and the small marks without which no request that frees space
@@ -205,7 +226,7 @@ impl PartitionStore {
         let is_let_in =
             is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark) || io.space.admits_all();
         match self.durability {
-            Durability::Interval { .. } | Durability::Sync if self.log.lacks_room && !is_let_in => {
+            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_let_in => {
                 Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
             }
             Durability::Memory if io.memory.is_over() && !is_let_in => {
@@ -224,8 +245,9 @@ impl PartitionStore {
         bytes: u64,
         is_let_in: bool,
     ) -> EngineResult<()> {
+        let lacks_room = io.logs.of(self.handle).lacks_room;
         match self.durability {
-            Durability::Interval { .. } | Durability::Sync if self.log.lacks_room && !is_let_in => {
+            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_let_in => {
                 Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
             }
             Durability::Memory if io.memory.is_over() && !is_let_in => {
@@ -240,7 +262,7 @@ impl PartitionStore {
     /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed.
     /// Inlined, as is [`PartitionLog::append`]: the place is stored in two halves, and code that loads it in
     /// one access right afterwards waits for both.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut Io<D>,
@@ -248,8 +270,15 @@ impl PartitionStore {
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<AppendedPlace> {
-        let placed = self.log.append(io, meta, key, payload, self.commit);
+        let (log, mut resources) = io.writable_log(self.handle);
+        let placed = log.append(&mut resources, meta, key, payload, self.log_facts());
         self.stop_on_failure(placed)
+    }
+
+    /// What the log records of this store.
+    #[inline]
+    pub(crate) fn log_facts(&self) -> StoreFacts {
+        StoreFacts { commit: self.commit, index_seed: self.id.index_seed }
     }
 
     /// Commits everything up to `index`, except an atomic batch that ends behind it, or has no end.
@@ -284,12 +313,12 @@ impl PartitionStore {
     pub(crate) fn truncate_incomplete_batch<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
         // No entry behind a pending one was compacted: if the log ends with it, so does the rest of its
         // atomic batch.
-        let is_unfinished =
-            self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == self.log.last.1);
+        let last = io.logs.of(self.handle).last.1;
+        let is_unfinished = self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == last);
         if !is_unfinished || is_planted(Bug::PartialBatchKept) {
             return Ok(0);
         }
-        let (keep, last) = (self.complete_batches_through(u64::MAX), self.log.last.1);
+        let keep = self.complete_batches_through(u64::MAX);
         self.truncate_after(io, keep)?;
         Ok(last - keep)
     }
@@ -301,51 +330,58 @@ impl PartitionStore {
         if index < self.commit {
             return Err(EngineError::Committed { commit: self.commit });
         }
-        self.forget_pending_after(index);
-        let cut = self.log.truncate_after(io, index);
+        self.forget_pending_after(&mut io.logs, index);
+        let cut = io.with_log(self.handle, |log, io| log.truncate_after(io, index));
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
     }
 
     /// Forgets the pending entries after `index`, which are about to be truncated. Returns how many.
-    pub(crate) fn forget_pending_after(&mut self, index: u64) -> u64 {
+    pub(crate) fn forget_pending_after(&mut self, logs: &mut Logs, index: u64) -> u64 {
         let mut forgotten = 0;
         while let Some(gone) = self.pending.back().copied().filter(|pending| pending.meta.index > index) {
             self.pending.pop_back();
             let AppendedPlace { slot, entry_bytes, .. } = gone.location;
-            self.log.segment_mut(slot).forget_entry(&gone.meta, entry_bytes);
+            logs.of_mut(self.handle).segment_mut(slot).forget_entry(&gone.meta, entry_bytes);
             forgotten += 1;
         }
         forgotten
     }
 
     /// Drops older versions that ended at or before `horizon`; keeps those that end later from now on.
-    pub(crate) fn set_horizon(&mut self, horizon: Option<u64>) {
+    pub(crate) fn set_horizon(&mut self, logs: &mut Logs, horizon: Option<u64>) {
         self.horizon = horizon;
-        self.expire_versions(usize::MAX);
+        self.expire_versions(logs, usize::MAX);
     }
 
     /// Drops at most `most` versions that no snapshot can read any more. Returns whether there may be more of
     /// them.
-    pub(crate) fn expire_versions(&mut self, most: usize) -> bool {
+    pub(crate) fn expire_versions(&mut self, logs: &mut Logs, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
         for _ in 0..most {
             let Some(older) = self.versions.expire(horizon) else { return false };
             for part in older.dead_parts {
-                self.count_dead(part.index, part.entry_bytes);
+                self.count_dead(logs, part.index, part.entry_bytes);
             }
         }
         true
     }
 
-    /// Counts an entry as dead space, by log index.
-    pub(crate) fn count_dead(&mut self, index: u64, entry_bytes: u32) {
-        if let Some(at) = self.log.order_of(index) {
-            let slot = self.log.order[at];
-            // The redirection of its location to the copy finds an entry that has died, and counts it.
+    /// The segment of an entry that a chain or a version names.
+    pub(crate) fn slot_of_part(&self, log: &PartitionLog, index: u64) -> Option<u32> {
+        let place = self.places.get(log, index).map(|place| position(place).slot);
+        place.or_else(|| log.order_of(index).map(|at| log.order[at]))
+    }
+
+    /// Nothing names an entry any more: counts it as dead space, by log index.
+    pub(crate) fn count_dead(&mut self, logs: &mut Logs, index: u64, entry_bytes: u32) {
+        let log = logs.of_mut(self.handle);
+        if let Some(slot) = self.slot_of_part(log, index) {
+            self.places.remove(log, index);
+            // The redirection of its place to the copy finds an entry that has died, and counts it.
             if !self.compaction.redirects_later(slot, index) {
-                self.log.segment_mut(slot).count_dead(u64::from(entry_bytes));
+                log.segment_mut(slot).count_dead(u64::from(entry_bytes));
             }
             self.dead_since_check += u64::from(entry_bytes);
         }
@@ -361,8 +397,8 @@ impl PartitionStore {
     }
 
     /// Log index of the last entry that survives a crash.
-    pub(crate) fn durable_index(&mut self) -> u64 {
-        self.log.synced_index().max(self.journaled)
+    pub(crate) fn durable_index(&mut self, logs: &mut Logs) -> u64 {
+        logs.of_mut(self.handle).synced_index().max(self.journaled)
     }
 
     /// Whether another member's log is being installed: the data here does not count yet.
@@ -380,7 +416,7 @@ impl PartitionStore {
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         // What was appended before an invariant was found broken is synced as ever: it may have been acknowledged.
         self.check_disk()?;
-        let synced = self.log.sync(io);
+        let synced = io.with_log(self.handle, |log, io| log.sync(io));
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
 
@@ -395,18 +431,23 @@ impl PartitionStore {
     pub(crate) fn close_files<D: Disk>(&mut self, io: &mut Io<D>) {
         let under_way = self.checkpoints.abandon().into_iter().chain(self.compaction.abandon(io));
         under_way.for_each(|file| io.disk.close(file));
-        let segments = self.log.slots.iter_mut().flatten();
+        let segments = io.logs.of_mut(self.handle).slots.iter_mut().flatten();
         segments.filter_map(|segment| segment.file.take()).for_each(|file| io.disk.close(file));
     }
 
-    /// Releases the memory of up to so many segments. Returns whether there are more.
+    /// Releases the memory of up to so many segments, and of the log with the last one. Returns whether there are more.
     pub(crate) fn release_some<D>(&mut self, io: &mut Io<D>, segments: &mut usize) -> bool {
         while *segments > 0 {
-            let Some(slot) = self.log.slots.len().checked_sub(1) else { return false };
-            *segments -= usize::from(self.log.drop_slot(io, slot as u32).is_some());
-            self.log.slots.pop();
+            let (log, mut resources) = io.writable_log(self.handle);
+            let Some(slot) = log.slots.len().checked_sub(1) else { break };
+            *segments -= usize::from(log.drop_slot(&mut resources, slot as u32).is_some());
+            log.slots.pop();
         }
-        !self.log.slots.is_empty()
+        let has_more = !io.logs.of(self.handle).slots.is_empty();
+        if !has_more {
+            io.logs.remove(self.handle);
+        }
+        has_more
     }
 
     /// # Errors
@@ -455,11 +496,12 @@ impl PartitionStore {
     }
 
     /// Memory that it uses beside log blocks, in bytes.
-    pub(crate) fn overhead_bytes(&self) -> usize {
+    pub(crate) fn overhead_bytes(&self, logs: &Logs) -> usize {
         size_of::<PartitionStore>()
-            + self.log.overhead_bytes()
+            + logs.of(self.handle).overhead_bytes()
             + self.index.bytes()
             + self.chains.bytes()
+            + self.places.bytes()
             + self.pending.capacity() * size_of::<PendingEntry>()
             + self.scratch.capacity()
     }

@@ -1,8 +1,8 @@
 //! Finding and reading records.
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
+use super::record::{Hint, NewestEntry, Parts, RecordBody, StoredRecord, UnreadableKey};
 use super::{PartitionStore, units_of};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
@@ -11,10 +11,11 @@ use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
 use crate::log::entry::{
-    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, crc, decode_head_unchecked, split_trailer,
+    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Head, Meta, crc, decode_head_unchecked, split_trailer,
 };
 use crate::log::{AppendedPlace, EntryRef, entry_of};
-use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo, trim_point};
+use crate::overflow::chains::{Chain, ChainPart, Form};
+use crate::overflow::places::position;
 use crate::overflow::versions::{FormerState, Newest};
 use crate::planted::{Bug, is_planted};
 
@@ -25,189 +26,10 @@ const LARGE_ENTRY_BYTES: usize = 16 << 10;
 /// Pages of the index that are searched for one slice of the keys.
 const SLICE_PAGES_MAX: usize = 8;
 
-/// The result of reading a record's newest entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewestEntry {
-    /// Log index of the newest entry of the record.
-    pub(crate) newest_index: u64,
-    pub(crate) form: Form,
-    pub(crate) entry_bytes: u32,
-    pub(crate) units: u32,
-    /// The timestamp of the newest entry; zero for a record of parts.
-    pub(crate) timestamp: u64,
-    epoch: u32,
-    pub(crate) flags: u8,
-    /// Whether the entry's payload needs no check: it never left memory.
-    is_checked: bool,
-}
-
-impl NewestEntry {
-    fn of_chain(chain: &Chain) -> NewestEntry {
-        NewestEntry { newest_index: chain.applied, form: chain.form(), ..NewestEntry::UNREADABLE }
-    }
-
-    const UNREADABLE: NewestEntry = NewestEntry {
-        newest_index: 0,
-        form: Form { is_list: false, is_chunk: false },
-        entry_bytes: 0,
-        units: 0,
-        timestamp: 0,
-        epoch: 0,
-        flags: 0,
-        is_checked: false,
-    };
-
-    /// The shape of the record, if it is one entry whose payload is known to be intact.
-    pub(crate) fn inspected(&self, hint: Hint) -> Option<RecordShape> {
-        self.is_checked.then_some(RecordShape {
-            is_list: self.form.is_list,
-            is_chunk: self.form.is_chunk,
-            flags: self.flags,
-            index: self.newest_index,
-            timestamp: self.timestamp,
-            units: u64::from(self.units),
-            hint,
-        })
-    }
-
-    pub(crate) fn as_part(&self) -> ChainPart {
-        ChainPart { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
-    }
-
-    /// Whether it represents an unreadable entry that is treated as the key's, see
-    /// [`UnreadableKey::TreatAsKey`].
-    pub(crate) fn is_unreadable(&self) -> bool {
-        self.newest_index == 0
-    }
-}
-
-/// The position at which a key's record was found, for a change of that key that follows soon: it need not be
-/// searched again. After any other change in the partition the hint is void, and is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hint {
-    pub(crate) fragment: u32,
-    pub(crate) found: IndexSlot,
-    pub(crate) location: Location,
-    pub(crate) seen: NewestEntry,
-    changes: u64,
-}
-
-/// A record as found.
-#[derive(Debug)]
-pub struct StoredRecord<'a> {
-    /// Whether it is a list rather than bytes.
-    pub is_list: bool,
-    /// Whether it is a chunk: then [`Engine::read_chunk`](crate::Engine::read_chunk) puts its parts together.
-    pub is_chunk: bool,
-    /// The flags of its newest entry, [`FLAG_LIST`] and the upper layers' bits.
-    pub flags: u8,
-    /// Log index of the entry that changed it last.
-    pub index: u64,
-    /// Epoch of that entry.
-    pub epoch: u32,
-    /// Timestamp of that entry: the record's version.
-    pub timestamp: u64,
-    /// Its contents.
-    pub body: RecordBody<'a>,
-    /// The position at which it was found; `None` if it is not the newest version.
-    pub hint: Option<Hint>,
-}
-
-/// The location of a record's contents.
-#[derive(Debug)]
-pub enum RecordBody<'a> {
-    /// In one entry, whose payload this is.
-    SingleEntry(&'a [u8]),
-    /// In several entries: their payloads are read part by part.
-    Parts(Parts),
-}
-
-/// A record without its contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordShape {
-    /// Whether it is a list rather than bytes.
-    pub is_list: bool,
-    /// Whether it is a chunk.
-    pub is_chunk: bool,
-    /// The flags of its newest entry.
-    pub flags: u8,
-    /// Log index of the entry that changed it last.
-    pub index: u64,
-    /// Timestamp of that entry: the record's version.
-    pub timestamp: u64,
-    /// Values of a list, or bytes; for a chunk, the bytes that its parts cover in total.
-    pub units: u64,
-    /// The position at which it was found.
-    pub hint: Hint,
-}
-
-/// Those parts of a record that hold some of its units.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PartsOf {
-    /// In order. The payloads of their entries hold the units, without trailers.
-    pub parts: Vec<ChainPart>,
-    /// Units at the head of the first part that come before the requested ones.
-    pub skip: u64,
-}
-
-impl PartsOf {
-    /// Those of these parts, up to a log index, that hold some of the units behind the skipped.
-    pub(crate) fn within<'p>(
-        parts: impl IntoIterator<Item = &'p ChainPart>,
-        skipped: u64,
-        units: Range<u64>,
-        last: u64,
-    ) -> PartsOf {
-        let wanted = units.start + skipped..units.end + skipped;
-        let (mut found, mut begins) = (PartsOf::default(), 0);
-        for part in parts {
-            if begins >= wanted.end || part.index > last {
-                break;
-            }
-            let ends = begins + u64::from(part.units);
-            if ends > wanted.start {
-                if found.parts.is_empty() {
-                    found.skip = wanted.start - begins;
-                }
-                found.parts.push(*part);
-            }
-            begins = ends;
-        }
-        found
-    }
-}
-
-/// The parts of a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
-    /// In order.
-    pub parts: VecDeque<ChainPart>,
-    /// Units (values or bytes) to skip at the head of the first part.
-    pub skipped: u64,
-    /// Units in total, without the skipped.
-    pub units: u64,
-}
-
-/// How to treat an entry with the key's hash whose own key cannot be read any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UnreadableKey {
-    /// Return an error: for reading.
-    IsError,
-    /// Treat it as the key's: the entry that is written now replaces it. If it belonged to another key, that
-    /// key's record is lost anyway.
-    TreatAsKey,
-}
-
-impl Parts {
-    /// The position where a trim of so many units would cut; `None` if nothing would be left.
-    pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
-        trim_point(&self.parts, self.skipped + units)
-    }
-}
-
 impl PartitionStore {
     /// Finds a key's slot. If the record is one entry that was not in memory, that entry is in `scratch`
     /// afterwards, unless it belongs to a chunk.
+    #[inline(always)]
     pub(crate) fn find<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -215,7 +37,8 @@ impl PartitionStore {
         key: &[u8],
         unreadable: UnreadableKey,
     ) -> EngineResult<Option<(IndexSlot, Location, NewestEntry)>> {
-        let PartitionStore { index, log, chains, scratch, .. } = self;
+        let PartitionStore { index, chains, scratch, .. } = self;
+        let log = io.logs.of(self.handle);
         let mut seen = None;
         let found = index.find(fragment, |location| -> EngineResult<bool> {
             match location.decode() {
@@ -293,11 +116,11 @@ impl PartitionStore {
     }
 
     /// The present record of a key.
-    pub(crate) fn lookup<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
+    pub(crate) fn lookup<'a, D: Disk>(
+        &'a mut self,
+        io: &'a mut Io<D>,
         key: &[u8],
-    ) -> EngineResult<Option<StoredRecord<'_>>> {
+    ) -> EngineResult<Option<StoredRecord<'a>>> {
         let fragment = self.fragment(key);
         let Some(found) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
             return Ok(None);
@@ -306,7 +129,7 @@ impl PartitionStore {
         let (_, location, seen) = found;
         match location.decode() {
             EntryPlace::Entry(position) => {
-                let PartitionStore { log, scratch, .. } = self;
+                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
                 if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
                     log.read_key(&mut io.disk, position, scratch)?;
                 }
@@ -355,7 +178,7 @@ impl PartitionStore {
         let chain = self.chains.get(id);
         match chain.parts.front() {
             Some(first) if first.index == 0 => Err(EngineError::Corrupt {
-                partition: self.log.partition,
+                partition: self.id.partition,
                 place: "an entry that was corrupt when the record was appended to".into(),
             }),
             _ => Ok(chain),
@@ -363,12 +186,12 @@ impl PartitionStore {
     }
 
     /// The record of a key as it was at a timestamp not below the horizon.
-    pub(crate) fn lookup_at<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
+    pub(crate) fn lookup_at<'a, D: Disk>(
+        &'a mut self,
+        io: &'a mut Io<D>,
         key: &[u8],
         timestamp: u64,
-    ) -> EngineResult<Option<StoredRecord<'_>>> {
+    ) -> EngineResult<Option<StoredRecord<'a>>> {
         let fragment = self.fragment(key);
         let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
             return self.lookup(io, key);
@@ -400,18 +223,39 @@ impl PartitionStore {
     }
 
     /// Reads the entry of a log index.
-    pub(crate) fn read_entry<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<EntryRef<'_>> {
-        let Some((placed, head)) = self.log.locate(io, index)? else { return Err(self.missing(index)) };
-        let PartitionStore { log, scratch, .. } = self;
+    pub(crate) fn read_entry<'a, D: Disk>(
+        &'a mut self,
+        io: &'a mut Io<D>,
+        index: u64,
+    ) -> EngineResult<EntryRef<'a>> {
+        let Some((placed, head)) = self.locate(io, index)? else { return Err(self.missing(index)) };
+        let log = io.logs.of(self.handle);
         if let Some(entry) = log.in_memory(&placed, head) {
             return Ok(entry);
         }
-        log.read(&mut io.disk, PartitionStore::position_at(placed), scratch)
+        log.read(&mut io.disk, PartitionStore::position_at(placed), &mut self.scratch)
     }
 
     /// The position of the entry of a log index.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
-        Ok(self.log.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))
+        Ok(self.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))
+    }
+
+    /// The place and the head of the entry of a log index; `None` if the log does not hold it (any more).
+    ///
+    /// # Errors
+    /// `Corrupt` if bytes on the way to the entry cannot be read.
+    pub(crate) fn locate<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        index: u64,
+    ) -> EngineResult<Option<(AppendedPlace, Head)>> {
+        let log = io.logs.of(self.handle);
+        let Some(place) = self.places.get(log, index) else { return log.locate(&mut io.disk, index) };
+        let Position { slot, offset, .. } = position(place);
+        let head = log.head_at(&mut io.disk, slot, u64::from(offset), &mut Vec::new())?;
+        let head = head.filter(|head| head.meta.index == index);
+        Ok(head.map(|head| (AppendedPlace { slot, offset, entry_bytes: head.entry_bytes() }, head)))
     }
 
     fn position_at(placed: AppendedPlace) -> Position {
@@ -424,7 +268,7 @@ impl PartitionStore {
     /// A record refers to an entry that the log does not have.
     pub(crate) fn missing(&self, index: u64) -> EngineError {
         let place = format!("log index {index}, which is missing");
-        EngineError::Corrupt { partition: self.log.partition, place }
+        EngineError::Corrupt { partition: self.id.partition, place }
     }
 
     /// The keys of one page of the index from a fragment on, and the start of the next page. If the keys are
@@ -456,14 +300,15 @@ impl PartitionStore {
         place: EntryPlace,
         scratch: &mut Vec<u8>,
     ) -> EngineResult<Vec<u8>> {
+        let log = io.logs.of(self.handle);
         Ok(match place {
             EntryPlace::Chain(id) => self.chains.get(id).key.to_vec(),
             EntryPlace::Entry(position) => {
                 // Only the beginning of a long entry is read.
                 let is_long = position.bytes_max as usize >= LARGE_ENTRY_BYTES;
-                match self.log.chunk_in_memory(position).filter(|_| is_long) {
+                match log.chunk_in_memory(position).filter(|_| is_long) {
                     Some(large) => large.key.to_vec(),
-                    None => self.log.read_key(&mut io.disk, position, scratch)?.0.key.to_vec(),
+                    None => log.read_key(&mut io.disk, position, scratch)?.0.key.to_vec(),
                 }
             }
         })
@@ -538,27 +383,27 @@ impl PartitionStore {
 
     /// Returns the same record whether or not the log still holds the trim that changed it last, as long as
     /// that trim is remembered.
-    fn record_changed_by<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
+    fn record_changed_by<'a, D: Disk>(
+        &'a mut self,
+        io: &'a mut Io<D>,
         form: Form,
         newest: Newest,
         parts: Parts,
-    ) -> EngineResult<StoredRecord<'_>> {
+    ) -> EngineResult<StoredRecord<'a>> {
         match newest.meta {
             Some(meta) => Ok(record_of_meta(&meta, form, parts)),
             None => self.record_of_parts(io, form, newest.index, parts),
         }
     }
 
-    fn record_of_parts<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
+    fn record_of_parts<'a, D: Disk>(
+        &'a mut self,
+        io: &'a mut Io<D>,
         form: Form,
         newest: u64,
         parts: Parts,
-    ) -> EngineResult<StoredRecord<'_>> {
-        let newest = match self.log.locate(io, newest)? {
+    ) -> EngineResult<StoredRecord<'a>> {
+        let newest = match self.locate(io, newest)? {
             Some((_, head)) => head.meta,
             // The trim that changed it last has taken effect and is dropped.
             None => {

@@ -42,15 +42,19 @@ impl SegmentRecount {
 
 /// Reads every segment. Empty while locations are being redirected to a copy, while another member's log is being
 /// installed, after a failure of the disk, and if a part of the log is corrupt: then the counters are estimates.
+///
+/// # Panics
+/// If the table of places disagrees with the log.
 pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> EngineResult<Vec<SegmentRecount>> {
     let mut counts = Vec::new();
     let is_exact = !store.is_incoming() && !store.is_stopped() && store.damage.is_empty();
     if store.compaction.is_swapping() || !is_exact {
         return Ok(counts);
     }
-    let mut bytes = Vec::new();
-    for &slot in &store.log.order {
-        let segment = store.log.segment(slot);
+    let (mut bytes, mut rows) = (Vec::new(), 0);
+    let log = io.logs.of(store.handle);
+    for &slot in &log.order {
+        let segment = log.segment(slot);
         let first_index = segment.first_index();
         let mut count = SegmentRecount {
             first_index,
@@ -66,7 +70,15 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
             let entry_bytes = entry.head.entry_bytes() as u64;
             match entry.head.meta.kind {
                 EntryKind::Put | EntryKind::Append => {
+                    let place = store.places.get(log, entry.head.meta.index);
+                    let is_named = place.is_some();
+                    if let Some(place) = place {
+                        let here = Location::entry(slot, offset as u32, entry.head.entry_bytes());
+                        assert_eq!(place, here, "the place of a part is where its entry is");
+                        rows += 1;
+                    }
                     let is_dead = !is_referenced(store, slot, offset as u32, &entry.head, entry.key);
+                    assert!(!is_dead || !is_named, "the place of a dead entry is removed");
                     count.dead_bytes_found += if is_dead { entry_bytes } else { 0 };
                 }
                 EntryKind::Remove => count.removal_bytes_found += entry_bytes,
@@ -79,6 +91,7 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
         }
         counts.push(count);
     }
+    assert_eq!(rows, store.places.len(), "a place is of an entry that something names");
     Ok(counts)
 }
 

@@ -11,11 +11,11 @@ use crate::disk::Disk;
 use crate::engine::report::{CorruptEntry, ScrubFrom, ScrubStep};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::REPAIRED_BLOCKS_MAX;
 use crate::log::entry::{self, EntryKind, HEAD_BYTES, HeadDecode};
 use crate::log::{FIRST_ENTRY_AT, entry_of};
-use crate::store::read::UnreadableKey;
+use crate::store::record::UnreadableKey;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
@@ -28,14 +28,15 @@ impl PartitionStore {
         bytes_max: usize,
     ) -> EngineResult<ScrubStep> {
         let mut scrubbed = ScrubStep::default();
-        let at = self.log.order_of(from.index).unwrap_or(0);
-        let Some(&slot) = self.log.order.get(at) else { return Ok(scrubbed) };
-        let segment = self.log.segment(slot);
+        let log = io.logs.of(self.handle);
+        let at = log.order_of(from.index).unwrap_or(0);
+        let Some(&slot) = log.order.get(at) else { return Ok(scrubbed) };
+        let segment = log.segment(slot);
         // A segment that was rewritten since starts elsewhere.
         let is_same = segment.first_index() == from.index && segment.header.generation == from.generation;
         let offset = if is_same { from.offset.max(FIRST_ENTRY_AT) } else { FIRST_ENTRY_AT };
-        let next = self.log.order.get(at + 1).map(|&next| {
-            let segment = self.log.segment(next);
+        let next = log.order.get(at + 1).map(|&next| {
+            let segment = log.segment(next);
             let (index, generation) = (segment.first_index(), segment.header.generation);
             ScrubFrom { index, generation, offset: FIRST_ENTRY_AT }
         });
@@ -91,7 +92,7 @@ impl PartitionStore {
             let corrupt = CorruptEntry { epoch: head.meta.epoch, index: head.meta.index };
             let mut own = Vec::new();
             let is_good_in_memory = {
-                let segment = self.log.segment(slot);
+                let segment = io.logs.of(self.handle).segment(slot);
                 segment.read(&mut io.disk, offset, head.entry_bytes(), &mut own).is_ok()
                     && own
                         .get(head.payload_at()..)
@@ -102,14 +103,14 @@ impl PartitionStore {
                 self.store_repaired(io, slot, offset + head.payload_at() as u64, &payload)?;
                 continue;
             }
-            self.suspect_corruption(slot, offset, corrupt.index, &own);
+            self.suspect_corruption(&mut io.logs, slot, offset, corrupt.index, &own);
             scrubbed.corrupt.push(corrupt);
         }
         Ok(scrubbed)
     }
 
-    fn suspect_corruption(&mut self, slot: u32, offset: u64, index: u64, bytes: &[u8]) {
-        let segment = self.log.segment_mut(slot);
+    fn suspect_corruption(&mut self, logs: &mut Logs, slot: u32, offset: u64, index: u64, bytes: &[u8]) {
+        let segment = logs.of_mut(self.handle).segment_mut(slot);
         segment.is_damaged = true;
         let place = format!("{}+{offset}", segment.path);
         if self.damage.iter().all(|damage| damage.place != place) {
@@ -117,7 +118,7 @@ impl PartitionStore {
                 .and_then(|head| bytes.get(HEAD_BYTES..head.payload_at()))
                 .unwrap_or(&[]);
             let kind = DamageKind::Entry { index, key: key.to_vec() };
-            self.damage.push(Damage { partition: self.log.partition, kind, place });
+            self.damage.push(Damage { partition: self.id.partition, kind, place });
         }
     }
 
@@ -140,8 +141,9 @@ impl PartitionStore {
             match self.read_entry(io, index) {
                 Ok(_) => {}
                 Err(EngineError::Corrupt { .. }) => {
-                    if let Some((placed, head)) = self.log.locate(io, index)? {
-                        self.suspect_corruption(placed.slot, u64::from(placed.offset), index, &[]);
+                    if let Some((placed, head)) = self.locate(io, index)? {
+                        let (slot, offset) = (placed.slot, u64::from(placed.offset));
+                        self.suspect_corruption(&mut io.logs, slot, offset, index, &[]);
                         corrupt.push(CorruptEntry { epoch: head.meta.epoch, index });
                     }
                 }
@@ -163,14 +165,15 @@ impl PartitionStore {
         if self.is_incoming() {
             return Ok(false);
         }
-        let (placed, head) = match self.log.locate(io, index) {
+        let (placed, head) = match self.locate(io, index) {
             Ok(Some(found)) => found,
             Ok(None) | Err(EngineError::Corrupt { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
         let offset = u64::from(placed.offset);
         let mut bytes = Vec::new();
-        self.log.segment(placed.slot).read(&mut io.disk, offset, head.entry_bytes(), &mut bytes)?;
+        let segment = io.logs.of(self.handle).segment(placed.slot);
+        segment.read(&mut io.disk, offset, head.entry_bytes(), &mut bytes)?;
         let is_same = (head.meta.epoch, head.meta.timestamp) == (epoch, timestamp)
             && bytes.len() == head.entry_bytes()
             && bytes.get(HEAD_BYTES..head.payload_at()) == Some(key)
@@ -184,7 +187,7 @@ impl PartitionStore {
         {
             return Ok(false);
         }
-        let segment = self.log.segment_mut(placed.slot);
+        let segment = io.logs.of_mut(self.handle).segment_mut(placed.slot);
         let (place, others) = (format!("{}+{offset}", segment.path), format!("{}+", segment.path));
         self.damage.retain(|damage| damage.place != place);
         segment.is_damaged = self.damage.iter().any(|damage| damage.place.starts_with(&others));
@@ -199,21 +202,23 @@ impl PartitionStore {
         offset: u64,
         bytes: &[u8],
     ) -> EngineResult<bool> {
-        let held: usize = self.log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
+        let log = io.logs.of_mut(self.handle);
+        let held: usize = log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
         if held >= REPAIRED_BLOCKS_MAX {
             return Ok(false);
         }
-        let taken = self.log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
+        let taken = log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
         io.memory.add_used(taken);
-        self.has_repaired = true;
+        self.compaction.has_repaired = true;
         Ok(true)
     }
 
     /// Checks whether segments wait to be rewritten because of a repaired entry.
-    pub(crate) fn schedule_repaired_rewrites(&mut self) {
-        if self.has_repaired {
-            let mut segments = self.log.order.iter().map(|&slot| self.log.segment(slot));
-            self.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);
+    pub(crate) fn schedule_repaired_rewrites(&mut self, logs: &Logs) {
+        let log = logs.of(self.handle);
+        if self.compaction.has_repaired {
+            let mut segments = log.order.iter().map(|&slot| log.segment(slot));
+            self.compaction.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{PartitionStore, units_of};
 use crate::disk::{Disk, OpenMode};
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
 use crate::log::header::{HEADER_BYTES, SegmentHeader};
 use crate::log::scan::{self, ScanItem};
@@ -51,7 +51,7 @@ impl PartitionStore {
         }
         if self.incoming != InstallState::Runs {
             let reason = "a run that nobody waits for".into();
-            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
+            return Err(EngineError::Format { path: io.logs.of(self.handle).folder.clone(), reason });
         }
         let placed = if begins {
             self.begin_installed_segment(io, bytes)
@@ -60,7 +60,7 @@ impl PartitionStore {
         };
         let (slot, from) = self.stop_on_failure(placed)?;
         let body = if begins { bytes.get(HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
-        let segment = self.log.segment(slot);
+        let segment = io.logs.of(self.handle).segment(slot);
         let (base, covers) = (*segment.base(), (segment.header.covers_epoch, segment.header.covers_through));
         let mut newest = 0;
         for item in scan::items(&base, body, from, segment.last_index) {
@@ -68,59 +68,60 @@ impl PartitionStore {
                 ScanItem::Entry { offset, entry, payload_is_good: true } => {
                     let (meta, entry_bytes) = (&entry.head.meta, entry.head.entry_bytes());
                     let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes };
-                    self.log.segment_mut(slot).record_entry(meta, offset, entry_bytes);
+                    io.logs.of_mut(self.handle).segment_mut(slot).record_entry(meta, offset, entry_bytes);
                     let units = units_of(meta.kind, meta.flags, entry.payload);
-                    let applied = self.apply(io, (meta, placed, None), entry.key, entry.payload, units);
+                    let applied = self.apply(io, (meta, None), placed, entry.key, entry.payload, units);
                     self.stop_on_failure(applied)?;
-                    self.set_installed_end((meta.epoch, meta.index));
+                    self.set_installed_end(&mut io.logs, (meta.epoch, meta.index));
                     newest = newest.max(meta.timestamp);
                 }
                 ScanItem::Mark { .. } => {}
                 ScanItem::Footer { footer, .. } => {
                     let (epoch, index) = covers.max((footer.last_epoch, footer.last_index));
-                    let segment = self.log.segment_mut(slot);
+                    let segment = io.logs.of_mut(self.handle).segment_mut(slot);
                     segment.sealed = true;
                     (segment.last_epoch, segment.last_index) = (epoch, index);
-                    self.set_installed_end((epoch, index));
+                    self.set_installed_end(&mut io.logs, (epoch, index));
                 }
                 ScanItem::Entry { offset, .. } | ScanItem::Bad { offset, .. } => {
-                    return Err(self.not_a_run(slot, &format!("damaged at {offset}")));
+                    return Err(not_a_run(
+                        io.logs.of(self.handle).segment(slot),
+                        &format!("damaged at {offset}"),
+                    ));
                 }
             }
         }
         Ok(InstalledRun { bytes: bytes.len(), newest })
     }
 
-    fn set_installed_end(&mut self, last: (u32, u64)) {
-        if last.1 > self.log.last.1 {
-            self.log.last = last;
+    fn set_installed_end(&mut self, logs: &mut Logs, last: (u32, u64)) {
+        let log = logs.of_mut(self.handle);
+        if last.1 > log.last.1 {
+            log.last = last;
         }
         self.commit = self.commit.max(last.1);
     }
 
-    fn not_a_run(&self, slot: u32, reason: &str) -> EngineError {
-        EngineError::Format { path: self.log.segment(slot).path.clone(), reason: reason.into() }
-    }
-
     /// Makes a segment with the header at the start of the bytes. Returns the position of its entries.
     fn begin_installed_segment<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
-        let wrong =
-            |reason: &str| EngineError::Format { path: self.log.folder.clone(), reason: reason.into() };
+        let log = io.logs.of_mut(self.handle);
+        let folder = log.folder.clone();
+        let wrong = |reason: &str| EngineError::Format { path: folder.clone(), reason: reason.into() };
         let header = SegmentHeader::decode(bytes).map_err(|reason| wrong(&reason))?;
-        let is_next = header.partition == self.log.partition && header.base.index > self.log.last.1;
-        if !is_next || self.log.order.last().is_some_and(|&slot| !self.log.segment(slot).sealed) {
+        let is_next = header.partition == self.id.partition && header.base.index > log.last.1;
+        if !is_next || log.order.last().is_some_and(|&slot| !log.segment(slot).sealed) {
             return Err(wrong("a segment that does not follow the last one"));
         }
         if bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
             return Err(wrong("too many bytes of a segment"));
         }
-        let mut segment = if self.log.is_in_memory_only() {
-            let mut segment = Segment::new(header, &self.log.folder);
+        let mut segment = if log.is_in_memory_only() {
+            let mut segment = Segment::new(header, &folder);
             io.memory.add_used(segment.resident_bytes());
             io.memory.add_used(segment.push(&bytes[HEADER_BYTES..]));
             segment
         } else {
-            let path = format!("{}/{}", self.log.folder, header.file_name());
+            let path = format!("{folder}/{}", header.file_name());
             let file = io.disk.open(&path, OpenMode::Create)?;
             if let Err(error) = io.disk.append(file, bytes) {
                 io.disk.close(file);
@@ -131,11 +132,11 @@ impl PartitionStore {
             Segment::installed(header, path, file, bytes.len() as u64)
         };
         segment.clear_metadata();
-        if self.log.order.is_empty() {
-            self.log.index_seed = header.index_seed;
+        if log.order.is_empty() {
+            self.id.index_seed = header.index_seed;
         }
-        let slot = self.log.add_slot(segment)?;
-        self.log.order.push(slot);
+        let slot = log.add_slot(segment)?;
+        log.order.push(slot);
         Ok((slot, FIRST_ENTRY_AT))
     }
 
@@ -145,16 +146,17 @@ impl PartitionStore {
         io: &mut Io<D>,
         bytes: &[u8],
     ) -> EngineResult<(u32, u64)> {
-        let open = self.log.order.last().copied().filter(|&slot| !self.log.segment(slot).sealed);
+        let (log, mut io) = io.writable_log(self.handle);
+        let open = log.order.last().copied().filter(|&slot| !log.segment(slot).sealed);
         let Some(slot) = open else {
             let reason = "more of a segment that was not begun".into();
-            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
+            return Err(EngineError::Format { path: log.folder.clone(), reason });
         };
-        let in_memory_only = self.log.is_in_memory_only();
-        let segment = self.log.segment_mut(slot);
+        let in_memory_only = log.is_in_memory_only();
+        let segment = log.segment_mut(slot);
         let from = segment.bytes;
         if from + bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
-            return Err(self.not_a_run(slot, "too many bytes of a segment"));
+            return Err(not_a_run(segment, "too many bytes of a segment"));
         }
         // There may be a file that lacks the end: the log was to be written to the disk, which was full.
         match segment.file.filter(|_| !in_memory_only && segment.is_all_written()) {
@@ -163,7 +165,7 @@ impl PartitionStore {
                 io.memory.freed(segment.extend_written(bytes.len() as u64));
             }
             None => {
-                segment.load_open_block(io)?;
+                segment.load_open_block(&mut io)?;
                 io.memory.add_used(segment.push(bytes));
             }
         }
@@ -172,14 +174,15 @@ impl PartitionStore {
 
     /// See [`crate::Engine::finish_install`].
     pub(crate) fn finish_install<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
-        if self.log.last != last || self.incoming == InstallState::No {
-            return Err(EngineError::NotNext { last: self.log.last });
+        let (log, mut io) = io.writable_log(self.handle);
+        if log.last != last || self.incoming == InstallState::No {
+            return Err(EngineError::NotNext { last: log.last });
         }
-        self.log.set_end(last);
-        if let Some(&slot) = self.log.order.last() {
-            let segment = self.log.segment_mut(slot);
+        log.set_end(last);
+        if let Some(&slot) = log.order.last() {
+            let segment = log.segment_mut(slot);
             if !segment.sealed && !segment.has_open_block() {
-                segment.load_open_block(io)?;
+                segment.load_open_block(&mut io)?;
                 // It was checked when it arrived, but not now.
                 segment.trust_from(u64::MAX);
             }
@@ -187,4 +190,8 @@ impl PartitionStore {
         self.incoming = InstallState::Complete;
         Ok(())
     }
+}
+
+fn not_a_run(segment: &Segment, reason: &str) -> EngineError {
+    EngineError::Format { path: segment.path.clone(), reason: reason.into() }
 }

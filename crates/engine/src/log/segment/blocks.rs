@@ -1,20 +1,20 @@
 //! The blocks of a segment in memory.
 
 use super::Segment;
+use crate::accounts::LogResources;
 use crate::disk::{Disk, DiskResult};
-use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, EVICT_DEAD_BYTES_MIN};
 
 impl Segment {
     /// Loads the block that is filled next, up to the segment's end. Counts the memory that it takes.
-    pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut Io<D>) -> DiskResult<()> {
+    pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> DiskResult<()> {
         if self.has_open_block() {
             return Ok(());
         }
         let within = self.bytes as usize % BLOCK_BYTES;
         let number = self.bytes as usize / BLOCK_BYTES;
         let mut block = vec![0; within];
-        let file = self.ensure_file(&mut io.disk)?;
+        let file = self.ensure_file(io.disk)?;
         io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
         io.memory.add_used(self.install(number, block));
         Ok(())

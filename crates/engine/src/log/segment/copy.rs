@@ -2,9 +2,9 @@
 
 use super::Segment;
 use crate::PartitionId;
+use crate::accounts::LogResources;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::EngineResult;
-use crate::io::Io;
 use crate::log::restamp::rebrand;
 use crate::planted::{Bug, is_planted};
 
@@ -13,12 +13,12 @@ impl Segment {
     /// only is copied in memory.
     pub(crate) fn copy_for<D: Disk>(
         &self,
-        io: &mut Io<D>,
+        io: &mut LogResources<'_, D>,
         (partition, folder): (PartitionId, &str),
         in_memory_only: bool,
     ) -> EngineResult<Segment> {
         let mut bytes = Vec::new();
-        let was_checked = self.read(&mut io.disk, 0, self.bytes as usize, &mut bytes)?;
+        let was_checked = self.read(io.disk, 0, self.bytes as usize, &mut bytes)?;
         let header = self.header.of_partition(partition);
         let is_clean = rebrand(&self.header, &header, &mut bytes) || was_checked;
         let mut copy = if in_memory_only {

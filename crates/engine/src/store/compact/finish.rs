@@ -1,21 +1,64 @@
-//! The end of a compaction: the replaced segments are removed, or the compaction is abandoned and nothing has
+//! The end of a compaction: the copy gets its name and its place in the log, and the replaced segments are removed, or the compaction is abandoned and nothing has
 //! changed.
 
-use super::CompactionJob;
-use crate::disk::Disk;
+use super::{CompactionJob, CompactionStage};
+use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::store::PartitionStore;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
+    /// Gives the complete copy its name.
+    pub(super) fn name_output<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+    ) -> EngineResult<CompactionStage> {
+        let log = io.logs.of(self.handle);
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        let Some(file) = output.file else { unreachable!("it was written") };
+        let name = format!("{}/{}", log.folder, output.header.file_name());
+        io.disk.rename(&output.path, &name)?;
+        output.path = name;
+        let begun = io.disk.sync_begin_with_name(file, &log.folder);
+        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
+    }
+
+    /// The new segment replaces the old ones in the log.
+    pub(super) fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<u32> {
+        let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
+        let log = io.logs.of_mut(self.handle);
+        let is_in_file = !log.is_in_memory_only();
+        if is_in_file {
+            output.name_is_durable = true;
+            (output.synced, output.synced_index) = (output.bytes, output.last_index);
+            output.uncache(&mut io.disk, &io.memory);
+        }
+        let blocks = if is_in_file { output.block_count() as u32 } else { 0 };
+        let slot = log.add_slot(output)?;
+        // The rewritten data is old: it is evicted first when memory is short.
+        (0..blocks).for_each(|number| io.memory.evictable.push_front((self.handle, slot, number)));
+        let mut order = Vec::with_capacity(log.order.len());
+        for &old in &log.order {
+            if old == job.sources[0] {
+                order.push(slot);
+            }
+            if !job.sources.contains(&old) {
+                order.push(old);
+            }
+        }
+        log.reorder(order);
+        Ok(slot)
+    }
+
     /// Removes the files of replaced segments that are not pinned.
     pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let mut result = Ok(());
         for slot in std::mem::take(&mut self.compaction.retired) {
-            if self.log.segment(slot).pins > 0 {
+            if io.logs.of(self.handle).segment(slot).pins > 0 {
                 self.compaction.retired.push(slot);
-            } else if let Some(segment) = self.log.drop_slot(io, slot)
+            } else if let Some(segment) = io.with_log(self.handle, |log, io| log.drop_slot(io, slot))
                 && let Some(file) = segment.file
             {
                 io.disk.close(file);
@@ -33,7 +76,7 @@ impl PartitionStore {
         job: &mut CompactionJob,
         error: EngineError,
     ) -> EngineResult<()> {
-        job.sources.iter().for_each(|&s| self.log.segment_mut(s).pins -= 1);
+        job.sources.iter().for_each(|&s| io.logs.of_mut(self.handle).segment_mut(s).pins -= 1);
         if let Some(output) = job.output.take() {
             io.memory.freed(output.resident_bytes());
             if let Some(file) = output.file {
@@ -45,9 +88,9 @@ impl PartitionStore {
         }
         match error {
             EngineError::Corrupt { partition, place } => {
-                let is_here = |&&s: &&u32| place.starts_with(&self.log.segment(s).path);
+                let is_here = |&&s: &&u32| place.starts_with(&io.logs.of(self.handle).segment(s).path);
                 if let Some(&slot) = job.sources.iter().find(is_here) {
-                    self.log.segment_mut(slot).is_damaged = true;
+                    io.logs.of_mut(self.handle).segment_mut(slot).is_damaged = true;
                 }
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
                 Ok(())

@@ -16,7 +16,7 @@ impl Recovery<'_> {
     pub(super) fn open_segments<D: Disk>(&mut self, io: &mut Io<D>, names: &[DirEntry]) -> EngineResult<()> {
         let mut found: BTreeMap<(u64, u32), Segment> = BTreeMap::new();
         for name in names.iter().filter(|n| n.name.ends_with(".seg")) {
-            let path = format!("{}/{}", self.store.log.folder, name.name);
+            let path = format!("{}/{}", io.logs.of(self.store.handle).folder, name.name);
             let Some((first, generation)) = parse_name(&name.name) else {
                 return Err(EngineError::Format { path, reason: "not the name of a segment file".into() });
             };
@@ -41,16 +41,16 @@ impl Recovery<'_> {
         self.drop_replaced(io, &mut found)?;
         for (_, mut segment) in found {
             if segment.header.generation > 0 {
-                let judged_at = read_footer(io, &segment)?.map_or(0, |footer| footer.judged_at);
+                let judged_at = read_footer(&mut io.disk, &segment)?.map_or(0, |footer| footer.judged_at);
                 let committed = segment.header.covers_through.max(segment.header.compacted_at);
                 self.commit = self.commit.max(committed).max(judged_at);
                 self.synced = self.synced.max(judged_at);
                 self.synced = self.synced.max(segment.header.covers_through);
                 segment.sealed = true;
             }
-            self.store.log.index_seed = segment.header.index_seed;
-            let slot = self.store.log.add_slot(segment)?;
-            self.store.log.order.push(slot);
+            self.store.id.index_seed = segment.header.index_seed;
+            let slot = io.logs.of_mut(self.store.handle).add_slot(segment)?;
+            io.logs.of_mut(self.store.handle).order.push(slot);
         }
         Ok(())
     }
@@ -130,12 +130,12 @@ pub(super) fn has_trailer(segment: &Segment, bytes: &[u8], footer_at: u64) -> bo
 }
 
 /// The footer of a sealed segment, if there is a valid one.
-pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineResult<Option<Footer>> {
+pub(super) fn read_footer<D: Disk>(disk: &mut D, segment: &Segment) -> EngineResult<Option<Footer>> {
     let (Some(file), Some(at)) = (segment.file, segment.bytes.checked_sub(TRAILER_BYTES as u64)) else {
         return Ok(None);
     };
     let mut trailer = [0; TRAILER_BYTES];
-    io.disk.read_at(file, at, &mut trailer)?;
+    disk.read_at(file, at, &mut trailer)?;
     let Some((footer_at, bytes)) = header::decode_trailer(segment.base().salt, &trailer) else {
         return Ok(None);
     };
@@ -143,7 +143,7 @@ pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineR
         return Ok(None);
     }
     let mut entry = vec![0; bytes as usize];
-    io.disk.read_at(file, u64::from(footer_at), &mut entry)?;
+    disk.read_at(file, u64::from(footer_at), &mut entry)?;
     Ok(match scan::items(segment.base(), &entry, u64::from(footer_at), 0).next() {
         Some(ScanItem::Footer { footer, .. }) => Some(footer),
         _ => None,
@@ -151,13 +151,13 @@ pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineR
 }
 
 /// Whether there is nothing unreadable between an offset and the segment's end.
-pub(super) fn is_readable_from<D: Disk>(io: &mut Io<D>, segment: &Segment, from: u64) -> EngineResult<bool> {
+pub(super) fn is_readable_from<D: Disk>(disk: &mut D, segment: &Segment, from: u64) -> EngineResult<bool> {
     let Some(file) = segment.file else { return Ok(false) };
     let mut bytes = vec![0; segment.bytes.saturating_sub(from) as usize];
     if bytes.is_empty() {
         return Ok(true);
     }
-    io.disk.read_at(file, from, &mut bytes)?;
+    disk.read_at(file, from, &mut bytes)?;
     Ok(scan::items(segment.base(), &bytes, from, 0).all(|item| !matches!(item, ScanItem::Bad { .. })))
 }
 

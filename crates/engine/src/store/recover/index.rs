@@ -14,7 +14,7 @@ use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::{EntryPlace, Location};
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::log::FIRST_ENTRY_AT;
 use crate::log::entry::EntryKind;
 use crate::log::scan::{self, ScanItem};
@@ -49,7 +49,7 @@ impl Recovery<'_> {
     ) -> EngineResult<LoadedCheckpoint> {
         let mut loaded = LoadedCheckpoint::default();
         for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
-            let path = format!("{}/{}", self.store.log.folder, name.name);
+            let path = format!("{}/{}", io.logs.of(self.store.handle).folder, name.name);
             // Older ones are not needed now: they replace a newer one if that becomes corrupt.
             let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
             let file = io.disk.open(&path, OpenMode::Existing)?;
@@ -63,10 +63,10 @@ impl Recovery<'_> {
                 }
                 continue;
             }
-            match self.load(&bytes) {
+            match self.load(&mut io.logs, &bytes) {
                 Ok(told) => {
                     self.store.checkpoints.retained.push_front((told.header.commit, name.bytes));
-                    loaded = self.adopt(told);
+                    loaded = self.adopt(&mut io.logs, told);
                 }
                 Err(reason) if reason.contains("not known here") => {
                     return Err(EngineError::Format { path, reason });
@@ -88,17 +88,17 @@ impl Recovery<'_> {
         Ok(loaded)
     }
 
-    fn adopt(&mut self, told: CheckpointFacts) -> LoadedCheckpoint {
+    fn adopt(&mut self, logs: &mut Logs, told: CheckpointFacts) -> LoadedCheckpoint {
         let CheckpointFacts { header, applied, rows } = told;
         let store = &mut *self.store;
-        store.log.index_seed = header.index_seed;
-        store.log.last = (header.epoch, header.commit);
+        store.id.index_seed = header.index_seed;
+        logs.of_mut(store.handle).last = (header.epoch, header.commit);
         store.commit = header.commit;
         self.commit = self.commit.max(applied);
         self.synced = self.synced.max(applied);
         let mut holds_through = header.commit;
-        for slot in store.log.order.iter().filter(|slot| !rows.contains_key(slot)) {
-            let segment = store.log.segment(*slot);
+        for slot in logs.of(store.handle).order.iter().filter(|slot| !rows.contains_key(slot)) {
+            let segment = logs.of(store.handle).segment(*slot);
             let is_rewritten = segment.header.generation > 0;
             let lived_at = if is_rewritten { segment.header.compacted_at } else { segment.first_index() - 1 };
             if segment.first_index() <= header.commit {
@@ -108,7 +108,7 @@ impl Recovery<'_> {
         LoadedCheckpoint { commit: header.commit, covers_through: holds_through, applied, rows }
     }
 
-    fn load(&mut self, bytes: &[u8]) -> Result<CheckpointFacts, String> {
+    fn load(&mut self, logs: &mut Logs, bytes: &[u8]) -> Result<CheckpointFacts, String> {
         let header = checkpoint::CheckpointHeader::decode(bytes)?;
         if header.partition != self.partition() {
             return Err("it is another partition's".into());
@@ -133,7 +133,7 @@ impl Recovery<'_> {
             Ok(())
         })?;
         self.store.recovered_extra = Some(Box::new((header.commit, extra.unwrap_or_default().to_vec())));
-        let (slots, rows) = self.match_rows(&table, &mut samples);
+        let (slots, rows) = self.match_rows(logs, &table, &mut samples);
         self.store.index = HashIndex::for_entries(counts.0 as usize);
         checkpoint::read_blocks(header.salt(), bytes, |block| {
             match block {
@@ -153,12 +153,13 @@ impl Recovery<'_> {
     /// The checkpoint's segments that are unchanged here: slot by slot, and their rows.
     fn match_rows(
         &mut self,
+        logs: &mut Logs,
         table: &[SegmentRow],
         samples: &mut BTreeMap<u32, Vec<(u32, u32)>>,
     ) -> (BTreeMap<u32, u32>, BTreeMap<u32, SegmentRow>) {
         let (mut slots, mut rows) = (BTreeMap::new(), BTreeMap::new());
-        for slot in self.store.log.order.clone() {
-            let segment = self.store.log.segment_mut(slot);
+        for slot in logs.of(self.store.handle).order.clone() {
+            let segment = logs.of_mut(self.store.handle).segment_mut(slot);
             let is_same = |r: &&SegmentRow| {
                 r.first_index == segment.first_index()
                     && r.generation == segment.header.generation
@@ -242,7 +243,11 @@ impl Recovery<'_> {
         for (fragment, location, id) in doubtful {
             let mut missing = Vec::new();
             for part in &self.store.chains.get(id).parts {
-                let slot = self.store.log.order_of(part.index).map(|at| self.store.log.order[at]);
+                let slot = io
+                    .logs
+                    .of(self.store.handle)
+                    .order_of(part.index)
+                    .map(|at| io.logs.of(self.store.handle).order[at]);
                 let held = slot.and_then(|slot| rewritten.get(&slot));
                 if held.is_some_and(|held| held.binary_search(&part.index).is_err()) {
                     missing.push(part.index);
@@ -272,8 +277,8 @@ impl Recovery<'_> {
         loaded: &LoadedCheckpoint,
     ) -> EngineResult<BTreeMap<u32, Vec<u64>>> {
         let mut held = BTreeMap::new();
-        for &slot in &self.store.log.order {
-            let segment = self.store.log.segment(slot);
+        for &slot in &io.logs.of(self.store.handle).order {
+            let segment = io.logs.of(self.store.handle).segment(slot);
             let is_of_interest = segment.header.generation > 0
                 && !loaded.rows.contains_key(&slot)
                 && segment.first_index() <= loaded.applied;

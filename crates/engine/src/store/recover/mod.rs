@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use super::{PartitionStore, PendingEntry};
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::io::Io;
+use crate::io::{Io, Logs};
 use crate::limits::BLOCK_BYTES;
 use crate::log::entry::{FLAG_CHUNK, Meta};
 use crate::log::scan::{self, ScanItem};
@@ -83,12 +83,12 @@ struct Recovery<'a> {
 impl PartitionStore {
     /// Reads the partition's folder into this empty store.
     pub(crate) fn recover<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<PartitionReport> {
-        let names = io.disk.list(&self.log.folder)?;
+        let names = io.disk.list(&io.logs.of(self.handle).folder)?;
         if names.is_empty() {
             return Ok(PartitionReport::default());
         }
         for name in names.iter().filter(|n| n.name.ends_with(".tmp")) {
-            io.disk.remove(&format!("{}/{}", self.log.folder, name.name))?;
+            io.disk.remove(&format!("{}/{}", io.logs.of(self.handle).folder, name.name))?;
         }
         let mut recovery = Recovery {
             store: self,
@@ -115,7 +115,7 @@ impl PartitionStore {
 
 impl Recovery<'_> {
     fn partition(&self) -> PartitionId {
-        self.store.log.partition
+        self.store.id.partition
     }
 
     fn damage(&mut self, kind: DamageKind, place: String) {
@@ -125,11 +125,11 @@ impl Recovery<'_> {
 
     /// Reads every segment, or the part of it, that the checkpoint does not cover.
     fn read_log<D: Disk>(&mut self, io: &mut Io<D>, loaded: &LoadedCheckpoint) -> EngineResult<()> {
-        let order = self.store.log.order.clone();
+        let order = io.logs.of(self.store.handle).order.clone();
         for (at, &slot) in order.iter().enumerate() {
             let is_last = at + 1 == order.len();
-            let first = self.store.log.segment(slot).first_index();
-            self.check_gap(slot, FIRST_ENTRY_AT, first);
+            let first = io.logs.of(self.store.handle).segment(slot).first_index();
+            self.check_gap(&mut io.logs, slot, FIRST_ENTRY_AT, first);
             match loaded.rows.get(&slot).filter(|row| {
                 // Where the checkpoint is not valid, segments are read from their beginning.
                 row.last_index <= loaded.covers_through || loaded.covers_through == loaded.commit
@@ -143,17 +143,18 @@ impl Recovery<'_> {
                         self.read_segment(io, slot, from, is_last)?;
                         self.indexed_through = 0;
                         if from == FIRST_ENTRY_AT {
-                            self.store.log.segment_mut(slot).dead_bytes += row.dead_bytes;
+                            io.logs.of_mut(self.store.handle).segment_mut(slot).dead_bytes += row.dead_bytes;
                         }
                     }
                 }
                 Some(row) => {
                     let from = row.resume_at.max(FIRST_ENTRY_AT);
                     if from > FIRST_ENTRY_AT {
-                        let (epoch, index) = (self.store.log.last.0, row.last_index.min(loaded.commit));
-                        self.reach(epoch, index);
+                        let (epoch, index) =
+                            (io.logs.of(self.store.handle).last.0, row.last_index.min(loaded.commit));
+                        self.reach(&mut io.logs, epoch, index);
                         // The log has the entries before, even if no valid entry follows them.
-                        let segment = self.store.log.segment_mut(slot);
+                        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
                         (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
                     self.read_segment(io, slot, from, is_last)?;
@@ -161,7 +162,7 @@ impl Recovery<'_> {
                 None => self.read_segment(io, slot, FIRST_ENTRY_AT, is_last)?,
             }
         }
-        self.check_gap_at_end();
+        self.check_gap_at_end(&mut io.logs);
         Ok(())
     }
 
@@ -174,16 +175,16 @@ impl Recovery<'_> {
         last_index: u64,
         resume_at: u64,
     ) -> EngineResult<Option<u64>> {
-        let last_epoch = self.store.log.last.0;
-        let segment = self.store.log.segment_mut(slot);
-        let footer = read_footer(io, segment)?;
+        let last_epoch = io.logs.of(self.store.handle).last.0;
+        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+        let footer = read_footer(&mut io.disk, segment)?;
         // Behind the last entry, a crash may have left the footer but lost a mark before it: the gap must be
         // removed now, before it could be mistaken for corruption.
-        let is_whole = segment.header.generation > 0 || is_readable_from(io, segment, resume_at)?;
+        let is_whole = segment.header.generation > 0 || is_readable_from(&mut io.disk, segment, resume_at)?;
         if let Some(footer) = footer.filter(|footer| is_whole && footer.last_index == last_index) {
             let last = (footer.last_epoch, footer.last_index);
             segment.adopt_footer(footer);
-            self.reach(last.0, last.1);
+            self.reach(&mut io.logs, last.0, last.1);
             return Ok(None);
         }
         if segment.header.generation > 0 || !segment.has_samples() {
@@ -191,7 +192,7 @@ impl Recovery<'_> {
             return Ok(Some(FIRST_ENTRY_AT));
         }
         (segment.last_index, segment.last_epoch) = (last_index, last_epoch);
-        self.reach(last_epoch, last_index);
+        self.reach(&mut io.logs, last_epoch, last_index);
         Ok(Some(resume_at.max(FIRST_ENTRY_AT)))
     }
 
@@ -202,7 +203,7 @@ impl Recovery<'_> {
         from: u64,
         is_last: bool,
     ) -> EngineResult<()> {
-        let segment = self.store.log.segment(slot);
+        let segment = io.logs.of(self.store.handle).segment(slot);
         let Some(file) = segment.file else { return Ok(()) };
         let base = *segment.base();
         let (first, covers) =
@@ -214,10 +215,10 @@ impl Recovery<'_> {
             self.store.commit_known(io, covers.1)?;
         }
         if from == FIRST_ENTRY_AT {
-            self.store.log.segment_mut(slot).clear_metadata();
+            io.logs.of_mut(self.store.handle).segment_mut(slot).clear_metadata();
         }
         let before = if from == FIRST_ENTRY_AT { first - 1 } else { self.reached.1 };
-        let segment = self.store.log.segment(slot);
+        let segment = io.logs.of(self.store.handle).segment(slot);
         // From a block's beginning, so that complete blocks can stay in memory.
         let begin = from - from % BLOCK_BYTES as u64;
         let mut bytes = vec![0; (segment.bytes.max(begin) - begin) as usize];
@@ -241,8 +242,8 @@ impl Recovery<'_> {
                 }
                 ScanItem::Mark { end: mark_end, .. } => end = mark_end,
                 ScanItem::Footer { offset, footer } => {
-                    self.reach(footer.last_epoch, footer.last_index);
-                    let segment = self.store.log.segment_mut(slot);
+                    self.reach(&mut io.logs, footer.last_epoch, footer.last_index);
+                    let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
                     let removal_bytes = segment.removal_bytes;
                     segment.adopt_footer(footer);
                     if covers.1 == 0 {
@@ -263,86 +264,101 @@ impl Recovery<'_> {
                     // missing.
                     let is_an_end = !more_follows && (!is_last || self.reached.1 >= self.synced);
                     if !is_an_end {
-                        self.bad_spot(slot, offset);
+                        self.bad_spot(&mut io.logs, slot, offset);
                     }
                 }
             }
         }
         if covers.1 > 0 && !has_footer {
             // It was written with a footer.
-            let place = self.store.log.segment(slot).path.clone();
+            let place = io.logs.of(self.store.handle).segment(slot).path.clone();
             self.damage(DamageKind::Unreadable { after: self.reached.1 }, place);
         }
         if covers.1 > 0 {
             // A rewritten segment may hold less than it covers, and all that it covers was committed.
-            self.reach(covers.0, covers.1);
+            self.reach(&mut io.logs, covers.0, covers.1);
             if self.doubts.is_empty() && self.store.pending.is_empty() {
                 self.store.commit = self.store.commit.max(covers.1);
             }
-            let segment = self.store.log.segment_mut(slot);
+            let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
             (segment.last_epoch, segment.last_index) = (covers.0, covers.1);
         } else if !has_footer {
             self.ends.insert(slot, end);
-            let left = self.store.log.segment(slot).bytes.saturating_sub(end);
+            let left = io.logs.of(self.store.handle).segment(slot).bytes.saturating_sub(end);
             self.report.torn_bytes += if is_last { left } else { 0 };
         }
-        self.store.log.segment_mut(slot).trust_from(if is_clean { from } else { u64::MAX });
+        io.logs.of_mut(self.store.handle).segment_mut(slot).trust_from(if is_clean {
+            from
+        } else {
+            u64::MAX
+        });
         self.cache_blocks(io, slot, begin, bytes, is_clean);
         self.apply_known(io)
     }
 
     /// The log continues with this index: the entries between it and the last one read are missing.
-    fn check_gap(&mut self, slot: u32, offset: u64, index: u64) {
+    fn check_gap(&mut self, logs: &mut Logs, slot: u32, offset: u64, index: u64) {
         let missing_from = self.reached.1 + 1;
         if index > missing_from {
             if self.gap_reported_after != Some(self.reached.1) {
-                let place = self.store.log.segment(slot).path.clone();
+                let place = logs.of(self.store.handle).segment(slot).path.clone();
                 let kind = DamageKind::Missing { from: missing_from, through: index - 1 };
-                self.suspect(slot, offset, missing_from, kind, place);
+                self.suspect(logs, slot, offset, missing_from, kind, place);
             }
             self.reached.1 = index - 1;
         }
     }
 
     /// The log ends: entries that are known to have been synced and were not read are missing.
-    fn check_gap_at_end(&mut self) {
+    fn check_gap_at_end(&mut self, logs: &mut Logs) {
         let from = self.reached.1 + 1;
         if from <= self.synced && self.gap_reported_after != Some(self.reached.1) {
-            self.damage(DamageKind::Missing { from, through: self.synced }, self.store.log.folder.clone());
+            self.damage(
+                DamageKind::Missing { from, through: self.synced },
+                logs.of(self.store.handle).folder.clone(),
+            );
         }
     }
 
-    fn reach(&mut self, epoch: u32, index: u64) {
+    fn reach(&mut self, logs: &mut Logs, epoch: u32, index: u64) {
         if index > self.reached.1 {
             self.reached = (epoch, index);
         }
-        if index > self.store.log.last.1 {
-            self.store.log.last = (epoch, index);
+        if index > logs.of(self.store.handle).last.1 {
+            logs.of_mut(self.store.handle).last = (epoch, index);
         }
     }
 
     /// Bytes that are no entry, behind the last one read.
-    fn bad_spot(&mut self, slot: u32, offset: u64) {
+    fn bad_spot(&mut self, logs: &mut Logs, slot: u32, offset: u64) {
         let after = self.reached.1;
-        let place = format!("{}+{offset}", self.store.log.segment(slot).path);
+        let place = format!("{}+{offset}", logs.of(self.store.handle).segment(slot).path);
         self.gap_reported_after = Some(after);
-        self.suspect(slot, offset, after + 1, DamageKind::Unreadable { after }, place);
+        self.suspect(logs, slot, offset, after + 1, DamageKind::Unreadable { after }, place);
     }
 
     /// A bad spot: corruption if the bytes here are confirmed as synced, now or later; otherwise the log ends
     /// here.
-    fn suspect(&mut self, slot: u32, offset: u64, index: u64, kind: DamageKind, place: String) {
+    fn suspect(
+        &mut self,
+        logs: &mut Logs,
+        slot: u32,
+        offset: u64,
+        index: u64,
+        kind: DamageKind,
+        place: String,
+    ) {
         let damage = Damage { partition: self.partition(), kind, place };
         let doubt = SuspectSpot { index, slot, offset, before: self.reached, damage };
         if index <= self.synced && self.doubts.is_empty() {
-            self.confirm(doubt)
+            self.confirm(logs, doubt)
         } else {
             self.doubts.push(doubt)
         }
     }
 
-    fn confirm(&mut self, doubt: SuspectSpot) {
-        self.store.log.segment_mut(doubt.slot).is_damaged = true;
+    fn confirm(&mut self, logs: &mut Logs, doubt: SuspectSpot) {
+        logs.of_mut(self.store.handle).segment_mut(doubt.slot).is_damaged = true;
         self.report.damage.push(doubt.damage);
     }
 
@@ -357,18 +373,18 @@ impl Recovery<'_> {
         let EntryRef { head, key, payload } = entry;
         let meta: &Meta = &head.meta;
         let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
-        let segment = self.store.log.segment_mut(slot);
+        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
         segment.record_entry(meta, offset, placed.entry_bytes);
         let is_rewritten = segment.header.generation > 0;
         if !is_rewritten {
-            self.check_gap(slot, offset, meta.index);
+            self.check_gap(&mut io.logs, slot, offset, meta.index);
         }
         if !payload_is_good {
-            let place = format!("{}+{offset}", self.store.log.segment(slot).path);
+            let place = format!("{}+{offset}", io.logs.of(self.store.handle).segment(slot).path);
             let kind = DamageKind::Entry { index: meta.index, key: key.to_vec() };
-            self.suspect(slot, offset, meta.index, kind, place);
+            self.suspect(&mut io.logs, slot, offset, meta.index, kind, place);
         }
-        self.reach(meta.epoch, meta.index);
+        self.reach(&mut io.logs, meta.epoch, meta.index);
         if meta.index <= self.indexed_through {
             return Ok(());
         }
@@ -381,7 +397,7 @@ impl Recovery<'_> {
             let is_doubtful = !payload_is_good && meta.flags & FLAG_CHUNK != 0;
             let payload = if is_doubtful { &[] } else { payload };
             let units = super::units_of(meta.kind, meta.flags, payload);
-            self.store.apply(io, (meta, placed, None), key, payload, units)?;
+            self.store.apply(io, (meta, None), placed, key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
             self.store.pending.push_back(PendingEntry { meta: *meta, location: placed });
@@ -393,7 +409,7 @@ impl Recovery<'_> {
     fn apply_known<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let vouched = self.doubts.iter().take_while(|doubt| doubt.index <= self.synced).count();
         for doubt in self.doubts.drain(..vouched).collect::<Vec<_>>() {
-            self.confirm(doubt);
+            self.confirm(&mut io.logs, doubt);
         }
         let through = self.doubts.first().map_or(self.commit, |doubt| self.commit.min(doubt.index - 1));
         self.store.commit(io, through)
@@ -411,7 +427,7 @@ impl Recovery<'_> {
         if !is_clean || !begin.is_multiple_of(BLOCK_BYTES as u64) {
             return;
         }
-        let handle = self.store.log.handle;
+        let handle = self.store.handle;
         let first = begin as usize / BLOCK_BYTES;
         for (n, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
             if io.memory.is_over() {
@@ -421,7 +437,8 @@ impl Recovery<'_> {
             if n == 0 && begin > 0 {
                 continue;
             }
-            let taken = self.store.log.segment_mut(slot).install(first + n, block.to_vec());
+            let taken =
+                io.logs.of_mut(self.store.handle).segment_mut(slot).install(first + n, block.to_vec());
             io.memory.add_used(taken);
             io.memory.evictable.push_back((handle, slot, (first + n) as u32));
         }
