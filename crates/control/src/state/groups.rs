@@ -63,7 +63,11 @@ impl ControlState {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
         self.apply_step(found.config(), partition, &mut next, step)?;
-        Ok(next)
+        // A request of a primary may be decided after its node was declared down. A replica that it admits with its
+        // last request replaces it at once: nothing else would.
+        let context = GroupContext { config: found.config(), state_of: &|instance| self.state_of(instance) };
+        let after = context.after_state_change(partition, next.as_group(), None);
+        Ok(after.map_or(next.clone(), |after| ReplicaGroup { epoch: next.epoch, ..after.group }))
     }
 
     fn check_step(&self, group: Group<'_>, by: RegroupOrigin, step: GroupStep) -> Result<(), CommandRefusal> {

@@ -1,5 +1,6 @@
 //! Changes of groups, step by step.
 
+mod late_requests;
 mod settings;
 
 use std::collections::BTreeSet;

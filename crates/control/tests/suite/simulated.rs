@@ -8,7 +8,7 @@ const SEEDS: std::ops::Range<u64> = 0..40;
 
 /// Events that a batch of seeds must contain: a simulation without faults would find nothing, and
 /// pass silently.
-const MUST_SEE: [&str; 21] = [
+const MUST_SEE: [&str; 22] = [
     "batches",
     "crashes",
     "cuts",
@@ -23,6 +23,7 @@ const MUST_SEE: [&str; 21] = [
     "moves abandoned",
     "moves begun",
     "pauses",
+    "primaries replaced by what they admitted",
     "promotions",
     "recoveries begun",
     "recoveries ended",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_control::command::{
-    CommandOutcome, CommandRefusal, CommandRequest, ControlCommand, ManagerId, RequestId,
+    CommandOutcome, CommandRefusal, CommandRequest, ControlCommand, GroupStep, ManagerId, Regroup, RequestId,
 };
 use zerohop_placement::{ClusterMap, Durability, GroupState, MapChange, MapDelta, Node};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
@@ -19,6 +19,8 @@ pub(crate) struct Checker {
     won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
     /// Starts that found complete logs and the mark of a clean stop.
     closed: BTreeSet<Incarnation>,
+    /// Admissions that primaries have requested: of which group, at which epoch, and the replica.
+    admissions: BTreeSet<(KeyspaceId, PartitionId, PartitionEpoch, InstanceId)>,
     pub(crate) violations: Vec<String>,
     pub(crate) coverage: BTreeMap<&'static str, u64>,
 }
@@ -120,8 +122,13 @@ impl Checker {
             let is_given_up = old.as_group().members().all(down)
                 && !old.as_group().members().any(|member| member == new.primary)
                 && new.as_group().members().count() == 1;
+            // The primary's node was declared down before its last admission was decided.
+            let is_admitted =
+                down(old.primary) && self.admissions.contains(&(keyspace, partition, old.epoch, new.primary));
             if is_given_up {
                 self.saw("groups given up");
+            } else if is_admitted && !old.in_sync.contains(&new.primary) {
+                self.saw("primaries replaced by what they admitted");
             } else if old.state != GroupState::Recovering && !old.in_sync.contains(&new.primary) {
                 self.violation(format!(
                     "{keyspace}/{partition}: {} is promoted and was not in sync: {old:?} to {new:?}",
@@ -184,6 +191,16 @@ impl Checker {
             && join.closed
         {
             self.closed.insert(join.incarnation);
+        }
+        if let ControlCommand::Regroup(Regroup {
+            keyspace,
+            partition,
+            epoch,
+            step: GroupStep::Admit(one),
+            ..
+        }) = command
+        {
+            self.admissions.insert((*keyspace, *partition, *epoch, *one));
         }
     }
 
