@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use zerohop_placement::Address;
-use zerohop_session::procedures::{ClusterHandle, Error, ProcedureSettings};
+use zerohop_session::procedures::{BlobLimits, ClusterHandle, Error, ProcedureSettings};
 use zerohop_session::{Coalescing, SessionError as Reason, SessionRequest, SessionSettings};
 use zerohop_tls::ClientTls;
 use zerohop_wire::auth::{self, Credential, Secret};
@@ -108,7 +108,11 @@ impl Client {
         };
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, options.tls.clone(), received));
-        let settings = ProcedureSettings { deadline: options.deadline, collecting: options.collecting };
+        let settings = ProcedureSettings {
+            deadline: options.deadline,
+            collecting: options.collecting,
+            blobs: BlobLimits::default(),
+        };
         let handle = ClusterHandle::new(Box::new(DriverShell::new(commands)), settings);
         let client = Self { handle, options: Arc::new(options) };
         // This keyspace always exists: when the client finds it, the client has a map.

@@ -330,8 +330,7 @@ mod tests {
 
     fn procedures() -> (ClientProcedures, ClusterHandle) {
         let procedures = ClientProcedures::new(Random::new(1));
-        let settings =
-            ProcedureSettings { deadline: Duration::from_secs(1), collecting: Coalescing::AsKeyspace };
+        let settings = ProcedureSettings::new(Duration::from_secs(1));
         let handle = procedures.handle(settings);
         (procedures, handle)
     }

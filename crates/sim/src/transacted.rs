@@ -37,8 +37,12 @@ pub struct TransactionRecord {
 pub enum BlobLife {
     /// It existed.
     Seen(u64),
-    /// It is removed, if this succeeds.
-    Ended(u64),
+    /// It existed, by a listing, which does not say which one.
+    Listed,
+    /// The blob of that time is removed, if this succeeds, and there is none after it.
+    Removed,
+    /// The blob of that time is replaced by a later one, if there was one and this succeeds.
+    Put,
     /// It was absent.
     Absent,
 }

@@ -12,7 +12,9 @@ use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::ids::MapEpoch;
 
 use super::error::Error;
+use super::limits::BlobLimits;
 use super::shell::{BackgroundTask, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult};
+use crate::planted::{Bug, is_planted};
 use crate::{Coalescing, Reply, SessionError, SessionRequest};
 
 /// The settings of all procedures of a handle.
@@ -22,12 +24,24 @@ pub struct ProcedureSettings {
     pub deadline: Duration,
     /// Whether operations wait a short time for others, so that they share a frame.
     pub collecting: Coalescing,
+    /// From where on blob operations take several requests.
+    pub blobs: BlobLimits,
+}
+
+impl ProcedureSettings {
+    /// Settings with this deadline and the default of everything else.
+    #[must_use]
+    pub fn new(deadline: Duration) -> Self {
+        Self { deadline, collecting: Coalescing::AsKeyspace, blobs: BlobLimits::default() }
+    }
 }
 
 /// A handle to a cluster, for procedures. Clones share the shell.
 #[derive(Clone, Debug)]
 pub struct ClusterHandle {
     shared: Arc<HandleShared>,
+    /// The end of the call that uses this clone: nothing inside the call gets more time.
+    call_end: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -42,7 +56,7 @@ impl ClusterHandle {
     /// A handle whose requests, timers and tasks `shell` executes.
     #[must_use]
     pub fn new(shell: Box<dyn ProcedureShell>, settings: ProcedureSettings) -> Self {
-        Self { shared: Arc::new(HandleShared { shell, settings, newest: AtomicU64::new(0) }) }
+        Self { shared: Arc::new(HandleShared { shell, settings, newest: AtomicU64::new(0) }), call_end: None }
     }
 
     /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
@@ -72,8 +86,31 @@ impl ClusterHandle {
         &self.shared.settings
     }
 
+    /// The time limit in microseconds of a request that is sent now: what is left of the call, at most the deadline of the settings. A call whose
+    /// time is over gets one microsecond, with which the session refuses the request.
     pub(super) fn limit_us(&self) -> u64 {
-        micros(self.shared.settings.deadline)
+        let deadline = micros(self.shared.settings.deadline);
+        if is_planted(Bug::CallDeadlineRestarts) {
+            return deadline;
+        }
+        self.call_end.map_or(deadline, |end| end.since_us(self.now()).clamp(1, deadline.max(1)))
+    }
+
+    /// A clone for one call that sends several requests, with their retries and cleanups: the deadline of the settings bounds all of them together.
+    /// A call inside a call ends with the outer one.
+    pub(super) fn in_call(&self) -> Self {
+        let end = || self.now().after_us(micros(self.shared.settings.deadline));
+        Self { shared: Arc::clone(&self.shared), call_end: Some(self.call_end.unwrap_or_else(end)) }
+    }
+
+    /// Whether something that takes this long ends before the call.
+    pub(super) fn has_time_for(&self, time: Duration) -> bool {
+        self.call_end.is_none_or(|end| self.now().after_us(micros(time)) < end)
+    }
+
+    /// A clone that belongs to no call, for what outlives the call.
+    pub(super) fn outside_calls(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), call_end: None }
     }
 
     /// Sends a request without waiting for its result.
@@ -81,6 +118,10 @@ impl ClusterHandle {
         let (reply, result) = oneshot::channel();
         self.shared.shell.submit(request, reply);
         result
+    }
+
+    pub(super) fn blob_limits(&self) -> &BlobLimits {
+        &self.shared.settings.blobs
     }
 
     pub(super) fn submit_all(&self, requests: Vec<(SessionRequest, ReplySender)>) {
@@ -130,4 +171,24 @@ impl ClusterHandle {
 
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::procedures::scripted_shell::{Script, handle};
+
+    #[test]
+    fn deadline_of_call_bounds_all_requests_inside_it() {
+        let script = Arc::new(Script::default());
+        let own = handle(&script);
+        assert_eq!(own.limit_us(), 1_000_000);
+        let call = own.in_call();
+        script.now.store(600_000, Ordering::Relaxed);
+        assert_eq!((own.limit_us(), call.limit_us()), (1_000_000, 400_000));
+        // A call inside the call gets no more time, and what outlives it has a time of its own.
+        assert_eq!((call.in_call().limit_us(), call.outside_calls().limit_us()), (400_000, 1_000_000));
+        script.now.store(2_000_000, Ordering::Relaxed);
+        assert_eq!((call.limit_us(), call.outside_calls().in_call().limit_us()), (1, 1_000_000));
+    }
 }

@@ -217,9 +217,18 @@ impl Keyspace {
     /// Submits several operations together; short operations for the same instance share a frame. The batch is not a transaction: each operation
     /// has its own result. The results are in the order of the operations.
     pub async fn batch(&self, operations: &[WireOperation<'_>]) -> Vec<Result<Reply, Error>> {
+        self.batch_within(&self.client, operations).await
+    }
+
+    /// Same as [`Keyspace::batch`], inside the call of this handle.
+    pub(super) async fn batch_within(
+        &self,
+        client: &ClusterHandle,
+        operations: &[WireOperation<'_>],
+    ) -> Vec<Result<Reply, Error>> {
         let together = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-        let requests = SessionRequest::records(self.id(), operations, self.client.limit_us(), together);
-        let results = self.client.submit_batch(requests).await.into_iter().zip(operations);
+        let requests = SessionRequest::records(self.id(), operations, client.limit_us(), together);
+        let results = client.submit_batch(requests).await.into_iter().zip(operations);
         results
             .map(|(result, operation)| result.map_err(|reason| Error::about(operation.key(), reason)))
             .collect()

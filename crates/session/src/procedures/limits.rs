@@ -37,11 +37,36 @@ pub(crate) const BLOB_ATTEMPTS_MAX: u32 = 128;
 /// Maximum number of times that an append tries to reserve its place. Each failed attempt means that another client has appended.
 pub(crate) const BLOB_APPEND_ATTEMPTS_MAX: u32 = 1000;
 
+/// From where on a blob operation does its work in several requests. A program with small blobs, as the simulator, sets small ones, so that it
+/// takes the ways of large blobs too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobLimits {
+    /// Maximum number of bytes in flight while a blob is read; a longer stream reads a snapshot.
+    pub ahead_bytes: u64,
+    /// Maximum number of bytes of a put that creates a blob in one transaction.
+    pub put_bytes: usize,
+    /// The same for a put that replaces a blob.
+    pub replaced_bytes: usize,
+    /// Maximum number of chunks that one transaction truncates or removes.
+    pub transaction_chunks: u64,
+}
+
+impl Default for BlobLimits {
+    fn default() -> Self {
+        Self {
+            ahead_bytes: BLOB_AHEAD_BYTES,
+            put_bytes: BLOB_PUT_BYTES,
+            replaced_bytes: BLOB_WRITE_BYTES_MAX,
+            transaction_chunks: BLOB_TRUNCATE_CHUNKS_MAX,
+        }
+    }
+}
+
 /// Maximum number of bytes of one write to a blob: the client has several copies in memory, and the primaries store the bytes until the decision.
 pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum number of bytes of a put that creates a blob in one transaction; a longer put uses a staged append while its bytes arrive.
-pub(crate) const BLOB_PUT_BYTES: usize = 16 << 20;
+const BLOB_PUT_BYTES: usize = 16 << 20;
 
 /// Number of conflicts after which a put that replaces a blob stages its bytes instead of sending them again.
 pub(crate) const BLOB_PUT_ATTEMPTS: u32 = 3;
@@ -75,7 +100,7 @@ pub(crate) const BLOB_CHECKS_MAX: u32 = 32;
 pub(crate) const BLOB_SHARED_BYTES_MAX: u64 = 512 << 10;
 
 /// Maximum number of chunks that one transaction truncates or removes.
-pub(crate) const BLOB_TRUNCATE_CHUNKS_MAX: u64 = 4096;
+const BLOB_TRUNCATE_CHUNKS_MAX: u64 = 4096;
 
 /// Number of chunks that are truncated in parallel if there are more.
 pub(crate) const BLOB_TRUNCATES_PARALLEL: u64 = 256;

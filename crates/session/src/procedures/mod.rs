@@ -18,6 +18,8 @@ mod limits;
 mod operation;
 
 mod scan;
+#[cfg(test)]
+mod scripted_shell;
 mod shell;
 mod snapshot;
 mod snapshot_lease;
@@ -33,6 +35,7 @@ pub use cluster_handle::{ClusterHandle, ProcedureSettings};
 pub use drop_keyspace::DropOptions;
 pub use error::{BlobError, Error};
 pub use keyspace::Keyspace;
+pub use limits::BlobLimits;
 pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
 pub use scan::Scan;
 pub use shell::{

@@ -13,7 +13,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Append, Condition, Number, RecordOperation as WireOperation, RecordType};
 use zerohop_wire::{Elements, Failure};
 
-use super::cluster_handle::micros;
+use super::cluster_handle::{ClusterHandle, micros};
 use super::error::Error;
 use super::keyspace::Keyspace;
 
@@ -102,7 +102,12 @@ impl<'a, R> Operation<'a, R> {
     }
 
     pub(crate) fn request(&self) -> Result<SessionRequest, Failure<'static>> {
-        let limit_us = self.limit.map_or(self.keyspace.client().limit_us(), micros);
+        self.request_in(self.keyspace.client())
+    }
+
+    /// The request inside the call of this handle.
+    pub(crate) fn request_in(&self, client: &ClusterHandle) -> Result<SessionRequest, Failure<'static>> {
+        let limit_us = self.limit.map_or(client.limit_us(), micros);
         let request = match self.what {
             OperationKind::Wire(operation) => {
                 SessionRequest::record(self.keyspace.id(), &operation, limit_us)

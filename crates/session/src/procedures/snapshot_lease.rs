@@ -32,6 +32,7 @@ pub(super) struct SnapshotLease {
     pub(super) keyspaces: Vec<(KeyspaceId, PartitionCount)>,
     /// The partitions of the only keyspace; `None`: all of all keyspaces.
     some: Option<Vec<PartitionId>>,
+    /// Maximum time of a request, in microseconds.
     limit_us: u64,
 }
 
@@ -41,23 +42,21 @@ impl SnapshotLease {
         keyspaces.sort_unstable_by_key(|(id, _)| *id);
         keyspaces.dedup_by_key(|(id, _)| *id);
         let id = u128::from(client.random()) << 64 | u128::from(client.random());
-        let (client, limit_us) = (client.clone(), client.limit_us());
-        Self { client, id: SnapshotId(id), at: Timestamp::ZERO, keyspaces, some: None, limit_us }
+        let client = client.clone();
+        Self { client, id: SnapshotId(id), at: Timestamp::ZERO, keyspaces, some: None, limit_us: u64::MAX }
     }
 
     /// Opens the snapshot. After an error it is open nowhere, or until its lease expires.
     pub(super) async fn open(&mut self, lease_ms: u32, age_ms: u64) -> Result<(), Error> {
-        match self.try_open(lease_ms, age_ms).await {
-            Ok(at) => {
-                self.at = at;
-                Ok(())
-            }
-            Err(error) => {
-                // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
-                let _left = self.query_all_partitions(SnapshotAsk::Close).await;
-                Err(error)
-            }
+        self.client = self.client.in_call();
+        let opened = self.try_open(lease_ms, age_ms).await;
+        if opened.is_err() {
+            // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
+            let _left = self.query_all_partitions(SnapshotAsk::Close).await;
         }
+        self.client = self.client.outside_calls();
+        self.at = opened?;
+        Ok(())
     }
 
     async fn try_open(&mut self, lease_ms: u32, age_ms: u64) -> Result<Timestamp, Error> {
@@ -90,7 +89,8 @@ impl SnapshotLease {
             if before >= partitions {
                 continue;
             }
-            let ask = self.request_within(1_000_000, (id, PartitionId(0), partitions), SnapshotAsk::Close)?;
+            let limit_us = self.client.limit_us().min(1_000_000);
+            let ask = self.request_within(limit_us, (id, PartitionId(0), partitions), SnapshotAsk::Close)?;
             if let Ok(Ok(_)) = self.client.submit(ask).await {
                 self.keyspaces[at].1 = partitions;
             }
@@ -139,7 +139,8 @@ impl SnapshotLease {
         (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
         ask: SnapshotAsk<'_>,
     ) -> Result<SessionRequest, Error> {
-        self.request_within(self.limit_us, (keyspace, partition, partitions), ask)
+        let limit_us = self.limit_us.min(self.client.limit_us());
+        self.request_within(limit_us, (keyspace, partition, partitions), ask)
     }
 
     fn request_within(
@@ -154,7 +155,15 @@ impl SnapshotLease {
 
     /// Sends a read of a record at the snapshot's time.
     pub(super) fn start(&self, keyspace: KeyspaceId, read: &RecordRead<'_>) -> Result<PendingReply, Error> {
-        let limit_us = self.client.limit_us();
+        self.start_within(self.client.limit_us(), keyspace, read)
+    }
+
+    fn start_within(
+        &self,
+        limit_us: u64,
+        keyspace: KeyspaceId,
+        read: &RecordRead<'_>,
+    ) -> Result<PendingReply, Error> {
         let request = match read.query {
             Query::ReadChunk(_) if is_planted(Bug::SnapshotOfTheMoment) => {
                 SessionRequest::record(keyspace, &RecordOperation::Read(*read), limit_us)
@@ -222,19 +231,19 @@ impl StreamSnapshot {
         let mut lease = SnapshotLease::new(client, vec![keyspace]);
         lease.id = SnapshotId::for_stream(lease.id.0);
         lease.some = Some(partitions);
-        lease.limit_us = lease.limit_us.min(STREAM_SNAPSHOT_OPEN_US);
+        lease.limit_us = STREAM_SNAPSHOT_OPEN_US;
         lease.open(millis(STREAM_SNAPSHOT_LEASE), STREAM_SNAPSHOT_AGE_MS).await?;
         // Reads wait as long as those of the client.
-        lease.limit_us = client.limit_us();
+        lease.limit_us = u64::MAX;
         let lease = Arc::new(lease);
         let renewing = client.spawn(renew(Arc::clone(&lease), STREAM_SNAPSHOT_LEASE));
         Ok(Self { lease, _renewing: renewing })
     }
 
-    /// Sends a read of a record of the keyspace at the snapshot's time.
-    pub(super) fn start(&self, read: &RecordRead<'_>) -> Result<PendingReply, Error> {
+    /// Sends a read of a record of the keyspace at the snapshot's time, with a time limit in microseconds.
+    pub(super) fn start(&self, read: &RecordRead<'_>, limit_us: u64) -> Result<PendingReply, Error> {
         let keyspace = self.lease.keyspaces.first().ok_or(Error::Unexpected)?.0;
-        self.lease.start(keyspace, read)
+        self.lease.start_within(limit_us, keyspace, read)
     }
 }
 

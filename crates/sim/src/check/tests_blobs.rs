@@ -201,7 +201,7 @@ fn blob_exists_from_creation_to_removal() {
     BlobHistory::default().lives(1, 2, BlobLife::Absent).good();
     made().lives(4, 6, BlobLife::Absent).good();
     made().lives(6, 7, BlobLife::Absent).bad("lives");
-    let removed = || made().lives(10, 20, BlobLife::Ended(50));
+    let removed = || made().lives(10, 20, BlobLife::Removed);
     removed().lives(15, 16, BlobLife::Absent).lives(25, 26, BlobLife::Absent).good();
     removed().lives(15, 16, BlobLife::Seen(50)).good();
     removed().lives(21, 22, BlobLife::Seen(50)).bad("lives");
@@ -212,12 +212,29 @@ fn blob_exists_from_creation_to_removal() {
 }
 
 #[test]
+fn put_ends_earlier_blob_and_listing_shows_existing_one() {
+    let put = || BlobHistory::default().lives(1, 5, BlobLife::Seen(50)).lives(10, 20, BlobLife::Put);
+    put().lives(15, 16, BlobLife::Seen(50)).lives(21, 22, BlobLife::Seen(60)).good();
+    put().lives(21, 22, BlobLife::Seen(50)).bad("lives");
+    put().lives(21, 22, BlobLife::Absent).bad("lives");
+    put().lives(21, 25, BlobLife::Removed).lives(26, 27, BlobLife::Absent).good();
+    put().lives(6, 9, BlobLife::Removed).lives(21, 22, BlobLife::Absent).bad("lives");
+    let removed = || put().lives(30, 40, BlobLife::Removed);
+    removed().lives(35, 50, BlobLife::Listed).good();
+    removed().lives(41, 50, BlobLife::Listed).bad("lives");
+    removed().lives(43, 44, BlobLife::Put).lives(41, 50, BlobLife::Listed).good();
+    removed()
+        .lives(43, 44, BlobLife::Put)
+        .ends_as(TransactionFate::Unknown)
+        .lives(50, 51, BlobLife::Listed)
+        .good();
+    put().lives(21, 22, BlobLife::Listed).lives(25, 26, BlobLife::Absent).bad("lives");
+}
+
+#[test]
 fn aborted_removal_has_no_effect_and_unknown_one_may() {
     let asked = |fate| {
-        BlobHistory::default()
-            .lives(1, 5, BlobLife::Seen(50))
-            .lives(10, 20, BlobLife::Ended(50))
-            .ends_as(fate)
+        BlobHistory::default().lives(1, 5, BlobLife::Seen(50)).lives(10, 20, BlobLife::Removed).ends_as(fate)
     };
     asked(TransactionFate::Aborted).lives(25, 26, BlobLife::Absent).bad("lives");
     asked(TransactionFate::Unknown).lives(25, 26, BlobLife::Absent).good();

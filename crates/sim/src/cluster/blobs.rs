@@ -1,107 +1,66 @@
-//! The clients' blob operations: the same items and transactions as `zerohop-client` sends, each
-//! tried once.
+//! The clients' blob operations: tasks that run the procedures of `zerohop-client`, several times in a row with
+//! one handle.
 //!
 //! ```text
-//!  header, unless it is cached ──> write, replacement, append, truncation, removal, creation:
-//!        │                       │    one transaction of header and chunks
-//!        │                       ├──> one chunk alone, under the generation that was seen
-//!        │                       ├──> staged append: header ──> chunks behind the end ──> header
-//!        │                       └──> chunks ──> confirmed ──> header again: a consistent read
-//!        │                                          ├─ else by one transaction
-//!        │                                          └──> transaction that depends on it all
-//!        └── a writer first removes another client's staged append or unfinished truncation
+//!   write, poke, replace, put, append, staged append, truncate, transforms, read, stream, list, delete
+//!     └─ each call is an entry of the history, with what it intends; its result says what it did and saw
 //! ```
 //!
 //! For the checker of transactions a blob's header and each of its chunks are registers, and its tail is a list
-//! (`workload/blobs.rs`).
+//! (`workload/blobs.rs`). A procedure repeats itself on a later state of the blob if another client is faster, so
+//! a client may not know which edition its write has changed. The reads of the run tell.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use bytes::Bytes;
 use zerohop_base::time::Time;
-use zerohop_session::{Reply, SessionError, SessionRequest};
-use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::{Failure, blob::BlobStamp};
+use zerohop_session::procedures::{BlobError, BlobLimits, Error, ProcedureSettings};
 
+use self::task::{BlobOutcome, BlobReport, BlobStep, is_absent, run_blob};
 use super::SimulatedCluster;
-use super::running_transaction::fail;
+use super::running_transaction::fail_of;
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionFailure, TransactionRecord};
-use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, BlobChangeKind, BlobContents, BlobOperationPlan, CHUNK_BITS, MARKED, MARKS_MAX,
-    NUMBERS, RECORD_BYTES, RECORDS_MAX, chunk_id, header_id, mark_id, staged_bytes, tail_id,
-};
-use crate::workload::transactional::KEYSPACES;
-use items::{HeaderChange, ReadHeader, chunk_in, contents, header_of, is_of_other, size_after};
+use crate::workload::blobs::{BlobChangeKind, BlobOperationPlan, MARKS_MAX, NUMBERS, blob_of_header};
 
-#[path = "blobs/changes.rs"]
-mod changes;
-#[path = "blobs/filling.rs"]
-mod filling;
-#[path = "blobs/items.rs"]
-pub(super) mod items;
+#[path = "blobs/contents.rs"]
+mod contents;
+#[path = "blobs/placement.rs"]
+mod placement;
+#[path = "blobs/task.rs"]
+mod task;
 
-/// Operations of a session with tokens from here on are blob operations, each with `PARTS` tokens.
-pub(super) const BLOBS_FROM: usize = 1 << 41;
-const PARTS: usize = 16;
+/// The longest rest between two operations with one handle, in microseconds.
+const REST_US: u64 = 400_000;
+
+/// The limits of clients for which the blobs of the simulator are large: streams read snapshots, a put
+/// stages its bytes, and leaves the replaced chunks to be removed one by one.
+const LARGE: BlobLimits =
+    BlobLimits { ahead_bytes: 6_000, put_bytes: 9_000, replaced_bytes: 9_000, transaction_chunks: 4_096 };
+const LARGE_PUTS: BlobLimits = BlobLimits { transaction_chunks: 2, ..LARGE };
 
 /// The blob operations of all clients that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Blobs {
     open: BTreeMap<usize, OpenBlobOperation>,
     next: usize,
-    /// The header of each blob as each client has last read it.
-    known: BTreeMap<(usize, u64), ReadHeader>,
-    /// Number of marks that were assigned, per edition and chunk.
+    reports: Arc<Mutex<VecDeque<(usize, BlobReport)>>>,
+    /// Number of marks that were assigned, per blob and chunk.
     marks: BTreeMap<(u64, u64), u32>,
+    /// The order of each change of attributes: its first generation that was seen. Staged appends raise the
+    /// generation and leave the attributes.
+    orders: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
 struct OpenBlobOperation {
     client: usize,
-    operation: BlobOperationPlan,
-    keyspace: KeyspaceId,
+    blob: u64,
     limit_us: u64,
-    stage: BlobStage,
-    /// Index of its entry in the history.
-    at: usize,
-    header: Option<ReadHeader>,
-    /// Number of outstanding answers.
-    waiting: usize,
-    chunks_read: Vec<Option<ChunkRead>>,
-    /// A chunk has changed since the header was read, so a transaction reads the blob.
-    has_changed: bool,
-    /// How often it has removed bytes behind the end for other clients.
-    truncations_done: u32,
+    /// Index in the history of its present call.
+    entry: Option<usize>,
     may_have_late_copy: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BlobStage {
-    /// Reads the header.
-    Header,
-    /// Sends the one request that changes something.
-    Change(HeaderChange),
-    /// Writes chunks behind the end: so many records.
-    StagesChunks(u64),
-    /// Truncates chunks behind the end.
-    TruncatesChunks,
-    /// Reads all chunks.
-    ReadsChunks,
-    /// Confirms the chunks that were read.
-    Confirms,
-    /// Reads the header once more.
-    Again,
-    /// Reads header and chunks in one transaction.
-    Together,
-}
-
-/// A chunk that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ChunkRead {
-    pub(super) version: Timestamp,
-    pub(super) stamp: BlobStamp,
-    pub(super) bytes: Bytes,
 }
 
 impl Blobs {
@@ -117,429 +76,147 @@ impl Blobs {
             .filter(|open| open.client == client)
             .for_each(|open| open.may_have_late_copy = true);
     }
-}
 
-impl SimulatedCluster {
-    /// A client starts a blob operation.
-    pub(super) fn begin_blob(&mut self, client: usize, plan: BlobOperationPlan, limit_us: u64) {
-        let Some((keyspace, _)) = self.watch.map.keyspace_named(KEYSPACES[0]) else { return };
-        let blobs = &mut self.blobs;
-        let number = blobs.next;
-        blobs.next += 1;
-        let header = blobs.known.get(&(client, plan.blob)).filter(|_| plan.recalls).cloned();
-        let open = OpenBlobOperation {
-            client,
-            operation: plan,
-            keyspace,
-            limit_us,
-            stage: BlobStage::Header,
-            at: 0,
-            header: None,
-            waiting: 0,
-            chunks_read: Vec::new(),
-            has_changed: false,
-            truncations_done: 0,
-            may_have_late_copy: false,
-        };
-        blobs.open.insert(number, open);
-        self.trace.record(self.agenda.now(), format_args!("c{client} begins blob #{number}: {plan:?}"));
-        match header {
-            Some(header) => self.continue_blob(number, header),
-            None => self.send_blob_requests(number, BlobStage::Header, Vec::new()),
+    /// Replaces the orders of headers in reads by those of their changes.
+    pub(super) fn settle_orders(&mut self, actions: &mut [CheckedAction]) {
+        for action in actions {
+            if let CheckedAction::Look { key, value, version } = action
+                && blob_of_header(*key).is_some()
+            {
+                *version = *self.orders.entry(*value).or_insert(*version);
+            }
         }
     }
 
-    /// Sends the requests of a stage, with a new entry in the history or as part of the previous
-    /// one.
-    fn send_blob_requests(&mut self, number: usize, stage: BlobStage, actions: Vec<CheckedAction>) {
+    /// Assigns a mark that nobody has set; none if all are set.
+    fn mark(&mut self, blob: u64, chunk: Option<u64>) -> Option<u32> {
+        let chunks = chunk.map_or(NUMBERS, |chunk| chunk..chunk + 1);
+        let used = |chunk| self.marks.get(&(blob, chunk)).copied().unwrap_or(0);
+        let mark = chunks.clone().map(used).max().filter(|mark| *mark < MARKS_MAX)?;
+        self.marks.extend(chunks.map(|chunk| ((blob, chunk), mark + 1)));
+        Some(mark)
+    }
+}
+
+impl SimulatedCluster {
+    /// A client starts an operation on a blob, and perhaps others after it.
+    pub(super) fn begin_blob(&mut self, client: usize, first: BlobOperationPlan, limit_us: u64) {
+        let mut plans = vec![first];
+        while self.transacting.draws.random().chance(1, 3) && plans.len() < 4 {
+            plans.push(BlobOperationPlan { blob: first.blob, ..self.transacting.draws.blob() });
+        }
+        self.begin_blob_steps(client, plans, limit_us);
+    }
+
+    fn begin_blob_steps(&mut self, client: usize, plans: Vec<BlobOperationPlan>, limit_us: u64) {
+        let Some(first) = plans.first().copied() else { return };
+        let number = self.blobs.next;
+        self.blobs.next += 1;
+        let is_alone = plans.len() == 1;
+        let mut steps = Vec::new();
+        for mut plan in plans {
+            let mut mark = 0;
+            if let BlobChangeKind::Mark { chunk } = plan.kind {
+                match self.blobs.mark(plan.blob, chunk) {
+                    Some(free) => mark = free,
+                    None => plan.kind = BlobChangeKind::Write,
+                }
+            }
+            let rest_us = if is_alone { 0 } else { self.transacting.draws.random().below(REST_US) };
+            steps.push(BlobStep { plan, mark, rest: Duration::from_micros(rest_us) });
+        }
         let now = self.now();
-        let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let deadline = now.after_us(open.limit_us);
-        let (client, header) = (open.client, open.header.as_ref());
-        let blob = (open.keyspace, open.operation.blob);
-        let requests: Vec<SessionRequest> = match (stage, header) {
-            (BlobStage::Header | BlobStage::Again, _) => {
-                vec![items::read_header_request(blob, open.limit_us)]
-            }
-            (BlobStage::Change(made), header) => {
-                let seen = if matches!(made, HeaderChange::Rewrite | HeaderChange::TruncateTail(_)) {
-                    open.versions()
-                } else {
-                    vec![]
-                };
-                vec![items::change(blob, header, (made, open.operation, &seen), open.limit_us)]
-            }
-            (BlobStage::StagesChunks(records), Some(header)) => items::stage_requests(
-                blob,
-                header,
-                &staged_bytes(open.operation.records(records)),
-                open.limit_us,
-            ),
-            (BlobStage::TruncatesChunks, Some(header)) => {
-                items::truncate_requests(blob, header, open.limit_us)
-            }
-            // As a client reads a short blob in one request, or streams a long one.
-            (BlobStage::ReadsChunks, Some(header)) if !number.is_multiple_of(3) => {
-                vec![items::read_all_request(blob, header, open.limit_us)]
-            }
-            (BlobStage::ReadsChunks, Some(header)) => items::chunk_read_requests(blob, header, open.limit_us),
-            (BlobStage::Confirms, Some(_)) => {
-                items::confirms(blob, open.versions().into_iter(), open.limit_us)
-            }
-            (BlobStage::Together, Some(header)) => vec![items::read_together(blob, header, open.limit_us)],
-            (_, None) => Vec::new(),
+        self.trace.record(now, format_args!("c{client} begins blob #{number}: {steps:?}"));
+        self.blobs.open.insert(
+            number,
+            OpenBlobOperation { client, blob: first.blob, limit_us, entry: None, may_have_late_copy: false },
+        );
+        let reports = Arc::clone(&self.blobs.reports);
+        let report =
+            move |what| reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
+        let procedures = &mut self.clients[client].procedures;
+        let settings = ProcedureSettings::new(Duration::from_micros(limit_us));
+        let handle = |blobs| procedures.handle(ProcedureSettings { blobs, ..settings });
+        let handles = match first.is_large {
+            true => (handle(LARGE), handle(LARGE_PUTS)),
+            false => (handle(BlobLimits::default()), handle(BlobLimits::default())),
         };
-        if matches!(stage, BlobStage::Confirms | BlobStage::Again) {
-            let entry = &mut self.history.transactions[open.at];
-            entry.deadline = entry.deadline.max(deadline);
-        } else {
-            open.at = self.history.transactions.len();
-            self.history.transactions.push(TransactionRecord::begun(client, now, deadline, actions));
-        }
-        if let (BlobStage::Change(HeaderChange::Deletion | HeaderChange::Renewal), Some(header)) =
-            (stage, header)
-        {
-            self.history.transactions[open.at]
-                .lives
-                .push((open.operation.blob, BlobLife::Ended(header.stamp.id)));
-        }
-        (open.stage, open.waiting) = (stage, requests.len());
-        if stage == BlobStage::ReadsChunks {
-            open.chunks_read = vec![None; header.map_or(0, |header| header.chunks() as usize)];
-        }
-        debug_assert!((1..=PARTS).contains(&requests.len()), "there is something to ask for");
-        for (part, request) in requests.into_iter().enumerate() {
-            self.clients[client].session.submit(now, request, BLOBS_FROM + number * PARTS + part);
-        }
+        self.clients[client].procedures.start(run_blob(handles, steps, report));
         let soon = self.streams.schedule.below(20);
         self.schedule_client(client, now.after_us(soon));
     }
 
-    /// Goes on with a header that was read, or with a cached one.
-    fn continue_blob(&mut self, number: usize, header: ReadHeader) {
-        let Blobs { open, marks, .. } = &mut self.blobs;
-        let Some(open) = open.get_mut(&number) else { return };
-        let BlobOperationPlan { blob, value, kind, .. } = open.operation;
-        let (size, edition) = (header.size, header.edition);
-        if header.pending_truncation_end > 0
-            && !matches!(kind, BlobChangeKind::Read { .. } | BlobChangeKind::Delete)
-        {
-            return self.complete_truncation(number, header);
+    /// Adds what the blob operations have reported in this turn of a client to the history.
+    pub(super) fn handle_blob_reports(&mut self) {
+        loop {
+            let report = self.blobs.reports.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((number, report)) = report else { return };
+            self.handle_blob_report(number, report);
         }
-        let records = size.saturating_sub(BASE_BYTES) / RECORD_BYTES;
-        let made = match kind {
-            BlobChangeKind::Read { .. } | BlobChangeKind::ReadAndChange { .. } => {
-                let together = matches!(kind, BlobChangeKind::Read { together: true }) || size == 0;
-                open.header = Some(header);
-                let stage = if together { BlobStage::Together } else { BlobStage::ReadsChunks };
-                return self.send_blob_requests(number, stage, Vec::new());
-            }
-            BlobChangeKind::Delete => HeaderChange::Deletion,
-            BlobChangeKind::Make => HeaderChange::Renewal,
-            BlobChangeKind::Write => HeaderChange::Write,
-            _ if size == 0 => HeaderChange::Write,
-            BlobChangeKind::Replace => HeaderChange::Replacement,
-            BlobChangeKind::Poke { chunk } => HeaderChange::Poke(chunk),
-            BlobChangeKind::Share { amount, is_float } => HeaderChange::Share { amount, is_float },
-            BlobChangeKind::Mark { chunk } => {
-                let chunks = chunk.map_or(NUMBERS, |chunk| chunk..chunk + 1);
-                let used = |chunk| marks.get(&(edition, chunk)).copied().unwrap_or(0);
-                let mark = chunks.clone().map(used).max().unwrap_or(0);
-                if mark < MARKS_MAX {
-                    marks.extend(chunks.map(|chunk| ((edition, chunk), mark + 1)));
-                    HeaderChange::Mark(chunk, mark)
-                } else {
-                    HeaderChange::Write
-                }
-            }
-            BlobChangeKind::StageAppend { records: more } if records + more <= RECORDS_MAX => {
-                HeaderChange::StageAppend(more)
-            }
-            BlobChangeKind::Append | BlobChangeKind::Truncate | BlobChangeKind::StageAppend { .. } => {
-                match records {
-                    0 => HeaderChange::Append,
-                    records if kind == BlobChangeKind::Append && records < RECORDS_MAX => {
-                        HeaderChange::Append
-                    }
-                    _ => HeaderChange::Truncate,
-                }
-            }
-        };
-        let register = |key| CheckedAction::Write { key, value, version: None };
-        let changed = register(header_id(blob));
-        let all = |edition| (0..BASE_CHUNKS).map(move |chunk| register(chunk_id(edition, chunk)));
-        let marked =
-            |chunk, mark| CheckedAction::Append { key: mark_id(edition, chunk, mark), value: MARKED };
-        let actions = match made {
-            HeaderChange::Write => all(edition).collect(),
-            HeaderChange::Replacement => std::iter::once(changed).chain(all(value)).collect(),
-            HeaderChange::Deletion => vec![header.seen(blob)],
-            HeaderChange::Renewal => [header.seen(blob), changed].into_iter().chain(all(value)).collect(),
-            HeaderChange::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
-            HeaderChange::Append => vec![CheckedAction::Append { key: tail_id(header.change), value }],
-            HeaderChange::Truncate => vec![changed],
-            HeaderChange::Mark(Some(chunk), mark) => vec![marked(chunk, mark)],
-            HeaderChange::Mark(None, mark) => NUMBERS.map(|chunk| marked(chunk, mark)).collect(),
-            _ => Vec::new(),
-        };
-        open.header = Some(header);
-        self.send_blob_requests(number, BlobStage::Change(made), actions);
     }
 
-    /// Handles one answer of a blob operation.
-    pub(super) fn handle_blob_answer(&mut self, token: usize, result: Result<Reply, SessionError>) {
+    fn handle_blob_report(&mut self, number: usize, mut report: BlobReport) {
         let now = self.now();
-        let (number, part) = ((token - BLOBS_FROM) / PARTS, (token - BLOBS_FROM) % PARTS);
+        if let BlobReport::Calls { actions, .. } | BlobReport::Intends(actions) = &mut report {
+            self.blobs.settle_orders(actions);
+        }
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let (client, plan, at, stage) = (open.client, open.operation, open.at, open.stage);
-        open.waiting = open.waiting.saturating_sub(1);
-        let entry = &mut self.history.transactions[at];
-        let blob = plan.blob;
-        if open.waiting == 0 || result.is_err() {
-            entry.transaction.end = Some(now.0);
-        }
-        // The next step.
-        let mut then = AnswerStep::End;
-        match (stage, result) {
-            (BlobStage::Header | BlobStage::Again, Ok(reply)) => match header_of(&reply) {
-                Some(header) if stage == BlobStage::Header => {
-                    entry.transaction.fate = TransactionFate::Committed;
-                    entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
-                    let (key, value, version) = (header_id(blob), header.change, header.order());
-                    entry.transaction.actions.push(CheckedAction::Look { key, value, version });
-                    then = AnswerStep::Continue(header);
+        let client = open.client;
+        match report {
+            BlobReport::Calls { actions, life } => {
+                open.entry = Some(self.history.transactions.len());
+                open.may_have_late_copy = false;
+                let deadline = now.after_us(open.limit_us);
+                let mut entry = TransactionRecord::begun(client, now, deadline, actions);
+                entry.lives.extend(life.map(|life| (open.blob, life)));
+                self.history.transactions.push(entry);
+            }
+            BlobReport::Intends(actions) => {
+                if let Some(at) = open.entry {
+                    self.history.transactions[at].transaction.actions = actions;
                 }
-                Some(header) => match &open.header {
-                    Some(was) if was.stamp == header.stamp && was.size == header.size => {
-                        then = AnswerStep::Read(header)
+            }
+            BlobReport::Continues => {
+                if let Some(at) = open.entry {
+                    self.history.transactions[at].deadline = now.after_us(open.limit_us);
+                }
+            }
+            BlobReport::Ended(result) => {
+                let Some(at) = open.entry.take() else { return };
+                let (blob, may_have_late_copy) = (open.blob, open.may_have_late_copy);
+                let entry = &mut self.history.transactions[at];
+                entry.transaction.end = Some(now.0);
+                match result {
+                    Ok(mut outcome) => {
+                        self.blobs.settle_orders(outcome.actions.as_deref_mut().unwrap_or_default());
+                        self.coverage.blob(outcome.case);
+                        record_outcome(entry, blob, outcome);
                     }
-                    _ => then = AnswerStep::ReadTogether(header),
-                },
-                None => entry.failure = Some(TransactionFailure::Impossible(format!("no header: {reply:?}"))),
-            },
-            (BlobStage::Header, Err(SessionError::Answer { failure: Failure::NotFound })) => {
-                entry.transaction.fate = TransactionFate::Committed;
-                entry.lives.push((blob, BlobLife::Absent));
-                then = match plan.kind {
-                    BlobChangeKind::Read { .. } | BlobChangeKind::Delete => AnswerStep::End,
-                    BlobChangeKind::Make | BlobChangeKind::Write | BlobChangeKind::Replace => {
-                        AnswerStep::Create(HeaderChange::Making)
+                    Err(error) => {
+                        if let Some(case) = case_of(&error) {
+                            self.coverage.blob(case);
+                        }
+                        record_error(entry, blob, &error, may_have_late_copy);
                     }
-                    _ => AnswerStep::Create(HeaderChange::Creation),
-                };
-            }
-            (BlobStage::ReadsChunks, Ok(_) | Err(SessionError::Answer { failure: Failure::NotFound }))
-                if open.has_changed =>
-            {
-                then = if open.waiting == 0 { AnswerStep::DropHeader } else { AnswerStep::Wait };
-            }
-            (BlobStage::ReadsChunks, Ok(Reply::UnconfirmedReads { answers, is_one_moment })) => {
-                open.chunks_read =
-                    answers.into_iter().map(|one| one.ok().as_ref().and_then(chunk_in)).collect();
-                let stamp = open.header.as_ref().map(|header| header.stamp);
-                let is_later = |looked: &ChunkRead| stamp.is_none_or(|stamp| looked.stamp > stamp);
-                open.has_changed = open.chunks_read.iter().flatten().any(is_later);
-                if is_one_moment {
-                    self.coverage.blob("blobs: reads held");
                 }
-                then = match (open.has_changed, is_one_moment) {
-                    (true, _) => AnswerStep::DropHeader,
-                    (false, true) => AnswerStep::RereadChunks,
-                    (false, false) => AnswerStep::Confirm,
-                };
+                self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
+                self.trace.record(now, format_args!("blob #{number} ends as {entry}"));
             }
-            (BlobStage::ReadsChunks, Ok(reply)) => {
-                let looked = chunk_in(&reply);
-                open.has_changed |= open
-                    .header
-                    .as_ref()
-                    .zip(looked.as_ref())
-                    .is_none_or(|(header, looked)| looked.stamp > header.stamp);
-                open.chunks_read[part] = looked;
-                then = match (open.waiting, open.has_changed) {
-                    (0, true) => AnswerStep::DropHeader,
-                    (0, false) => AnswerStep::Confirm,
-                    _ => AnswerStep::Wait,
-                };
-            }
-            (BlobStage::ReadsChunks, Err(SessionError::Answer { failure: Failure::NotFound })) => {
-                then = if open.waiting == 0 { AnswerStep::Confirm } else { AnswerStep::Wait };
-            }
-            (BlobStage::Confirms, Ok(reply)) => {
-                open.has_changed |= !matches!(reply, Reply::Done { number: 1, .. });
-                then = match (open.waiting, open.has_changed) {
-                    (0, true) => AnswerStep::ReadAgain,
-                    (0, false) => AnswerStep::RereadChunks,
-                    _ => AnswerStep::Wait,
-                };
-            }
-            (BlobStage::Together, Ok(Reply::Transacted { answers, .. })) => {
-                let mut answers = answers.into_iter();
-                let header = match answers.next() {
-                    Some(Ok(reply)) => header_of(&reply),
-                    Some(Err(Failure::NotFound)) => {
-                        entry.transaction.fate = TransactionFate::Committed;
-                        entry.lives.push((blob, BlobLife::Absent));
-                        None
-                    }
-                    other => {
-                        entry.failure = Some(TransactionFailure::Impossible(format!("no header: {other:?}")));
-                        None
-                    }
-                };
-                open.chunks_read = answers.map(|one| one.ok().as_ref().and_then(chunk_in)).collect();
-                let is_same = |header: &ReadHeader| {
-                    open.header
-                        .as_ref()
-                        .is_some_and(|was| was.stamp == header.stamp && was.size == header.size)
-                };
-                then = match header {
-                    Some(header) if is_same(&header) => AnswerStep::Read(header),
-                    _ => AnswerStep::DropHeader,
-                };
-            }
-            (BlobStage::Change(made), Ok(reply)) => {
-                let is_done = open.blob_changed(entry, made, &reply);
-                if is_done {
-                    self.coverage.blob(made.name());
-                }
-                then = match made {
-                    HeaderChange::StageAppend(records) if is_done => AnswerStep::StageAppend(records),
-                    HeaderChange::RemoveStaged | HeaderChange::Settling => AnswerStep::Again,
-                    _ => AnswerStep::DropHeader,
-                };
-            }
-            // Another client has removed what is behind the end.
-            (
-                BlobStage::Change(HeaderChange::RemoveStaged | HeaderChange::Settling),
-                Err(SessionError::Answer { failure }),
-            ) if is_of_other(&failure) => {
-                entry.transaction.fate = TransactionFate::Aborted;
-                then = AnswerStep::Again;
-            }
-            (
-                BlobStage::TruncatesChunks,
-                Ok(_) | Err(SessionError::Answer { failure: Failure::StaleBlob { .. } }),
-            ) => {
-                entry.transaction.fate = TransactionFate::Committed;
-                then = if open.waiting == 0 { AnswerStep::CompleteTruncation } else { AnswerStep::Wait };
-            }
-            (BlobStage::StagesChunks(records), Ok(_)) => {
-                entry.transaction.fate = TransactionFate::Committed;
-                then = if open.waiting == 0 { AnswerStep::Publish(records) } else { AnswerStep::Wait };
-            }
-            (_, Err(error)) => {
-                if matches!(error, SessionError::Answer { failure: Failure::StaleBlob { .. } }) {
-                    self.coverage.blob("blobs: generations refused");
-                }
-                if matches!(stage, BlobStage::Change(HeaderChange::Rewrite | HeaderChange::TruncateTail(_)))
-                    && matches!(error, SessionError::Aborted { .. })
-                {
-                    self.coverage.blob("blobs: writes of what has changed refused");
-                }
-                fail(entry, &error, open.may_have_late_copy);
-                then = AnswerStep::DropHeader;
-            }
-            (_, Ok(other)) => entry.failure = Some(TransactionFailure::Impossible(format!("{other:?}"))),
-        }
-        if let AnswerStep::Wait = then {
-            return;
-        }
-        if let AnswerStep::Read(header) = &then {
-            match open.contents(header).actions() {
-                Ok(actions) => {
-                    entry.transaction.fate = TransactionFate::Committed;
-                    entry.transaction.actions = actions;
-                    entry.lives.push((blob, BlobLife::Seen(header.stamp.id)));
-                    self.coverage.blob(if stage == BlobStage::Again {
-                        "blobs: reads confirmed"
-                    } else {
-                        "blobs: reads in transactions"
-                    });
-                }
-                Err(what) => {
-                    entry.failure = Some(TransactionFailure::Impossible(format!("blob {blob}: {what}")))
-                }
+            BlobReport::Over => {
+                self.blobs.open.remove(&number);
+                let life = self.clients[client].life;
+                self.call_again(client, life);
             }
         }
-        if matches!(then, AnswerStep::ReadTogether(_) | AnswerStep::ReadAgain) {
-            self.coverage.blob("blobs: reads changed meanwhile");
-        }
-        self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
-        if entry.transaction.end.is_some() {
-            self.trace.record(now, format_args!("blob #{number} {stage:?} ends as {entry}"));
-        }
-        match then {
-            AnswerStep::Continue(header) | AnswerStep::ReadTogether(header) => {
-                self.blobs.known.insert((client, blob), header.clone());
-                if stage == BlobStage::Again {
-                    return self.blob_reads_together(number, header);
-                }
-                return self.continue_blob(number, header);
-            }
-            AnswerStep::Create(made) => return self.create_blob(number, made),
-            AnswerStep::Confirm => return self.send_blob_requests(number, BlobStage::Confirms, Vec::new()),
-            AnswerStep::RereadChunks => {
-                return self.send_blob_requests(number, BlobStage::Again, Vec::new());
-            }
-            AnswerStep::ReadAgain => {
-                if let Some(header) = self.blobs.open.get(&number).and_then(|open| open.header.clone()) {
-                    return self.blob_reads_together(number, header);
-                }
-            }
-            AnswerStep::Read(header)
-                if matches!(plan.kind, BlobChangeKind::ReadAndChange { .. }) && header.size > 0 =>
-            {
-                self.blobs.known.insert((client, blob), header.clone());
-                return self.change_whole_blob(number, header);
-            }
-            AnswerStep::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
-            AnswerStep::StageAppend(records) => {
-                return self.send_blob_requests(number, BlobStage::StagesChunks(records), Vec::new());
-            }
-            AnswerStep::Publish(records) => return self.publish_blob(number, records),
-            AnswerStep::CompleteTruncation => {
-                return self.send_blob_requests(
-                    number,
-                    BlobStage::Change(HeaderChange::Settling),
-                    Vec::new(),
-                );
-            }
-            AnswerStep::Again => {
-                self.blobs.known.remove(&(client, blob));
-                return self.send_blob_requests(number, BlobStage::Header, Vec::new());
-            }
-            // Now and then a writer keeps its cached header when no answer has given it a newer
-            // one.
-            AnswerStep::DropHeader
-                if !matches!(stage, BlobStage::Change(_)) || self.streams.workload.chance(1, 2) =>
-            {
-                self.blobs.known.remove(&(client, blob));
-            }
-            AnswerStep::DropHeader | AnswerStep::End | AnswerStep::Wait => {}
-        }
-        self.blobs.open.remove(&number);
-        let life = self.clients[client].life;
-        self.call_again(client, life);
-    }
-
-    fn blob_reads_together(&mut self, number: usize, header: ReadHeader) {
-        if let Some(open) = self.blobs.open.get_mut(&number) {
-            // A read that was begun by other means observes nothing.
-            self.history.transactions[open.at].transaction.fate = TransactionFate::Aborted;
-            open.header = Some(header);
-        }
-        self.send_blob_requests(number, BlobStage::Together, Vec::new());
     }
 
     /// A client dies; its operations may or may not have taken effect.
     pub(super) fn drop_blob_operations(&mut self, client: usize) {
-        let Blobs { open, known, .. } = &mut self.blobs;
-        known.retain(|(owner, _), _| *owner != client);
-        open.retain(|_, open| {
-            if open.client == client {
-                let entry = &mut self.history.transactions[open.at];
-                entry.is_left |= entry.transaction.end.is_none();
+        self.blobs.open.retain(|_, open| {
+            if open.client == client
+                && let Some(at) = open.entry
+            {
+                self.history.transactions[at].is_left = true;
             }
             open.client != client
         });
@@ -548,53 +225,80 @@ impl SimulatedCluster {
     /// A client is paused until then and handles no deadline.
     pub(super) fn pause_blobs(&mut self, client: usize, until: Time) {
         for open in self.blobs.open.values().filter(|open| open.client == client) {
-            let entry = &mut self.history.transactions[open.at];
-            entry.deadline = entry.deadline.max(until);
+            if let Some(at) = open.entry {
+                let entry = &mut self.history.transactions[at];
+                entry.deadline = entry.deadline.max(until);
+            }
         }
     }
 
     /// Every blob is read once more.
     pub(super) fn read_all_blobs(&mut self) {
         for plan in BlobOperationPlan::reads() {
-            self.begin_blob(0, plan, 8_000_000);
+            self.begin_blob_steps(0, vec![plan], 8_000_000);
+        }
+    }
+
+    /// Enters the places of writes and the versions of reads that only others have seen.
+    pub(super) fn place_blob_writes(&mut self) {
+        placement::place(&mut self.history);
+    }
+}
+
+fn record_outcome(entry: &mut TransactionRecord, blob: u64, outcome: BlobOutcome) {
+    entry.transaction.fate = TransactionFate::Committed;
+    if let Some(actions) = outcome.actions {
+        entry.transaction.actions = actions;
+    }
+    if let Some(life) = outcome.life {
+        entry.lives = vec![(blob, life)];
+    }
+    entry.lives.extend(outcome.names);
+    entry.failure =
+        outcome.impossible.map(|what| TransactionFailure::Impossible(format!("blob {blob}: {what}")));
+    entry.version = outcome.version;
+    for action in &mut entry.transaction.actions {
+        if let (CheckedAction::Write { key, version, .. }, Some(own)) = (action, outcome.version)
+            && blob_of_header(*key).is_none()
+        {
+            *version = Some(own.0);
         }
     }
 }
 
-/// The next step after an answer.
-enum AnswerStep {
-    Wait,
-    End,
-    /// The same, and the cached header may be stale.
-    DropHeader,
-    Continue(ReadHeader),
-    /// Creates the blob, empty or with contents.
-    Create(HeaderChange),
-    Confirm,
-    RereadChunks,
-    /// Reads the blob again in a transaction.
-    ReadAgain,
-    ReadTogether(ReadHeader),
-    Read(ReadHeader),
-    /// Writes so many records behind the end.
-    StageAppend(u64),
-    Publish(u64),
-    CompleteTruncation,
-    /// Starts again with the header.
-    Again,
+fn record_error(entry: &mut TransactionRecord, blob: u64, error: &Error, may_have_late_copy: bool) {
+    if !matches!(error, Error::Blob { .. }) && !is_absent::<()>(&Err(error.clone())) {
+        return fail_of(entry, error, may_have_late_copy);
+    }
+    let is_changing = !entry.transaction.actions.is_empty() || !entry.lives.is_empty();
+    if may_have_late_copy && is_changing {
+        entry.transaction.fate = TransactionFate::Unknown;
+    } else if matches!(error, Error::Blob { why: BlobError::Absent, .. }) {
+        entry.transaction.fate = TransactionFate::Committed;
+        entry.transaction.actions.clear();
+        entry.lives = vec![(blob, BlobLife::Absent)];
+    } else {
+        entry.transaction.fate = TransactionFate::Aborted;
+    }
+    let text = error.to_string();
+    entry.failure = Some(match error {
+        Error::Blob {
+            why:
+                BlobError::Absent | BlobError::Unfinished | BlobError::Contended | BlobError::ChangedMeanwhile,
+            ..
+        } => TransactionFailure::Conflict(text),
+        Error::Blob { .. } => TransactionFailure::Impossible(text),
+        _ => TransactionFailure::Conflict(text),
+    });
 }
 
-impl OpenBlobOperation {
-    /// The contents that were read.
-    fn contents(&self, header: &ReadHeader) -> BlobContents<'_> {
-        contents(self.operation.blob, header, &self.chunks_read)
-    }
-
-    /// The versions of the chunks that were read; zero for an absent chunk.
-    fn versions(&self) -> Vec<Timestamp> {
-        self.chunks_read.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
+/// The name under which a failure is counted.
+fn case_of(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Blob { why: BlobError::Unfinished, .. } => Some("blobs: found unfinished"),
+        Error::Blob { why: BlobError::Contended, .. } => Some("blobs: calls that others were faster than"),
+        Error::Blob { why: BlobError::Absent, .. } => Some("blobs: found absent"),
+        _ if error.is_conflict() => Some("blobs: writes of what has changed refused"),
+        _ => None,
     }
 }
-
-const _: () =
-    assert!((size_after(RECORDS_MAX) >> CHUNK_BITS) < PARTS as u64, "every chunk has a token of its own");

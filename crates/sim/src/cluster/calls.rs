@@ -8,9 +8,8 @@ use zerohop_session::{
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{Hello, Message, Query, RecordRead};
-use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope};
+use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure};
 
-use super::blobs::BLOBS_FROM;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
 use super::scans::PUTS_FROM;
@@ -115,6 +114,7 @@ impl SimulatedCluster {
         self.handle_comparison_reports();
         self.handle_interactive_reports();
         self.handle_snapshot_reports();
+        self.handle_blob_reports();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
@@ -163,6 +163,7 @@ impl SimulatedCluster {
                 }
             }
             SessionEffect::Complete { token, result } if token >= PROCEDURES_FROM => {
+                self.count_procedure_result(&result);
                 self.clients[client].procedures.complete(token - PROCEDURES_FROM, result);
                 let soon = self.streams.schedule.below(20);
                 self.schedule_client(client, now.after_us(1 + soon));
@@ -172,13 +173,33 @@ impl SimulatedCluster {
                 self.end_call(token - PUTS_FROM, CallEnd::of(result));
             }
             SessionEffect::Complete { token, result } if token >= OPERATION_TOKENS_FROM => {
-                self.route_composite_result(token, result)
+                if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
+                    self.coverage.commit("unknown transactions that come after all");
+                }
+                self.handle_request_end(token, result)
             }
             SessionEffect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
                 self.end_call(token, CallEnd::of(result));
                 self.call_again(client, life);
             }
+        }
+    }
+
+    /// Counts what only the requests of procedures show.
+    fn count_procedure_result(&mut self, result: &Result<Reply, SessionError>) {
+        match result {
+            Ok(Reply::UnconfirmedReads { is_one_moment: true, .. }) => {
+                self.coverage.blob("blobs: reads held")
+            }
+            Ok(Reply::UnconfirmedReads { .. }) => self.coverage.blob("blobs: reads to confirm"),
+            Err(SessionError::Answer { failure: Failure::StaleBlob { .. } }) => {
+                self.coverage.blob("blobs: generations refused");
+            }
+            Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) => {
+                self.coverage.commit("unknown transactions that come after all");
+            }
+            _ => {}
         }
     }
 
@@ -448,17 +469,6 @@ impl SimulatedCluster {
                 self.draws.saw(keyspace, key, Default::default(), None);
             }
             _ => {}
-        }
-    }
-
-    /// Passes the result to its operation: transaction or blob.
-    fn route_composite_result(&mut self, token: usize, result: Result<Reply, SessionError>) {
-        if let Err(SessionError::Aborted { reason: AbortReason::Unknown, .. }) = &result {
-            self.coverage.commit("unknown transactions that come after all");
-        }
-        match token {
-            BLOBS_FROM.. => self.handle_blob_answer(token, result),
-            _ => self.handle_request_end(token, result),
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use zerohop_base::random::Random;
+use zerohop_session::ComparedSlice;
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
-use zerohop_session::{Coalescing, ComparedSlice};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::SimulatedCluster;
@@ -106,7 +106,7 @@ impl SimulatedCluster {
             reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
         };
         let procedures = &mut self.clients[client].procedures;
-        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        let handle = procedures.handle(ProcedureSettings::new(deadline));
         procedures.start(run_comparison(handle, name, report));
         let soon = self.streams.schedule.below(20);
         self.schedule_client(client, now.after_us(soon));

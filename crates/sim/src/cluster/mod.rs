@@ -456,6 +456,7 @@ impl SimulatedCluster {
         self.history.clocks_were_set = self.scenario.has(FaultKind::ClockJumps);
         self.history.ended = self.agenda.now();
         self.watch.add_to_history(&mut self.history);
+        self.place_blob_writes();
         self.coverage.events = self.trace.count();
         self.coverage.simulated_us = self.agenda.now().since_us(START);
         self.coverage.short_runs = u64::from(self.coverage.operations < CLUSTER_OPERATIONS_MIN);

@@ -215,7 +215,7 @@ impl SimulatedCluster {
             reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
         };
         let procedures = &mut self.clients[client].procedures;
-        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        let handle = procedures.handle(ProcedureSettings::new(deadline));
         procedures.start(async move {
             handle.sleep(Duration::from_micros(begins_after_us)).await;
             run_scan(handle, plan, report).await;

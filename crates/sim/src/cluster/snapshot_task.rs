@@ -207,7 +207,10 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
         is_streamed: bool,
     ) -> Result<Option<SnapshotRecord>, Expired> {
         let info = found.info();
-        let Some((edition, change, count)) = read_attributes(&info.attributes) else {
+        if !info.finished {
+            return Ok(None);
+        }
+        let Some((edition, change)) = read_attributes(&info.attributes) else {
             return Ok(Some(SnapshotRecord::impossible(format!("no header: {info:?}"))));
         };
         let mut chunks: Vec<(Timestamp, Bytes)> = Vec::new();
@@ -238,8 +241,7 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
             blob,
             edition,
             change,
-            order: info.id.0 + count,
-            count,
+            order: info.id.0 + info.generation,
             size: info.size,
             chunks: chunks.iter().map(|(version, bytes)| (version.0, &bytes[..])).collect(),
         };

@@ -14,7 +14,6 @@ use std::time::Duration;
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_placement::PartitionCount;
-use zerohop_session::Coalescing;
 use zerohop_session::procedures::{ProcedureSettings, SnapshotOptions};
 use zerohop_wire::blob::header_key;
 use zerohop_wire::ids::InstanceId;
@@ -147,10 +146,7 @@ impl SimulatedCluster {
             reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
         };
         let procedures = &mut self.clients[client].procedures;
-        let settings = ProcedureSettings {
-            deadline: Duration::from_micros(LIMIT_US),
-            collecting: Coalescing::AsKeyspace,
-        };
+        let settings = ProcedureSettings::new(Duration::from_micros(LIMIT_US));
         let handle = match is_renewed {
             true => procedures.handle(settings),
             false => procedures.handle_without_background(settings),
@@ -242,8 +238,9 @@ impl SimulatedCluster {
         }
     }
 
-    fn found_in_snapshot(&mut self, number: usize, of: u64, found: SnapshotRecord) {
+    fn found_in_snapshot(&mut self, number: usize, of: u64, mut found: SnapshotRecord) {
         let now = self.now();
+        self.blobs.settle_orders(&mut found.actions);
         let Some(both) = self.transactional() else { return };
         let Some(open) = self.snapshots.open.get_mut(&number) else { return };
         let Some(seen) = open.seen else { return };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use zerohop_base::time::Time;
 use zerohop_session::procedures::ProcedureSettings;
-use zerohop_session::{Coalescing, CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
+use zerohop_session::{CompositeItem, ReadCounts, Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{
     Append, Condition, Expiry, Increment, Insert, NumberType, Operator, Query, RecordOperation, RecordRead,
@@ -38,9 +38,9 @@ pub(super) const OPERATION_TOKENS_FROM: usize = 1 << 40;
 const ACTIONS_PER_OPERATION: u64 = 4;
 
 /// So many in a hundred of these use a blob.
-const BLOBS_OF_100: u64 = 25;
+const BLOBS_OF_100: u64 = 22;
 /// Draws from `BLOBS_OF_100` up to this value open a snapshot.
-const SNAPSHOTS_UPTO: u64 = 29;
+const SNAPSHOTS_UPTO: u64 = 26;
 
 /// The transactions of all clients that have not ended.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ impl SimulatedCluster {
         };
         let procedures = &mut self.clients[client].procedures;
         let deadline = Duration::from_micros(limit_us);
-        let handle = procedures.handle(ProcedureSettings { deadline, collecting: Coalescing::AsKeyspace });
+        let handle = procedures.handle(ProcedureSettings::new(deadline));
         procedures.start(interactive(handle, plan, random, report));
         let soon = self.streams.schedule.below(20);
         self.schedule_client(client, self.now().after_us(soon));

@@ -2,8 +2,8 @@
 //! its last writer.
 //!
 //! ```text
-//!   header      attributes: the edition (the last write that replaced all), the last change of the
-//!               header, and the number of changes
+//!   header      attributes: the edition (the last write that replaced all), and the last change of
+//!               the attributes, which always raises the blob's generation or begins a new blob
 //!   chunks 0-2  begin with the token of the last write of all of them, or of that chunk alone
 //!   chunks 3-4  numbers that are transformed in place: two shares, whose sum over both chunks is
 //!               always zero, and marks, bits that are inverted once each
@@ -50,13 +50,12 @@ pub(crate) fn name(blob: u64) -> Vec<u8> {
 /// A change of a blob, or a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlobChangeKind {
-    /// Writes all chunks before the tail in one transaction.
+    /// Writes all chunks before the numbers at once.
     Write,
     /// Replaces all of it in one transaction, so that nothing is left of the old contents.
     Replace,
-    /// Creates it with all chunks before the tail, in one transaction, which removes the existing
-    /// blob.
-    Make,
+    /// Puts it, in place of an existing blob or only if there is none.
+    Put { replaces: bool },
     /// Writes one chunk alone.
     Poke { chunk: u64 },
     /// Appends a token, or truncates if there are enough.
@@ -74,8 +73,21 @@ pub(crate) enum BlobChangeKind {
     ReadAndChange { cuts: bool },
     /// Removes it.
     Delete,
-    /// Reads all of it with confirmation, or in one transaction.
-    Read { together: bool },
+    /// Reads all of it.
+    Read(BlobReading),
+    /// Lists the names of all blobs.
+    List,
+}
+
+/// How a blob is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlobReading {
+    /// At once, with the versions.
+    Whole,
+    /// As a stream.
+    Stream,
+    /// In a transaction.
+    InTransaction,
 }
 
 /// One operation on one blob.
@@ -87,8 +99,9 @@ pub(crate) struct BlobOperationPlan {
     pub(crate) value: u64,
     /// The tokens that it stages; they are unique too.
     pub(crate) tokens: [u64; 2],
-    /// It starts with the cached header of its client.
-    pub(crate) recalls: bool,
+    /// Its client treats the blob as a large one: a put stages its bytes, and a stream reads a
+    /// snapshot.
+    pub(crate) is_large: bool,
 }
 
 impl BlobOperationPlan {
@@ -111,16 +124,27 @@ impl BlobOperationPlan {
             },
             70..76 => BlobChangeKind::StageAppend { records: random.between(1, 2) },
             76..82 => BlobChangeKind::ReadAndChange { cuts: random.chance(1, 2) },
-            82..86 => BlobChangeKind::Make,
-            _ => BlobChangeKind::Read { together: random.chance(1, 4) },
+            82..87 => BlobChangeKind::Put { replaces: random.chance(2, 3) },
+            87 => BlobChangeKind::List,
+            _ => BlobChangeKind::Read(match random.below(8) {
+                0 => BlobReading::InTransaction,
+                1..4 => BlobReading::Stream,
+                _ => BlobReading::Whole,
+            }),
         };
-        BlobOperationPlan { blob: random.below(BLOBS), kind, value, tokens, recalls: random.chance(2, 3) }
+        BlobOperationPlan { blob: random.below(BLOBS), kind, value, tokens, is_large: random.chance(1, 3) }
     }
 
     /// A read of every blob.
     pub(crate) fn reads() -> impl Iterator<Item = BlobOperationPlan> {
-        let kind = BlobChangeKind::Read { together: false };
-        (0..BLOBS).map(move |blob| BlobOperationPlan { blob, kind, value: 0, tokens: [0; 2], recalls: false })
+        let kind = BlobChangeKind::Read(BlobReading::Whole);
+        (0..BLOBS).map(move |blob| BlobOperationPlan {
+            blob,
+            kind,
+            value: 0,
+            tokens: [0; 2],
+            is_large: false,
+        })
     }
 }
 
@@ -129,16 +153,15 @@ pub(crate) fn any(random: &mut Random) -> u64 {
     random.between(0, BLOBS - 1)
 }
 
-/// The attributes in a header: the edition, the last change, and the number of changes.
-pub(crate) fn attributes(edition: u64, change: u64, count: u64) -> Vec<u8> {
-    [token(edition), token(change), token(count)].concat()
+/// The attributes in a header: the edition, and the last change.
+pub(crate) fn attributes(edition: u64, change: u64) -> Vec<u8> {
+    [token(edition), token(change)].concat()
 }
 
 /// Decodes these attributes.
-pub(crate) fn read_attributes(attributes: &[u8]) -> Option<(u64, u64, u64)> {
-    let (edition, rest) = attributes.split_at_checked(TOKEN_BYTES)?;
-    let (change, count) = rest.split_at_checked(TOKEN_BYTES)?;
-    Some((number_of(edition)?, number_of(change)?, number_of(count)?))
+pub(crate) fn read_attributes(attributes: &[u8]) -> Option<(u64, u64)> {
+    let (edition, change) = attributes.split_at_checked(TOKEN_BYTES)?;
+    Some((number_of(edition)?, number_of(change)?))
 }
 
 /// The number of a token.
@@ -179,6 +202,104 @@ pub(crate) fn is_mark(id: u64) -> bool {
 /// The value in the list of a mark that was set.
 pub(crate) const MARKED: u64 = 1;
 
+/// What a write has changed whose place its client does not know: the call of a procedure failed, or
+/// it has repeated itself on another edition of the blob. The reads that show its value tell the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum BlobPlace {
+    /// A chunk with a token.
+    Chunk(u64),
+    /// A mark of a chunk.
+    Mark(u64, u32),
+    /// The tail.
+    Tail,
+}
+
+/// The key of a write whose place is not known.
+pub(crate) fn unplaced_id(blob: u64, place: BlobPlace) -> u64 {
+    let place = match place {
+        BlobPlace::Chunk(chunk) => chunk << 5,
+        BlobPlace::Mark(chunk, mark) => 1 << 16 | chunk << 5 | u64::from(mark),
+        BlobPlace::Tail => 2 << 16,
+    };
+    5 << KIND_SHIFT | blob << 32 | place
+}
+
+/// The place that such a key stands for, with the number of the blob.
+pub(crate) fn unplaced(id: u64) -> Option<(u64, BlobPlace)> {
+    if id >> KIND_SHIFT != 5 {
+        return None;
+    }
+    let (blob, chunk, mark) = (id >> 32 & 0xFFFF, id >> 5 & 0xF, (id & 0x1F) as u32);
+    Some((
+        blob,
+        match id >> 16 & 0xF {
+            0 => BlobPlace::Chunk(chunk),
+            1 => BlobPlace::Mark(chunk, mark),
+            _ => BlobPlace::Tail,
+        },
+    ))
+}
+
+/// The key of a place in an edition, or for the tail in the list since this change.
+pub(crate) fn placed_id(place: BlobPlace, (edition, change): (u64, u64)) -> u64 {
+    match place {
+        BlobPlace::Chunk(chunk) => chunk_id(edition, chunk),
+        BlobPlace::Mark(chunk, mark) => mark_id(edition, chunk, mark),
+        BlobPlace::Tail => tail_id(change),
+    }
+}
+
+impl BlobPlace {
+    /// Whether a key is of this place, in any edition.
+    pub(crate) fn is_at(self, id: u64) -> bool {
+        match (self, id >> KIND_SHIFT) {
+            (BlobPlace::Chunk(chunk), 2) => id & 0xF == chunk,
+            (BlobPlace::Mark(chunk, mark), 4) => (id >> 5 & 0xF, id & 0x1F) == (chunk, u64::from(mark)),
+            (BlobPlace::Tail, 3) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The blob of a header's register.
+pub(crate) fn blob_of_header(id: u64) -> Option<u64> {
+    (id >> KIND_SHIFT == 1).then_some(id & 0xFFFF)
+}
+
+/// The edition of a mark.
+pub(crate) fn edition_of_mark(id: u64) -> Option<u64> {
+    is_mark(id).then_some((id & ((1 << KIND_SHIFT) - 1)) >> 9)
+}
+
+/// The bytes of one appended token.
+pub(crate) fn record_bytes(value: u64) -> Vec<u8> {
+    let mut bytes = token(value);
+    bytes.resize(RECORD_BYTES as usize, 0);
+    bytes
+}
+
+/// Bytes that write a token into each chunk before the numbers.
+pub(crate) fn base_bytes(value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for chunk in 0..BASE_CHUNKS {
+        bytes.resize((chunk * CHUNK_BYTES) as usize, 0);
+        bytes.extend(token(value));
+    }
+    bytes
+}
+
+/// The contents of a new blob: tokens, numbers that are zero, and no tail.
+pub(crate) fn new_bytes(value: u64) -> Vec<u8> {
+    let mut bytes = base_bytes(value);
+    bytes.resize(BASE_BYTES as usize, 0);
+    bytes
+}
+
+/// Number of bytes of a blob with so many appended tokens.
+pub(crate) fn size_after(records: u64) -> u64 {
+    BASE_BYTES + records * RECORD_BYTES
+}
+
 /// The reads that all marks of a chunk show.
 pub(crate) fn mark_reads(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = CheckedAction> {
     (0..MARKS_MAX).map(move |mark| {
@@ -206,10 +327,9 @@ pub(crate) struct BlobContents<'c> {
     pub(crate) blob: u64,
     pub(crate) edition: u64,
     pub(crate) change: u64,
-    /// Number of changes plus creation time: rises with every change, and over deletion too.
+    /// Generation plus creation time: rises with every change of the attributes, and over deletion
+    /// too.
     pub(crate) order: u64,
-    /// Number of changes; 0: it was created empty, and was never truncated.
-    pub(crate) count: u64,
     pub(crate) size: u64,
     /// Versions and bytes, without zeros at the end.
     pub(crate) chunks: Vec<(u64, &'c [u8])>,
@@ -220,10 +340,6 @@ impl BlobContents<'_> {
     pub(crate) fn actions(&self) -> Result<Vec<CheckedAction>, String> {
         let (key, value, version) = (header_id(self.blob), self.change, self.order);
         let mut actions = vec![CheckedAction::Look { key, value, version }];
-        if self.size == 0 {
-            let is_bare = self.count == 0;
-            return is_bare.then_some(actions).ok_or("it is empty, and nobody has left it so".to_owned());
-        }
         let front = self.chunks.get(..NUMBERS.end as usize).ok_or("it lacks chunks")?;
         let (base, numbers) = front.split_at(BASE_CHUNKS as usize);
         let strange = |number: u64, bytes: &[u8]| {

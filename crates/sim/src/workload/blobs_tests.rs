@@ -3,7 +3,7 @@
 use super::*;
 
 fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> BlobContents<'c> {
-    BlobContents { blob: 1, edition: 7, change: 9, order: 100, count: u64::from(size > 0), size, chunks }
+    BlobContents { blob: 1, edition: 7, change: 9, order: 100, size, chunks }
 }
 
 /// A chunk of numbers.
@@ -52,9 +52,7 @@ fn blob_read_identifies_writes_that_it_shows() {
 #[test]
 fn impossible_contents_are_detected() {
     let (whole, torn) = (token(3), &token(3)[..5]);
-    assert!(contents(0, Vec::new()).actions().is_ok());
-    let emptied = BlobContents { count: 1, ..contents(0, Vec::new()) };
-    assert!(emptied.actions().is_err(), "it had something in it");
+    assert!(contents(0, Vec::new()).actions().is_err(), "nobody leaves it empty");
     assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
     let of = |last: &[u8], number: &[u8]| {
         contents(BASE_BYTES, with([&whole, &whole, last], [number, &[]], &[])).actions().is_ok()
@@ -94,8 +92,8 @@ fn overwritten_staged_append_is_noticed() {
 
 #[test]
 fn blob_attributes_decode_to_encoded_values() {
-    assert_eq!(read_attributes(&attributes(12, 34, 56)), Some((12, 34, 56)));
-    assert_eq!(read_attributes(b"<0000000012><0000000012>"), None);
+    assert_eq!(read_attributes(&attributes(12, 34)), Some((12, 34)));
+    assert_eq!(read_attributes(b"<0000000012>"), None);
 }
 
 #[test]
@@ -110,4 +108,13 @@ fn marks_have_unique_ids() {
         .collect();
     assert_eq!(all.len() as u64, 4 * 2 * u64::from(MARKS_MAX));
     assert!(all.into_iter().all(is_mark));
+}
+
+#[test]
+fn key_of_unknown_place_names_blob_and_place() {
+    let places = [BlobPlace::Chunk(2), BlobPlace::Mark(4, 31), BlobPlace::Tail, BlobPlace::Chunk(0)];
+    for (blob, place) in (0..).zip(places) {
+        assert_eq!(unplaced(unplaced_id(blob, place)), Some((blob, place)));
+        assert_eq!(unplaced(placed_id(place, (7, 9))), None);
+    }
 }

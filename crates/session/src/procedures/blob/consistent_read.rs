@@ -21,6 +21,7 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::multi_chunk::with_trailing_zeros;
 use super::{Blob, ChunkRange, KnownHeader, known_of};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_AHEAD_BYTES, BLOB_CHECKS_MAX, BLOB_CONFIRMS_AHEAD, BLOB_CONFIRMS_MAX, BLOB_SHARED_BYTES_MAX,
@@ -87,7 +88,7 @@ impl Blob<'_> {
         let mut under_way: VecDeque<(PendingReply, u64)> = VecDeque::new();
         let (mut next, mut ahead) = (0, 0);
         while all.len() < parts.len() {
-            while next < parts.len() && (under_way.is_empty() || ahead < BLOB_AHEAD_BYTES) {
+            while next < parts.len() && (under_way.is_empty() || ahead < self.limits().ahead_bytes) {
                 let length = u64::from(parts[next].length);
                 under_way.push_back((self.read_part(header, parts[next])?, length));
                 (next, ahead) = (next + 1, ahead + length);
@@ -115,7 +116,7 @@ impl Blob<'_> {
             let item = CompositeItem::new(self.keyspace.id(), &read, None);
             items.push(item.map_err(|unfit| about(Reason::Unfit(unfit)))?);
         }
-        let client = self.keyspace.client();
+        let client = self.client();
         let request = SessionRequest::read_unconfirmed(items, client.limit_us());
         let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;
         let reply = client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)?;
@@ -146,7 +147,7 @@ impl Blob<'_> {
                 requests.push((self.request(&confirm)?.collecting(together), token));
                 answers.push((number, answer));
             }
-            self.keyspace.client().submit_all(requests);
+            self.client().submit_all(requests);
             for (number, answer) in answers {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
                     Ok(Reply::Done { number: 1, .. }) => {}
@@ -196,30 +197,36 @@ impl Blob<'_> {
         ranges: &[(u64, u64)],
         bytes_max: u64,
     ) -> Result<(KnownHeader, WantedRanges, Vec<FoundPart>), Error> {
-        let mut failures = 0;
+        let (mut blob, mut failures) = (self.in_call(), 0);
         while failures < BLOB_CHECKS_MAX {
-            let mut header = self.recalled().await?;
+            let mut header = blob.recalled().await?;
             let passes_end = |header: &KnownHeader| {
                 ranges.iter().any(|(at, length)| at.saturating_add(*length) > header.size)
             };
             if passes_end(&header) && failures == 0 {
                 // The remembered header may be older than the last growth of the blob.
-                header = self.known().await?;
+                header = blob.known().await?;
             }
             let wanted = WantedRanges::of(&header, ranges);
             if wanted.bytes() > bytes_max {
                 return Err(self.error(BlobError::TooLong { limit: bytes_max }));
             }
             if failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
-                match self.read_together(&header, &wanted).await? {
+                match blob.read_together(&header, &wanted).await? {
                     Some(looked) => return Ok((header, wanted, looked)),
                     None => failures += 1,
                 }
                 continue;
             }
-            let looked = match wanted.is_short() {
-                true => self.read_parts_parallel(&header, &wanted.parts).await,
-                false => self.read_parts(&header, &wanted.parts).await.map(|looked| (looked, false)),
+            let looked = match wanted.is_short(self.limits().ahead_bytes) {
+                true => blob.read_parts_parallel(&header, &wanted.parts).await,
+                false if wanted.bytes() > BLOB_AHEAD_BYTES => {
+                    // Each part has a time limit of its own, and the call begins again with the confirmation.
+                    let looked = self.outside_calls().read_parts(&header, &wanted.parts).await;
+                    blob = self.outside_calls().in_call();
+                    looked.map(|looked| (looked, false))
+                }
+                false => blob.read_parts(&header, &wanted.parts).await.map(|looked| (looked, false)),
             };
             let (looked, is_one_moment) = match looked {
                 Ok(looked) => looked,
@@ -230,7 +237,7 @@ impl Blob<'_> {
                 Err(error) => return Err(error),
             };
             if let Some(looked) =
-                self.confirm_parts(&header, &wanted, (looked, is_one_moment), &mut failures).await?
+                blob.confirm_parts(&header, &wanted, (looked, is_one_moment), &mut failures).await?
             {
                 return Ok((header, wanted, looked));
             }
@@ -251,7 +258,8 @@ impl Blob<'_> {
         loop {
             let has_holes = has_holes(&looked);
             // A single chunk that exists was read at one moment.
-            if parts.len() > 1 && !std::mem::take(&mut is_one_moment) {
+            if parts.len() > 1 && !std::mem::take(&mut is_one_moment) && !is_planted(Bug::BlobReadUnconfirmed)
+            {
                 let versions = versions_of(parts, &looked);
                 let changed = match *failures >= BLOB_CONFIRMS_MAX {
                     true => self.unchecked(header, &versions).await?,
@@ -289,7 +297,7 @@ impl Blob<'_> {
 
     /// Same as [`Blob::unconfirmed`], but with a transaction that checks the versions: it waits for writers.
     async fn unchecked(&self, header: &KnownHeader, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let mut attempts = Attempts::new(self.client());
         for _ in 0..BLOB_CHECKS_MAX {
             let mut together = self.together();
             for (number, version) in chunks {
@@ -307,7 +315,7 @@ impl Blob<'_> {
                 }
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or(error)?;
-                    self.keyspace.client().sleep(pause).await;
+                    self.client().sleep(pause).await;
                 }
             }
         }
@@ -320,7 +328,7 @@ impl Blob<'_> {
         header: &KnownHeader,
         wanted: &WantedRanges,
     ) -> Result<Option<Vec<FoundPart>>, Error> {
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let mut attempts = Attempts::new(self.client());
         let answers = loop {
             let mut together = self.together();
             together.add_header_read()?;
@@ -329,7 +337,7 @@ impl Blob<'_> {
                 Ok((_, answers)) => break answers,
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or(error)?;
-                    self.keyspace.client().sleep(pause).await;
+                    self.client().sleep(pause).await;
                 }
             }
         };
@@ -381,9 +389,9 @@ impl WantedRanges {
     }
 
     /// Whether all of it may be read in one round.
-    fn is_short(&self) -> bool {
+    fn is_short(&self, ahead_bytes: u64) -> bool {
         let is_few = (2..=TRANSACTION_ITEMS_MAX as usize).contains(&self.parts.len());
-        is_few && self.bytes() <= BLOB_AHEAD_BYTES
+        is_few && self.bytes() <= ahead_bytes
     }
 
     /// The bytes of each range, and the versions that they depend on.

@@ -87,7 +87,7 @@ pub(crate) fn own_attributes(attributes: &Bytes) -> (Bytes, bool) {
 }
 
 /// Whether this is a name for staged contents, which listings leave out.
-pub(super) fn is_staged(name: &[u8]) -> bool {
+pub(crate) fn is_staged(name: &[u8]) -> bool {
     name.starts_with(STAGED_PREFIX)
 }
 

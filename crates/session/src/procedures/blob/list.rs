@@ -15,6 +15,7 @@ use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::contents::is_staged;
+use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::shell::PendingReply;
@@ -30,6 +31,8 @@ const FIRST_NAMES: u32 = 16;
 #[derive(Debug)]
 pub struct BlobList<'a> {
     keyspace: &'a Keyspace,
+    /// The keyspace's handle; while a page is read one that ends with the call.
+    client: ClusterHandle,
     prefix: Bytes,
     page_names: u32,
     has_unfinished: bool,
@@ -64,7 +67,22 @@ struct PartitionNames {
 impl<'a> BlobList<'a> {
     pub(super) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
         let merge = Merge::new(keyspace.config().partitions, Bytes::new());
-        Self { keyspace, prefix, page_names: PAGE_NAMES, has_unfinished: false, has_staged: false, merge }
+        let client = keyspace.client().clone();
+        Self {
+            keyspace,
+            client,
+            prefix,
+            page_names: PAGE_NAMES,
+            has_unfinished: false,
+            has_staged: false,
+            merge,
+        }
+    }
+
+    /// Reads all pages inside the call of this handle.
+    pub(super) fn within(mut self, client: &ClusterHandle) -> Self {
+        self.client = client.clone();
+        self
     }
 
     /// Sets the maximum number of names of one page, 1 to 4,096.
@@ -98,6 +116,14 @@ impl<'a> BlobList<'a> {
 
     /// Returns the next names; `None` at the end. After an error the caller can request the same page again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
+        let outside = self.client.clone();
+        self.client = outside.in_call();
+        let page = self.page_in_call().await;
+        self.client = outside;
+        page
+    }
+
+    async fn page_in_call(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
         loop {
             while self.merge.page.len() < self.page_names as usize {
                 self.request_pages().await?;
@@ -126,7 +152,7 @@ impl<'a> BlobList<'a> {
         if self.has_unfinished {
             return Ok(Vec::new());
         }
-        let found = self.keyspace.stat_blobs(&self.merge.page).await?;
+        let found = self.keyspace.stat_blobs_within(&self.client, &self.merge.page).await?;
         Ok(found.into_iter().map(|info| info.is_some_and(|info| info.finished)).collect())
     }
 
@@ -143,7 +169,7 @@ impl<'a> BlobList<'a> {
                 requests.push((self.request(at), token));
                 answers.push((at, answer));
             }
-            self.keyspace.client().submit_all(requests);
+            self.client.submit_all(requests);
             for (at, answer) in answers {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
                     Ok(Reply::Page { next, keys }) => {
@@ -163,7 +189,7 @@ impl<'a> BlobList<'a> {
     }
 
     fn request(&self, at: usize) -> SessionRequest {
-        let (lane, client) = (&self.merge.page_queues[at], self.keyspace.client());
+        let lane = &self.merge.page_queues[at];
         let (slice, after) =
             ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
         // A page of few names needs no more from any partition.
@@ -174,7 +200,7 @@ impl<'a> BlobList<'a> {
             after,
             self.prefix.clone(),
             names,
-            client.limit_us(),
+            self.client.limit_us(),
         )
     }
 }

@@ -41,7 +41,7 @@ use zerohop_wire::messages::{
 use consistent_read::FoundPart;
 
 pub use consistent_read::BlobReadVersion;
-pub(crate) use contents::{contents_of, own_attributes};
+pub(crate) use contents::{contents_of, is_staged, own_attributes};
 pub use list::BlobList;
 pub(crate) use multi_chunk::with_trailing_zeros;
 pub use put::{BlobPut, PutOptions};
@@ -52,15 +52,18 @@ pub use transactional::TransactionBlob;
 pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
 pub(crate) use write_buffer::Edits;
 
+use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
-use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
+use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BlobLimits};
 use crate::procedures::shell::PendingReply;
 
 /// A blob of a keyspace, by its name. Creating the handle sends no request.
 #[derive(Clone, Debug)]
 pub struct Blob<'a> {
     keyspace: &'a Keyspace,
+    /// The keyspace's handle; inside a call one that ends with the call.
+    client: ClusterHandle,
     name: Bytes,
     /// Shared with clones. The lock is never held across an `await`.
     known: Arc<Mutex<Option<KnownHeader>>>,
@@ -140,7 +143,8 @@ struct ChunkRange {
 impl Keyspace {
     /// A handle to the blob of this name, which need not exist.
     pub fn blob(&self, name: impl Into<Bytes>) -> Blob<'_> {
-        Blob { keyspace: self, name: name.into(), known: Arc::default(), has_unfinished: false }
+        let client = self.client().clone();
+        Blob { keyspace: self, client, name: name.into(), known: Arc::default(), has_unfinished: false }
     }
 
     /// Lists the names of the blobs that begin with `prefix`, in sorted order, page by page.
@@ -154,6 +158,15 @@ impl Keyspace {
     /// # Errors
     /// The error of the first blob whose header could not be read.
     pub async fn stat_blobs<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        self.stat_blobs_within(self.client(), names).await
+    }
+
+    /// Same as [`Keyspace::stat_blobs`], inside the call of this handle.
+    async fn stat_blobs_within<N: AsRef<[u8]>>(
+        &self,
+        client: &ClusterHandle,
+        names: &[N],
+    ) -> Result<Vec<Option<BlobInfo>>, Error> {
         let key = |name: &N| {
             let name = name.as_ref();
             header_key(name).map_err(|failure| Error::about(name, Reason::Answer { failure }))
@@ -161,7 +174,7 @@ impl Keyspace {
         let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
         let read = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
         let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
-        let told = self.batch(&asked).await.into_iter().zip(names);
+        let told = self.batch_within(client, &asked).await.into_iter().zip(names);
         told.map(|(told, name)| match told {
             Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
             Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
@@ -170,6 +183,36 @@ impl Keyspace {
             Err(error) => Err(error),
         })
         .collect()
+    }
+}
+
+impl<'a> Blob<'a> {
+    /// The same handle for one call, which ends at its deadline with everything that it requests.
+    fn in_call(&self) -> Self {
+        Self { client: self.client.in_call(), ..self.clone() }
+    }
+
+    /// The same handle inside the call of a handle to the cluster.
+    fn within(self, client: &ClusterHandle) -> Self {
+        Self { client: client.clone(), ..self }
+    }
+
+    /// The same handle for what outlives the call.
+    fn outside_calls(&self) -> Self {
+        Self { client: self.client.outside_calls(), ..self.clone() }
+    }
+
+    /// A handle to another blob, or without this one's header, in the same call.
+    fn beside(&self, name: Bytes) -> Self {
+        Self { client: self.client.clone(), ..self.keyspace.blob(name) }
+    }
+
+    fn client(&self) -> &ClusterHandle {
+        &self.client
+    }
+
+    fn limits(&self) -> &BlobLimits {
+        self.client.blob_limits()
     }
 }
 
@@ -207,6 +250,13 @@ impl Blob<'_> {
         }
     }
 
+    /// The metadata that this handle has seen last, without a request; `None` if it has seen none, or knows that the blob has changed since. After a
+    /// write, a transform or an append that was done it is that of the blob that was changed.
+    #[must_use]
+    pub fn last_seen(&self) -> Option<BlobInfo> {
+        self.recall().as_ref().map(BlobInfo::of)
+    }
+
     /// Reads the blob's metadata; `None` if the blob is absent.
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
         Ok(self.header().await?.as_ref().map(BlobInfo::of))
@@ -214,17 +264,18 @@ impl Blob<'_> {
 
     /// Replaces the blob's attributes. Ends with `NotFound` if the blob is absent.
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
-        let key = self.header_key()?;
+        let blob = &self.in_call();
+        let key = blob.header_key()?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let known = self.known().await?;
+            let known = blob.known().await?;
             let attributes = &known.attributes_with_contents(attributes);
             let change = BlobChange::Describe { stamp: known.stamp, attributes };
-            match self.change(&key, Condition::Always, change).await {
+            match blob.change(&key, Condition::Always, change).await {
                 Ok(_) => return Ok(()),
-                Err(error) => self.unless_stale(error)?,
+                Err(error) => blob.unless_stale(error)?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Reads the current header; `None` if the blob is absent.
@@ -298,12 +349,11 @@ impl Blob<'_> {
 
     /// Sends an operation without waiting for the reply.
     fn start(&self, operation: &WireOperation<'_>) -> Result<PendingReply, Error> {
-        Ok(self.keyspace.client().submit(self.request(operation)?))
+        Ok(self.client().submit(self.request(operation)?))
     }
 
     fn request(&self, operation: &WireOperation<'_>) -> Result<SessionRequest, Error> {
-        let request =
-            SessionRequest::record(self.keyspace.id(), operation, self.keyspace.client().limit_us());
+        let request = SessionRequest::record(self.keyspace.id(), operation, self.client().limit_us());
         request.map_err(|failure| self.failed(failure))
     }
 

@@ -106,8 +106,7 @@ impl BlobTransaction<'_, '_> {
 
     /// Applies all operations or none.
     pub(super) async fn commit(self) -> Result<BlobTransactionResult, Error> {
-        let Blob { keyspace, name, .. } = self.blob;
-        let client = keyspace.client();
+        let Blob { client, name, .. } = self.blob;
         let about = |reason| Error::about(name, reason);
         let request = SessionRequest::transaction(self.items, client.limit_us());
         let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;

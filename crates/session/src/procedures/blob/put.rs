@@ -19,8 +19,7 @@ use super::contents::UNFINISHED;
 use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
-    BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_BYTES,
-    BLOB_PUT_STAGED_BYTES_MIN, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX,
+    BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_STAGED_BYTES_MIN,
 };
 use crate::procedures::transaction::Attempts;
 
@@ -65,7 +64,7 @@ impl<'a> Blob<'a> {
     /// another one, or with a removal, is repeated until the client's deadline.
     #[must_use]
     pub fn put(&self, options: PutOptions) -> BlobPut<'a> {
-        let blob = self.keyspace.blob(self.name.clone()).with_unfinished();
+        let blob = self.beside(self.name.clone()).with_unfinished();
         BlobPut { blob, options, buffered: BytesMut::new(), made: None, bytes: 0 }
     }
 
@@ -112,6 +111,7 @@ impl<'a> BlobPut<'a> {
     /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobError::Contended`]: conflicts
     /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`BlobFill::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.blob = self.blob.outside_calls().in_call();
         match self.push_on(bytes).await {
             Err(error) => Err(self.beaten(error).await),
             Ok(()) => Ok(()),
@@ -135,6 +135,7 @@ impl<'a> BlobPut<'a> {
     /// # Errors
     /// Same as [`BlobPut::push`]. Unless [`Error::is_unknown`] is true, none of the put is visible.
     pub async fn publish(&mut self) -> Result<u64, Error> {
+        self.blob = self.blob.outside_calls().in_call();
         if self.made.is_none() {
             if self.put_at_once().await? {
                 return Ok(self.bytes);
@@ -144,6 +145,8 @@ impl<'a> BlobPut<'a> {
         let Some(LongPut { id, staged_append: mut fill, staged }) = self.made.take() else {
             return Err(Error::Unexpected);
         };
+        // The rest of the bytes and the publication belong to this call.
+        fill.blob = fill.blob.outside_calls().within(self.blob.client());
         let attributes = &self.options.attributes;
         let mut published = match &staged {
             None => fill.publish_with(attributes).await,
@@ -168,7 +171,8 @@ impl<'a> BlobPut<'a> {
     ///
     /// # Errors
     /// The cluster does not reply: the bytes that were sent stay, as an unfinished blob.
-    pub async fn discard(self) -> Result<(), Error> {
+    pub async fn discard(mut self) -> Result<(), Error> {
+        self.blob = self.blob.outside_calls().in_call();
         match &self.made {
             Some(made) => self.remove(made.id, made.staged.as_ref()).await,
             None => Ok(()),
@@ -185,15 +189,16 @@ impl<'a> BlobPut<'a> {
 
     /// Maximum number of bytes that are written in one transaction.
     fn buffered_max(&self) -> usize {
+        let limits = self.blob.limits();
         let chunks =
-            BLOB_TRUNCATE_CHUNKS_MAX << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
-        let most = if self.options.replaces { BLOB_WRITE_BYTES_MAX } else { BLOB_PUT_BYTES };
+            limits.transaction_chunks << self.options.chunk_bits.unwrap_or_else(|| self.blob.chunk_bits());
+        let most = if self.options.replaces { limits.replaced_bytes } else { limits.put_bytes };
         most.min(usize::try_from(chunks).unwrap_or(most))
     }
 
     /// Puts the buffered bytes in one transaction. Returns whether this is done. `false`: the put must stage the bytes.
     async fn put_at_once(&self) -> Result<bool, Error> {
-        let mut attempts = Attempts::new(self.blob.keyspace.client());
+        let mut attempts = Attempts::new(self.blob.client());
         for attempt in 1.. {
             let error = match self.try_at_once().await {
                 Ok(()) => return Ok(true),
@@ -209,7 +214,7 @@ impl<'a> BlobPut<'a> {
                 return Ok(false);
             }
             let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;
-            self.blob.keyspace.client().sleep(pause).await;
+            self.blob.client().sleep(pause).await;
         }
         Ok(false)
     }
@@ -221,7 +226,7 @@ impl<'a> BlobPut<'a> {
     async fn try_at_once(&self) -> Result<(), Error> {
         let (blob, bytes) = (&self.blob, Bytes::copy_from_slice(&self.buffered));
         let PutOptions { attributes, chunk_bits, replaces } = &self.options;
-        let transaction = blob.keyspace.client().begin();
+        let transaction = blob.client().begin();
         let there = transaction.blob(blob.keyspace, blob.name.clone());
         if there.stat().await?.is_some_and(|found| *replaces || !found.finished) {
             there.remove().await?;
@@ -243,8 +248,10 @@ impl<'a> BlobPut<'a> {
         for _ in 0..BLOB_BEATEN_CHECKS_MAX {
             match self.blob.header().await {
                 Ok(Some(header)) if header.is_finished() => return self.exists(&header),
-                Ok(Some(_)) => self.blob.keyspace.client().sleep(BACKOFF_MAX).await,
-                Ok(None) | Err(_) => return error,
+                Ok(Some(_)) if self.blob.client().has_time_for(BACKOFF_MAX) => {
+                    self.blob.client().sleep(BACKOFF_MAX).await;
+                }
+                Ok(_) | Err(_) => return error,
             }
         }
         error
@@ -315,10 +322,11 @@ impl BlobFill<'_> {
     /// # Errors
     /// Same as [`BlobFill::publish`].
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
+        self.blob = self.blob.in_call();
         self.all_are_done().await?;
         let (stamp, size) = (self.header.stamp, self.end);
         let attributes = &self.header.attributes_with_contents(attributes);
-        let mut attempts = Attempts::new(self.blob.keyspace.client());
+        let mut attempts = Attempts::new(self.blob.client());
         loop {
             let mut together = self.blob.together();
             together.header(Condition::Always, BlobChange::Publish { stamp, size })?;
@@ -333,7 +341,7 @@ impl BlobFill<'_> {
                 }
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or_else(|| self.blob.contended(error))?;
-                    self.blob.keyspace.client().sleep(pause).await;
+                    self.blob.client().sleep(pause).await;
                 }
             }
         }

@@ -20,10 +20,11 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobReadVersion, ChunkRange, KnownHeader, known_of};
+use super::{Blob, BlobInfo, BlobReadVersion, ChunkRange, KnownHeader, known_of};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
-    BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX, STREAM_SNAPSHOT_ATTEMPTS,
+    BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX, STREAM_SNAPSHOT_ATTEMPTS,
 };
 use crate::procedures::shell::PendingReply;
 use crate::procedures::snapshot_lease::StreamSnapshot;
@@ -68,7 +69,7 @@ impl<'a> Blob<'a> {
         };
         self.check_length(&header, offset, end.min(header.size))?;
         Ok(BlobRead {
-            blob: self.clone(),
+            blob: self.outside_calls(),
             offset,
             next: offset,
             end: end.min(header.size),
@@ -108,6 +109,12 @@ impl<'a> Blob<'a> {
 }
 
 impl BlobRead<'_> {
+    /// The metadata of the blob whose bytes the stream returns. The first piece may change it, if the blob has changed since [`Blob::read_at`].
+    #[must_use]
+    pub fn info(&self) -> BlobInfo {
+        BlobInfo::of(&self.header)
+    }
+
     /// The number of bytes that remain. The first piece may change it, if the blob has changed since [`Blob::read_at`].
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -117,13 +124,16 @@ impl BlobRead<'_> {
 
     /// The next piece; `None` at the end.
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        self.blob = self.blob.outside_calls().in_call();
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin().await?;
         }
         if let Some(piece) = self.short.pop_front() {
             return Ok(Some(piece));
         }
-        while self.next < self.end && (self.ahead.is_empty() || self.ahead_bytes < BLOB_AHEAD_BYTES) {
+        while self.next < self.end
+            && (self.ahead.is_empty() || self.ahead_bytes < self.blob.limits().ahead_bytes)
+        {
             self.request_next()?;
         }
         let Some((answer, part)) = self.ahead.pop_front() else { return Ok(None) };
@@ -185,10 +195,13 @@ impl BlobRead<'_> {
 
     /// Reads a short stream, or opens the snapshot of a long one.
     async fn begin(&mut self) -> Result<(), Error> {
-        if self.end.saturating_sub(self.next) <= BLOB_AHEAD_BYTES {
-            match self.blob.read_pieces(self.range(), BLOB_AHEAD_BYTES).await {
+        let ahead_bytes = self.blob.limits().ahead_bytes;
+        if self.end.saturating_sub(self.next) <= ahead_bytes {
+            match self.blob.read_pieces(self.range(), ahead_bytes).await {
                 Ok(pieces) => {
                     (self.short, self.next) = (pieces.into(), self.end);
+                    // The read may have found a later blob than the one that this stream began with.
+                    self.header = self.blob.recall().unwrap_or_else(|| self.header.clone());
                     return Ok(());
                 }
                 // The blob has grown since.
@@ -210,7 +223,7 @@ impl BlobRead<'_> {
         for _ in 0..STREAM_SNAPSHOT_ATTEMPTS {
             let partitions = self.partitions(count)?;
             let opened =
-                StreamSnapshot::open(keyspace.client(), (keyspace.id(), count), partitions.clone()).await;
+                StreamSnapshot::open(self.blob.client(), (keyspace.id(), count), partitions.clone()).await;
             let snapshot = match opened {
                 Ok(snapshot) => snapshot,
                 Err(error) => match error.split_into() {
@@ -222,7 +235,8 @@ impl BlobRead<'_> {
                 },
             };
             let key = self.blob.header_key()?;
-            let asked = snapshot.start(&RecordRead { key: &key, query: Query::Lookup })?;
+            let limit_us = self.blob.client().limit_us();
+            let asked = snapshot.start(&RecordRead { key: &key, query: Query::Lookup }, limit_us)?;
             let Ok(Ok(reply)) = asked.await else { return Ok(false) };
             let Ok(header) = self.blob.finished(known_of(&reply)?) else { return Ok(false) };
             let end = self.asked_end.min(header.size);
@@ -259,7 +273,7 @@ impl BlobRead<'_> {
     async fn is_one_version(&self) -> Result<bool, Error> {
         let first = self.offset >> self.header.chunk_bits;
         // A single reply is of one moment.
-        if self.pieces > 1 {
+        if self.pieces > 1 && !is_planted(Bug::BlobStreamUnconfirmed) {
             for (some, at) in self.versions.chunks(BLOB_CONFIRMS_AHEAD).zip(0..) {
                 let numbers = first + at * BLOB_CONFIRMS_AHEAD as u64..;
                 let versions: Vec<(u64, Timestamp)> = numbers.zip(some.iter().copied()).collect();
@@ -275,13 +289,15 @@ impl BlobRead<'_> {
     fn request_next(&mut self) -> Result<(), Error> {
         let length = (self.end - self.next).min(BLOB_PIECE_BYTES);
         let Some(part) = self.header.parts(self.next, length).next() else { return Ok(()) };
+        // This call awaits the first one; later calls, with a time of their own, await the others.
+        let blob = if self.ahead.is_empty() { self.blob.clone() } else { self.blob.outside_calls() };
         let reply = match &self.snapshot {
             Some(snapshot) => {
                 let key = self.blob.chunk_key(&self.header, part.number)?;
                 let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
-                snapshot.start(&RecordRead { key: &key, query })?
+                snapshot.start(&RecordRead { key: &key, query }, blob.client().limit_us())?
             }
-            None => self.blob.read_part(&self.header, part)?,
+            None => blob.read_part(&self.header, part)?,
         };
         self.ahead.push_back((reply, part));
         self.ahead_bytes += u64::from(part.length);

@@ -16,6 +16,18 @@ use super::BlobReadVersion;
 const FIRST_LINE: &str = "zerohop-seen 1";
 
 impl BlobReadVersion {
+    /// The blob's id, and its generation: see [`BlobInfo`](super::BlobInfo).
+    #[must_use]
+    pub fn blob(&self) -> (Timestamp, u64) {
+        (Timestamp(self.stamp.id), self.stamp.generation)
+    }
+
+    /// The chunks that were read, by number, and their versions; zero: the chunk was absent.
+    #[must_use]
+    pub fn chunks(&self) -> &[(u64, Timestamp)] {
+        &self.chunks
+    }
+
     /// Parses the output of `Display`; `None` if the text is invalid.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -5,26 +5,28 @@ use zerohop_wire::messages::{BlobChange, Condition};
 use super::Blob;
 use super::truncate::next;
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
 
 impl Blob<'_> {
     /// Replaces the contents with these bytes, and the attributes unless they are `None`. A reader sees all of the old contents or all of the new.
     /// Ends with `NotFound` if the blob is absent. Refuses more than 64 MiB, or the replacement of more than 4,096 chunks.
     pub async fn replace(&self, bytes: &[u8], attributes: Option<&[u8]>) -> Result<(), Error> {
+        let blob = &self.in_call();
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
-            return Err(self.error(BlobError::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+            return Err(blob.error(BlobError::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
-        let mut attempts = Attempts::new(self.keyspace.client());
-        self.remember(None);
+        let mut attempts = Attempts::new(blob.client());
+        blob.remember(None);
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let mut header = self.completed_header().await?;
-            if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
-                let limit = BLOB_TRUNCATE_CHUNKS_MAX << header.chunk_bits;
-                return Err(self.error(BlobError::TooLong { limit }));
+            let mut header = blob.completed_header().await?;
+            let chunks_max = blob.limits().transaction_chunks;
+            if header.chunks() > chunks_max {
+                let limit = chunks_max << header.chunk_bits;
+                return Err(blob.error(BlobError::TooLong { limit }));
             }
             let (old, chunks) = (header.stamp, header.chunks());
-            let mut together = self.together();
+            let mut together = blob.together();
             if header.size > 0 {
                 header.stamp = next(old);
             }
@@ -48,12 +50,12 @@ impl Blob<'_> {
             together.write(&header, 0, bytes)?;
             match together.commit().await {
                 Ok(_) => {
-                    self.remember(None);
+                    blob.remember(None);
                     return Ok(());
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 }

@@ -24,11 +24,10 @@ use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
 use super::{Blob, BlobInfo, KnownHeader, TransactionBlob};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
-use crate::procedures::limits::{
-    BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX, BLOB_TRUNCATE_CHUNKS_MAX,
-};
+use crate::procedures::limits::{BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX};
 use crate::procedures::shell::BackgroundTask;
 use crate::procedures::transaction::Attempts;
 
@@ -59,39 +58,40 @@ impl<'a> Blob<'a> {
     /// # Errors
     /// [`BlobError::Attributes`]: these do not fit beside the name; [`BlobError::Contended`]; those of [`Blob::create_with`].
     pub async fn stage(&self, chunk_bits: Option<u8>, attributes: &[u8]) -> Result<StagedContents, Error> {
-        self.check_attributes(attributes)?;
-        let bits = chunk_bits.unwrap_or_else(|| self.chunk_bits());
-        let names = Slot::FOR_CONTENTS.map(|slot| (slot, Bytes::from(staged_name(&self.name, slot))));
-        let client = self.keyspace.client();
+        let blob = &self.in_call();
+        blob.check_attributes(attributes)?;
+        let bits = chunk_bits.unwrap_or_else(|| blob.chunk_bits());
+        let names = Slot::FOR_CONTENTS.map(|slot| (slot, Bytes::from(staged_name(&blob.name, slot))));
+        let client = blob.client();
         let staged = client.transaction_with_outcome(|transaction| {
             let names = &names;
             async move {
-                let there = TransactionBlob::of(&transaction, self.keyspace.blob(self.name.clone()));
-                let bound = there.header_to_rest_on().await?.map(|header| header.slot(&self.name));
-                let found = self.keyspace.stat_blobs(&names.each_ref().map(|(_, name)| name)).await?;
+                let there = TransactionBlob::of(&transaction, blob.beside(blob.name.clone()));
+                let bound = there.header_to_rest_on().await?.map(|header| header.slot(&blob.name));
+                let found = blob.stat_beside(&names.each_ref().map(|(_, name)| name)).await?;
                 let is_free = |(at, (slot, _)): &(usize, &(Slot, Bytes))| {
                     bound != Some(*slot) && found.get(*at).is_some_and(Option::is_none)
                 };
                 let Some((_, (_, name))) = names.iter().enumerate().find(is_free) else {
-                    drop(self.remove_staged().await);
-                    return Err(self.changed());
+                    drop(blob.remove_staged().await);
+                    return Err(blob.changed());
                 };
-                let place = TransactionBlob::of(&transaction, self.staged_blob(name));
+                let place = TransactionBlob::of(&transaction, blob.staged_blob(name));
                 match place.create_with(bits, UNFINISHED).await {
                     // Another client created the contents first.
                     Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {
-                        Err(self.changed())
+                        Err(blob.changed())
                     }
                     made => made.map(|()| name.clone()),
                 }
             }
         });
-        let (name, committed) = staged.await.map_err(|error| self.contended(error))?;
+        let (name, committed) = staged.await.map_err(|error| blob.contended(error))?;
         let id = committed.ok_or(Error::Unexpected)?.version();
-        let renewal = begin_renewal(self.keyspace, &name, id);
+        let renewal = begin_renewal(blob.keyspace, &name, id);
         // These are contents of other writers: a failure here is no failure of this one.
-        if let Ok(Some(found)) = self.staged_now().await {
-            drop(self.remove_staged_of(found, id.millis()).await);
+        if let Ok(Some(found)) = blob.staged_now().await {
+            drop(blob.remove_staged_of(found, id.millis()).await);
         }
         Ok(StagedContents { name, id: id.0, _renewal: Some(Arc::new(renewal)) })
     }
@@ -103,9 +103,10 @@ impl<'a> Blob<'a> {
     /// [`BlobError::Contended`]: conflicts until the deadline, or another client has removed the staged contents; those of [`Blob::delete`] for the
     /// old contents.
     pub async fn bind(&self, staged: &StagedContents, attributes: &[u8]) -> Result<u64, Error> {
-        let header = self.staged_blob(&staged.name).header().await?;
-        let header = header.ok_or_else(|| self.error(BlobError::Contended))?;
-        self.bind_bytes(staged, (header.stamp, header.size), attributes).await
+        let blob = &self.in_call();
+        let header = blob.staged_blob(&staged.name).header().await?;
+        let header = header.ok_or_else(|| blob.error(BlobError::Contended))?;
+        blob.bind_bytes(staged, (header.stamp, header.size), attributes).await
     }
 
     /// Removes the staged contents, if they still exist.
@@ -113,8 +114,9 @@ impl<'a> Blob<'a> {
     /// # Errors
     /// Same as [`Blob::delete`].
     pub async fn unstage(&self, staged: &StagedContents) -> Result<(), Error> {
+        let blob = &self.in_call();
         let is_it = |header: &KnownHeader| header.stamp.id == staged.id && !header.is_finished();
-        self.staged_blob(&staged.name).delete_if(is_it).await.map(drop)
+        blob.staged_blob(&staged.name).delete_if(is_it).await.map(drop)
     }
 
     /// Same as [`Blob::bind`], for a header with this fence and this number of bytes, which may have been written behind its end.
@@ -124,15 +126,20 @@ impl<'a> Blob<'a> {
         (stamp, size): (BlobStamp, u64),
         attributes: &[u8],
     ) -> Result<u64, Error> {
-        let client = self.keyspace.client();
+        let client = self.client();
         let leaves_rest = client.transaction(|transaction| async move {
             let of = |blob: Blob<'a>| TransactionBlob::of(&transaction, blob);
             // Another generation means that another client truncates the contents in order to remove them.
             let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
-            let Some(new) = of(self.staged_blob(&staged.name)).buffer_header_removal(is_it).await? else {
+            let place = of(self.staged_blob(&staged.name));
+            let new = match is_planted(Bug::BlobContentsBoundTwice) {
+                true => place.header_now().await?.filter(is_it),
+                false => place.buffer_header_removal(is_it).await?,
+            };
+            let Some(new) = new else {
                 return Err(self.error(BlobError::Contended));
             };
-            let there = of(self.keyspace.blob(self.name.clone()).with_unfinished());
+            let there = of(self.beside(self.name.clone()).with_unfinished());
             let old = there.remove_returning_header().await?;
             let place = Contents { name: &staged.name, stamp: new.stamp };
             there.create_with(new.chunk_bits, &at(&place, attributes)).await?;
@@ -173,7 +180,7 @@ impl<'a> Blob<'a> {
     async fn staged_now(&self) -> Result<Option<Vec<Bytes>>, Error> {
         let slots = Slot::FOR_CONTENTS.into_iter().chain([Slot::DIRECT]);
         let names: Vec<Bytes> = slots.map(|slot| staged_name(&self.name, slot).into()).collect();
-        let found = self.keyspace.stat_blobs(&names).await?.into_iter();
+        let found = self.stat_beside(&names).await?.into_iter();
         let there: Vec<Bytes> =
             names.into_iter().zip(found).filter_map(|(name, found)| found.map(|_| name)).collect();
         Ok((!there.is_empty()).then_some(there))
@@ -181,7 +188,7 @@ impl<'a> Blob<'a> {
 
     /// The time of a server in milliseconds since 1970: that of a transaction which reads a header. A full disk permits it.
     async fn server_ms(&self) -> Result<u64, Error> {
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let mut attempts = Attempts::new(self.client());
         loop {
             let mut together = self.together();
             together.add_header_read()?;
@@ -206,10 +213,10 @@ impl<'a> Blob<'a> {
 
     /// Removes the leftovers of killed writers, for every blob of the keyspace, if the last change to them was more than a day before `now_ms`.
     pub(super) async fn remove_old_staged(&self, now_ms: u64) -> Result<(), Error> {
-        let list = self.keyspace.list_blobs(STAGED_PREFIX).with_staged();
+        let list = self.keyspace.list_blobs(STAGED_PREFIX).with_staged().within(self.client());
         let Some(names) = list.page_names(SCAN_PAGE_KEYS_MAX).next_page().await? else { return Ok(()) };
         let is_old = |version| is_older(version, now_ms, BLOB_STAGED_MS_MAX);
-        let found = self.keyspace.stat_blobs(&names).await?;
+        let found = self.stat_beside(&names).await?;
         for (name, info) in names.into_iter().zip(found) {
             if info.is_some_and(|info: BlobInfo| is_old(info.version)) {
                 let place = self.staged_blob(&name);
@@ -219,6 +226,11 @@ impl<'a> Blob<'a> {
         Ok(())
     }
 
+    /// The metadata of other blobs of the keyspace, in the same call.
+    async fn stat_beside<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        self.keyspace.stat_blobs_within(self.client(), names).await
+    }
+
     /// The error for the end of an operation that repeats itself on conflicts.
     pub(super) fn contended(&self, error: Error) -> Error {
         if error.is_changed_read() { self.error(BlobError::Contended) } else { error }
@@ -226,7 +238,7 @@ impl<'a> Blob<'a> {
 
     /// A handle to the contents staged under a name, for their writer.
     pub(super) fn staged_blob(&self, name: &Bytes) -> Blob<'a> {
-        self.keyspace.blob(name.clone()).with_unfinished()
+        self.beside(name.clone()).with_unfinished()
     }
 
     /// Refuses attributes that do not fit before anything is written.
@@ -284,7 +296,7 @@ impl TransactionBlob<'_> {
     /// Removes the header of a blob, and its chunks if there are at most 4,096. Returns the header if chunks are left.
     async fn remove_returning_header(&self) -> Result<Option<KnownHeader>, Error> {
         match self.header_now().await? {
-            Some(header) if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX => {
+            Some(header) if header.chunks() > self.blob.limits().transaction_chunks => {
                 self.buffer_header_removal(|_| true).await
             }
             _ => self.remove().await.map(|_| None),

@@ -13,6 +13,7 @@ use zerohop_wire::messages::{
 
 use super::truncate::next;
 use super::{Blob, ChunkRange, KnownHeader};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
 use crate::procedures::shell::PendingReply;
@@ -40,15 +41,16 @@ impl<'a> Blob<'a> {
     /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
     /// append ends with [`BlobError::Contended`].
     pub async fn staged_append(&self) -> Result<BlobFill<'a>, Error> {
+        let blob = &self.in_call();
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
+            let header = blob.completed_header().await?;
             let until = step_behind(&header, header.size);
             // Another client's append meanwhile would have moved the end.
             let condition = Condition::IfVersion(header.version);
-            if let Some(filled) = self.announce_end(&header, until, condition).await? {
+            if let Some(filled) = blob.announce_end(&header, until, condition).await? {
                 let (begin, stamp) = (header.size, header.stamp);
                 return Ok(BlobFill {
-                    blob: self.clone(),
+                    blob: blob.outside_calls(),
                     header: filled,
                     stamp,
                     begin,
@@ -59,7 +61,7 @@ impl<'a> Blob<'a> {
                 });
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Announces in the header the end up to which chunks are being written. `None`: the header has changed.
@@ -124,6 +126,7 @@ impl BlobFill<'_> {
 
     /// Makes all pushed bytes a part of the blob. Returns the blob's size in bytes.
     pub async fn publish(mut self) -> Result<u64, Error> {
+        self.blob = self.blob.in_call();
         self.all_are_done().await?;
         let (blob, key) = (&self.blob, self.blob.header_key()?);
         let (stamp, size) = (self.header.stamp, self.end);
@@ -142,7 +145,7 @@ impl BlobFill<'_> {
         if !rest.is_empty() {
             self.send(&rest).await?;
         }
-        while !self.under_way.is_empty() {
+        while !self.under_way.is_empty() && !is_planted(Bug::BlobPublishedEarly) {
             self.one_is_done().await?;
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::procedures::transaction::Transaction;
 
 impl<'a> TransactionBlob<'a> {
     pub(crate) fn of(transaction: &Transaction, blob: Blob<'a>) -> Self {
-        Self { transaction: transaction.clone(), blob }
+        Self { transaction: transaction.clone(), blob: blob.within(transaction.client()) }
     }
 
     /// The request for the header; `None` if the transaction knows the blob already.

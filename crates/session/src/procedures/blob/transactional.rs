@@ -23,7 +23,7 @@ use super::write_buffer::{self, Edits};
 use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, with_trailing_zeros};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
-use crate::procedures::limits::{BLOB_TRUNCATE_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::limits::BLOB_WRITE_BYTES_MAX;
 use crate::procedures::operation;
 use crate::procedures::transaction::{Promise, Transaction};
 use crate::procedures::transform::Transform;
@@ -97,7 +97,7 @@ impl ReadSpan {
 impl Transaction {
     /// A handle to read and change a blob inside this transaction.
     pub fn blob<'a>(&self, keyspace: &'a Keyspace, name: impl Into<Bytes>) -> TransactionBlob<'a> {
-        TransactionBlob { transaction: self.clone(), blob: keyspace.blob(name) }
+        TransactionBlob::of(self, keyspace.blob(name))
     }
 }
 
@@ -533,8 +533,9 @@ impl TransactionBlob<'_> {
 
     /// Checks that a truncation of this number of chunks fits in one transaction.
     fn check_truncation(&self, chunks: u64, bits: u8) -> Result<(), Error> {
-        if chunks > BLOB_TRUNCATE_CHUNKS_MAX {
-            return Err(self.blob.error(BlobError::TooLong { limit: BLOB_TRUNCATE_CHUNKS_MAX << bits }));
+        let chunks_max = self.blob.limits().transaction_chunks;
+        if chunks > chunks_max {
+            return Err(self.blob.error(BlobError::TooLong { limit: chunks_max << bits }));
         }
         Ok(())
     }

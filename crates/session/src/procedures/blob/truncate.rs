@@ -13,44 +13,47 @@ use zerohop_wire::messages::{
 };
 
 use super::{Blob, KnownHeader};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATE_CHUNKS_MAX, BLOB_TRUNCATES_PARALLEL};
+use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATES_PARALLEL};
 use crate::procedures::transaction::Attempts;
 
 impl Blob<'_> {
     /// Sets the size of the blob: bytes behind it are removed, and added bytes are zeros. Returns when all of this is done. Up to 4,096 chunks are
     /// truncated atomically, so that no reader sees an intermediate state. Ends with `NotFound` if the blob is absent.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
-        let key = self.header_key()?;
-        let mut attempts = Attempts::new(self.keyspace.client());
-        self.remember(None);
+        let blob = &self.in_call();
+        let key = blob.header_key()?;
+        let mut attempts = Attempts::new(blob.client());
+        blob.remember(None);
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
+            let header = blob.completed_header().await?;
             let stamp = header.stamp;
             if size >= header.size {
-                self.check_end(&header, size)?;
-                match self
+                blob.check_end(&header, size)?;
+                match blob
                     .change(&key, Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })
                     .await
                 {
                     Ok(_) => return Ok(()),
-                    Err(error) => self.unless_other(error)?,
+                    Err(error) => blob.unless_other(error)?,
                 }
                 continue;
             }
-            if header.chunks() - (size >> header.chunk_bits) > BLOB_TRUNCATE_CHUNKS_MAX {
+            if header.chunks() - (size >> header.chunk_bits) > blob.limits().transaction_chunks {
                 let change = BlobChange::Cut { stamp, size };
-                match self.change(&key, Condition::IfVersion(header.version), change).await {
+                match blob.change(&key, Condition::IfVersion(header.version), change).await {
                     Ok(_) => {
-                        self.remember(None);
-                        return self.completed_header().await.map(drop);
+                        blob.remember(None);
+                        // Each step is a call of its own.
+                        return blob.outside_calls().completed_header().await.map(drop);
                     }
-                    Err(error) => self.unless_other(error)?,
+                    Err(error) => blob.unless_other(error)?,
                 }
                 continue;
             }
             let (after, cut) = (next(stamp), next(header.chunk_stamp()));
-            let mut together = self.together();
+            let mut together = blob.together();
             together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
             for number in size >> header.chunk_bits..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
@@ -60,35 +63,52 @@ impl Blob<'_> {
             together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
             match together.commit().await {
                 Ok(_) => {
-                    self.remember(None);
+                    blob.remember(None);
                     return Ok(());
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
-    /// Removes the blob, atomically under the same limit as [`Blob::truncate`]. Returns whether it existed.
+    /// Removes the blob, atomically under the same limit as [`Blob::truncate`]. Returns whether it existed. Also removes staged contents that were
+    /// never bound, and leftovers of old contents.
+    ///
+    /// # Errors
+    /// If there was a blob, those of its removal only: a failure to remove staged contents leaves them for the next writer or removal. If there was
+    /// none, also those of the removal of staged contents.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let (was_there, rest) = tokio::join!(self.delete_if(|_| true), self.remove_staged());
-        let was_there = was_there?;
-        // Also removes staged contents that were never bound, and leftovers of old contents.
-        rest.map(|()| was_there)
+        let blob = &self.in_call();
+        // A step of the removal of many chunks is a call of its own.
+        let (was_there, rest) = tokio::join!(self.delete_with(blob, |_| true), blob.remove_staged());
+        match was_there? {
+            true => Ok(true),
+            false => rest.map(|()| false),
+        }
     }
 
     /// Same as [`Blob::delete`], if the header satisfies `is_meant`.
     pub(super) async fn delete_if(&self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
-        let mut attempts = Attempts::new(self.keyspace.client());
+        self.delete_with(self, is_meant).await
+    }
+
+    /// Same as [`Blob::delete_if`], for a handle inside a call. This handle removes what does not fit in one transaction.
+    async fn delete_with(&self, blob: &Self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
+        let mut attempts = Attempts::new(blob.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let Some(header) = self.header().await?.filter(&is_meant) else { return Ok(false) };
-            if header.chunks() > BLOB_TRUNCATE_CHUNKS_MAX {
+            let Some(header) = blob.header().await?.filter(&is_meant) else { return Ok(false) };
+            if header.chunks() > blob.limits().transaction_chunks {
                 if self.delete_in_steps(&header).await? {
                     return Ok(true);
                 }
                 continue;
             }
-            let mut together = self.together();
+            if is_planted(Bug::BlobChunksRemovedFirst) {
+                let stamp = header.chunk_stamp();
+                blob.each_chunk(&header, (0, header.chunks()), |_| BlobChange::DropChunk { stamp }).await?;
+            }
+            let mut together = blob.together();
             together.remove_header(header.version)?;
             for number in 0..header.chunks() {
                 let change = BlobChange::DropChunk { stamp: header.chunk_stamp() };
@@ -96,15 +116,15 @@ impl Blob<'_> {
             }
             match together.commit().await {
                 Ok(_) => {
-                    self.remember(None);
+                    blob.remember(None);
                     return Ok(true);
                 }
                 Err(error) => {
-                    self.again_after(error, &mut attempts).await.map_err(|error| self.contended(error))?;
+                    blob.again_after(error, &mut attempts).await.map_err(|error| blob.contended(error))?;
                 }
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Removes a blob with more chunks than fit in one transaction: the client truncates them, removes the header, and then removes the rest of the
@@ -159,12 +179,11 @@ impl Blob<'_> {
             keep: keep(number),
             creates_absent: marks,
         };
-        self.each_chunk(
-            header,
-            (size >> bits, header.pending_truncation_end.div_ceil(header.chunk_bytes())),
-            cut,
-        )
-        .await?;
+        let (first, end) = (size >> bits, header.pending_truncation_end.div_ceil(header.chunk_bytes()));
+        // A step of a long truncation is a call of its own: its progress does not depend on the time of one call.
+        let is_long = end - first > self.limits().transaction_chunks;
+        let steps = if is_long { self.outside_calls() } else { self.clone() };
+        steps.each_chunk(header, (first, end), cut).await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
         // Another client has truncated the blob again.
         settled.map(drop).or_else(|error| self.unless_other(error))
@@ -212,4 +231,69 @@ impl Blob<'_> {
 /// The generation after a truncation.
 pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
     BlobStamp { generation: stamp.generation + 1, ..stamp }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use zerohop_wire::blob::BlobHeader;
+    use zerohop_wire::ids::Timestamp;
+
+    use super::*;
+    use crate::procedures::scripted_shell::{Script, handle, keyspace, run};
+
+    /// A header in a reply.
+    fn header(size: u64) -> Reply {
+        let mut bytes = Vec::new();
+        let header = BlobHeader {
+            chunk_bits: 12,
+            stamp: BlobStamp { id: 7, generation: 0 },
+            size,
+            pending_truncation_end: 0,
+            is_staged_append: FillState::Not,
+            attributes: b"",
+        };
+        header.encode(&mut bytes);
+        Reply::Value { version: Timestamp(9), length: bytes.len() as u64, bytes: Bytes::from(bytes) }
+    }
+
+    fn not_found() -> Result<Reply, Reason> {
+        Err(Reason::Answer { failure: Failure::NotFound })
+    }
+
+    #[test]
+    fn deletion_that_is_done_is_reported_though_staged_contents_stay() {
+        let script = Arc::new(Script::default());
+        let keyspace = keyspace(&handle(&script));
+        let removed = Reply::Transacted { version: Timestamp(10), answers: Vec::new() };
+        script.single.lock().unwrap().extend([Ok(header(5)), Ok(removed)]);
+        // The headers of staged contents cannot be read.
+        let broken = || (0..16).map(|_| Err(Reason::Closed)).collect();
+        script.batches.lock().unwrap().push_back(broken());
+        assert_eq!(run(keyspace.blob("b").delete()), Ok(true));
+        assert!(script.single.lock().unwrap().is_empty());
+        // Where nothing was removed, there is nothing that the error hides.
+        script.single.lock().unwrap().push_back(not_found());
+        script.batches.lock().unwrap().push_back(broken());
+        assert!(run(keyspace.blob("b").delete()).is_err());
+    }
+
+    #[test]
+    fn listing_leaves_out_blob_that_vanishes_meanwhile() {
+        let script = Arc::new(Script::default());
+        let keyspace = keyspace(&handle(&script));
+        let key = |name: &'static str| crate::ListedKey {
+            key: Bytes::from_static(name.as_bytes()),
+            partition: zerohop_wire::ids::PartitionId(0),
+            record: zerohop_wire::messages::RecordType::Bytes,
+            version: Timestamp(1),
+        };
+        let keys = vec![key("a"), key("b"), key("c")];
+        script.single.lock().unwrap().push_back(Ok(Reply::Page { next: Bytes::new(), keys }));
+        script.batches.lock().unwrap().push_back(vec![Ok(header(1)), not_found(), Ok(header(1))]);
+        let mut list = keyspace.list_blobs("");
+        assert_eq!(run(list.next_page()), Ok(Some(vec![Bytes::from("a"), Bytes::from("c")])));
+    }
 }

@@ -6,6 +6,7 @@ use zerohop_wire::messages::{BlobChange, Condition, Number, ReturnedNumber};
 
 use super::multi_chunk::is_refused;
 use super::{Blob, BlobReadVersion, ChunkRange, KnownHeader};
+use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_APPEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
@@ -15,52 +16,54 @@ impl Blob<'_> {
     /// Writes bytes at an offset, which may be behind the end: bytes in between become zeros. The write is atomic over all its chunks: a reader
     /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::staged_append`].
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let end = self.check_range(offset, bytes)?;
+        let blob = &self.in_call();
+        let end = blob.check_range(offset, bytes)?;
         if bytes.is_empty() {
-            return self.known().await.map(drop);
+            return blob.known().await.map(drop);
         }
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let mut attempts = Attempts::new(blob.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
-            if self.write_single_chunk(&header, offset, bytes).await? {
+            let header = blob.completed_header().await?;
+            if blob.write_single_chunk(&header, offset, bytes).await? {
                 return Ok(());
             }
             // The chunk's refusal is newer than the remembered header.
-            let header = self.completed_header().await?;
-            self.check_end(&header, end)?;
-            let mut together = self.together();
+            let header = blob.completed_header().await?;
+            blob.check_end(&header, end)?;
+            let mut together = blob.together();
             together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok(_) => {
-                    self.remember_size(&header, end);
+                    blob.remember_size(&header, end);
                     return Ok(());
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Same as [`Blob::write_at`], if nothing of what was read has changed since. Otherwise it writes nothing and ends with an error for which
     /// [`Error::is_conflict`] is true.
     pub async fn write_at_if(&self, seen: &BlobReadVersion, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let end = self.check_range(offset, bytes)?;
+        let blob = &self.in_call();
+        let end = blob.check_range(offset, bytes)?;
         // An empty write extends nothing, whatever its offset.
         let end = if bytes.is_empty() { 0 } else { end };
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let mut attempts = Attempts::new(blob.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
+            let header = blob.completed_header().await?;
             if header.stamp != seen.stamp || seen.size.is_some_and(|size| size != header.size) {
                 // The remembered header may be the outdated one.
-                let now = self.known().await?;
+                let now = blob.known().await?;
                 if now.stamp != seen.stamp || seen.size.is_some_and(|size| size != now.size) {
-                    return Err(self.changed());
+                    return Err(blob.changed());
                 }
                 continue;
             }
-            self.check_end(&header, end)?;
-            let mut together = self.together();
+            blob.check_end(&header, end)?;
+            let mut together = blob.together();
             let grow = BlobChange::Grow { stamp: header.stamp, size: end };
             let condition = match seen.size {
                 // A read up to the end depends on where the end is.
@@ -74,42 +77,47 @@ impl Blob<'_> {
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok(_) => {
-                    self.remember_size(&header, end);
+                    blob.remember_size(&header, end);
                     return Ok(());
                 }
-                Err(error) if is_refused(&error) => self.remember(None),
+                Err(error) if is_refused(&error) => blob.remember(None),
                 Err(error) if error.is_changed_read() => return Err(error),
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Appends bytes and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
     /// [`Blob::staged_append`].
     pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
-        self.check_range(0, bytes)?;
-        let mut attempts = Attempts::new(self.keyspace.client());
+        let blob = &self.in_call();
+        blob.check_range(0, bytes)?;
+        let (mut attempts, mut first_end) = (Attempts::new(blob.client()), None);
         for _ in 0..BLOB_APPEND_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
-            let (stamp, offset) = (header.stamp, header.size);
-            if bytes.is_empty() {
-                return self.known().await.map(|header| header.size);
+            let header = blob.completed_header().await?;
+            let (stamp, mut offset) = (header.stamp, header.size);
+            let first_end = *first_end.get_or_insert(offset);
+            if is_planted(Bug::BlobAppendKeepsOffset) {
+                offset = first_end;
             }
-            let size = offset.checked_add(bytes.len() as u64).ok_or_else(|| self.beyond())?;
-            self.check_end(&header, size)?;
-            let mut together = self.together();
+            if bytes.is_empty() {
+                return blob.known().await.map(|header| header.size);
+            }
+            let size = offset.checked_add(bytes.len() as u64).ok_or_else(|| blob.beyond())?;
+            blob.check_end(&header, size)?;
+            let mut together = blob.together();
             together.header(Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })?;
             together.write(&header, offset, bytes)?;
             match together.commit().await {
                 Ok((version, _)) => {
-                    self.remember(Some(KnownHeader { version, size, ..header }));
+                    blob.remember(Some(KnownHeader { version, size, ..header }));
                     return Ok(offset);
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Changes a number in the blob, also across chunks; absent bytes count as zeros. A number within one chunk is changed on its server. Returns
@@ -128,50 +136,51 @@ impl Blob<'_> {
         transform: Transform<N>,
         returned: ReturnedNumber,
     ) -> Result<N, Error> {
+        let blob = &self.in_call();
         let (offset, wire) = transform.parts(returned);
-        let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
-        let end = offset.checked_add(width).ok_or_else(|| self.beyond())?;
+        let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(blob.client()));
+        let end = offset.checked_add(width).ok_or_else(|| blob.beyond())?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let header = self.completed_header().await?;
-            self.check_end(&header, end)?;
+            let header = blob.completed_header().await?;
+            blob.check_end(&header, end)?;
             let mut parts = header.parts(offset, width);
             let (Some(part), None) = (parts.next(), parts.next()) else {
-                match self.transform_across(&header, (offset, end), wire).await {
+                match blob.transform_across(&header, (offset, end), wire).await {
                     Ok(bits) => return Ok(N::from_bits(bits)),
-                    Err(error) => self.again_after(error, &mut attempts).await?,
+                    Err(error) => blob.again_after(error, &mut attempts).await?,
                 }
                 continue;
             };
             let (stamp, offset) = (header.chunk_stamp(), u64::from(part.within));
             let wire = zerohop_wire::messages::Transform { offset, ..wire };
             if end <= header.size {
-                let key = self.chunk_key(&header, part.number)?;
+                let key = blob.chunk_key(&header, part.number)?;
                 let change = BlobChange::TransformChunk { stamp, transform: wire, makes: false };
-                match self.change(&key, Condition::Always, change).await {
+                match blob.change(&key, Condition::Always, change).await {
                     Ok(Reply::Done { number, .. }) => return Ok(N::from_bits(number)),
                     Ok(_) => return Err(Error::Unexpected),
-                    Err(error) => self.unless_absent(error)?,
+                    Err(error) => blob.unless_absent(error)?,
                 }
             }
-            let header = self.completed_header().await?;
+            let header = blob.completed_header().await?;
             let stamp = header.stamp;
-            let mut together = self.together();
+            let mut together = blob.together();
             together.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
             let stamp = header.chunk_stamp();
             let change = BlobChange::TransformChunk { stamp, transform: wire, makes: true };
             together.chunk(&header, part.number, change, None)?;
             match together.commit().await {
                 Ok((_, answers)) => {
-                    self.remember_size(&header, end);
+                    blob.remember_size(&header, end);
                     return match answers.into_iter().nth(1) {
                         Some(Ok(Reply::Done { number, .. })) => Ok(N::from_bits(number)),
                         _ => Err(Error::Unexpected),
                     };
                 }
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => blob.again_after(error, &mut attempts).await?,
             }
         }
-        Err(self.error(BlobError::Contended))
+        Err(blob.error(BlobError::Contended))
     }
 
     /// Transforms a number that lies in two chunks: the client reads it, and writes it if both chunks are unchanged.
@@ -246,7 +255,7 @@ impl Blob<'_> {
         }
         self.remember(None);
         let pause = attempts.after(&error).ok_or(error)?;
-        self.keyspace.client().sleep(pause).await;
+        self.client().sleep(pause).await;
         Ok(())
     }
 

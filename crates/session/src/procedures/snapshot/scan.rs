@@ -11,6 +11,7 @@ use zerohop_wire::messages::{Scan, SnapshotAsk};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Snapshot;
+use crate::procedures::blob::is_staged;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 
@@ -103,8 +104,15 @@ impl SnapshotBlobList<'_> {
     /// # Errors
     /// Same as [`SnapshotScan::next_page`].
     pub async fn next_page(&mut self) -> Result<Option<Vec<(Bytes, Timestamp)>>, Error> {
-        let page = self.pages.next().await?;
-        Ok(page.map(|names| names.into_iter().map(|name| (name.key, name.version)).collect()))
+        while let Some(names) = self.pages.next().await? {
+            let own = names.into_iter().filter(|name| !is_staged(&name.key));
+            let page: Vec<_> = own.map(|name| (name.key, name.version)).collect();
+            // A page of staged contents alone is not the end.
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -100,7 +100,7 @@ impl Transaction {
                 BufferLookup::Known(_) | BufferLookup::Never
             );
             if !is_known && places.insert(record_name(&item)) {
-                let request = lookup.request();
+                let request = lookup.request_in(&self.client);
                 requests.push(request.map_err(|failure| Error::about(key, Reason::Answer { failure }))?);
                 items.push((key, item));
             }

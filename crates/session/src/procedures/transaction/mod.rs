@@ -77,6 +77,10 @@ pub struct CommittedTransaction {
 }
 
 impl Transaction {
+    pub(crate) fn client(&self) -> &ClusterHandle {
+        &self.client
+    }
+
     pub(crate) fn begin(client: &ClusterHandle) -> Self {
         Self { client: client.clone(), buffer: Arc::new(Mutex::new(Some(Buffer::default()))) }
     }
@@ -177,7 +181,8 @@ impl Transaction {
     /// If [`Error::is_conflict`] is true, a record that was read has changed, or the transaction conflicted with others: nothing was done, and the
     /// caller may begin it again. The item number in [`Reason::Aborted`] counts the writes in their order. If [`Error::is_unknown`] is true, the
     /// transaction was applied completely or not at all. An empty transaction is refused.
-    pub async fn commit(self) -> Result<CommittedTransaction, Error> {
+    pub async fn commit(mut self) -> Result<CommittedTransaction, Error> {
+        self.client = self.client.in_call();
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
         let commit = buffer.into_commit();
@@ -213,7 +218,8 @@ impl Transaction {
 
     async fn fetch<R>(&self, operation: &Operation<'_, R>) -> Result<TransactionAnswer, Error> {
         let about = |reason| Error::about(operation.key(), reason);
-        let request = operation.request().map_err(|failure| about(Reason::Answer { failure }))?;
+        let request =
+            operation.request_in(&self.client).map_err(|failure| about(Reason::Answer { failure }))?;
         match self.client.submit(request).await.unwrap_or(Err(Reason::Closed)) {
             Ok(reply) => Ok(Ok(reply)),
             Err(Reason::Answer { failure: Failure::NotFound }) => Ok(Err(Failure::NotFound)),

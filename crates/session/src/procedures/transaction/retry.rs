@@ -18,7 +18,8 @@ impl ClusterHandle {
         Transaction::begin(self)
     }
 
-    /// Calls `work` with a new transaction and commits it. On a conflict the client repeats this with growing pauses, until its deadline. Returns
+    /// Calls `work` with a new transaction and commits it. On a conflict the client repeats this with growing pauses, until its deadline, which
+    /// bounds all attempts together with their reads and commits. Returns
     /// the result of the call whose transaction was committed, or of a call that ended its transaction itself, for example with
     /// [`Transaction::abort`].
     ///
@@ -42,9 +43,10 @@ impl ClusterHandle {
     where
         F: Future<Output = Result<R, Error>>,
     {
-        let mut attempts = Attempts::new(self);
+        let call = &self.in_call();
+        let mut attempts = Attempts::new(call);
         loop {
-            let transaction = self.begin();
+            let transaction = call.begin();
             let error = match work(transaction.clone()).await {
                 Ok(brought) => match transaction.commit().await {
                     Ok(committed) => return Ok((brought, Some(committed))),
@@ -54,7 +56,7 @@ impl ClusterHandle {
                 Err(error) => error,
             };
             let pause = attempts.after(&error).ok_or(error)?;
-            self.sleep(pause).await;
+            call.sleep(pause).await;
         }
     }
 }
