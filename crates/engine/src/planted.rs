@@ -32,6 +32,22 @@ pub enum Bug {
     ReplayCountsTwice,
     /// Removals that are truncated still count.
     CutRemovalCounted,
+    /// A checkpoint has no state of the upper layer.
+    CheckpointStateLeftOut,
+    /// A list is loaded from a checkpoint with the values that were trimmed off its first part.
+    CheckpointForgetsTrim,
+    /// Recovery reads nothing of the open segment behind the checkpoint.
+    LogBehindCheckpointIgnored,
+    /// Compaction drops the second part of a record of several.
+    PartDropped,
+    /// Compaction counts a segment that is mostly dead as all dead.
+    MostlyDeadSegmentFreed,
+    /// A copy of compaction gets its name before it is durable.
+    CopyNamedUnsynced,
+    /// Recovery keeps segments that a rewritten one replaces.
+    ReplacedSegmentStays,
+    /// A journal file is removed before the segments durably hold its entries.
+    JournalRemovedEarly,
 }
 
 impl Bug {
@@ -49,6 +65,20 @@ impl Bug {
         Bug::UncommittedTailInOneChild,
         Bug::ReplayCountsTwice,
         Bug::CutRemovalCounted,
+    ];
+
+    /// Bugs of checkpoints, compaction and recovery that clusters find: by restarts and by crashes at points of that work.
+    pub const OF_RESTARTS: [Bug; 10] = [
+        Bug::NeededEntriesCompacted,
+        Bug::TombstoneDropped,
+        Bug::CheckpointStateLeftOut,
+        Bug::CheckpointForgetsTrim,
+        Bug::LogBehindCheckpointIgnored,
+        Bug::PartDropped,
+        Bug::MostlyDeadSegmentFreed,
+        Bug::CopyNamedUnsynced,
+        Bug::ReplacedSegmentStays,
+        Bug::JournalRemovedEarly,
     ];
 
     /// Bugs of snapshot installs from one engine to another.

@@ -115,7 +115,12 @@ fn entries_that_die_while_locations_are_redirected_are_counted_once() {
     append(&mut engine, p, 500);
     put(&mut engine, p, (0..KEYS).map(|n| n % 20));
     engine.sync().expect("syncs");
-    let policy = Policy { dead_percent_max: 1, segment_bytes: SEGMENT_BYTES, presses: false };
+    let policy = Policy {
+        dead_percent_max: 1,
+        segment_bytes: SEGMENT_BYTES,
+        check_after_bytes: crate::limits::CHECK_AFTER_BYTES,
+        presses: false,
+    };
     let mut rounds = 0;
     let (io, store) = engine.store(p).expect("is open");
     assert!(store.compaction_begin(io, &policy).expect("begins"));

@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::snapshot_install::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
@@ -113,6 +114,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         self.splits.remove(&parent);
+        self.io.disk.reached(CrashPoint::SplitDecided);
         for store in made {
             let (id, handle) = (store.log.partition, Handle(store.log.handle));
             let mut store = Box::new(store);
@@ -301,6 +303,7 @@ impl<D: Disk> Engine<D> {
         // The oldest segment last: the files that a crash leaves must not look like a new log.
         for name in first.iter().rev() {
             disk.remove(&format!("{folder}/{}", name.name))?;
+            disk.reached(CrashPoint::PartitionFileRemoved);
         }
         for name in last {
             disk.sync_dir(folder)?;
@@ -334,6 +337,7 @@ impl ChildLog {
         let copy = original.copy_for(io, (self.id, &self.folder), in_memory_only)?;
         self.remove_copy(io, slot)?;
         self.segments.insert(slot, copy);
+        io.disk.reached(CrashPoint::SplitCopied);
         Ok(())
     }
 

@@ -19,6 +19,7 @@ mod finish;
 
 use super::compaction_policy::{Policy, blocked_removals};
 use super::{PartitionStore, UpkeepStep};
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Location};
@@ -154,6 +155,7 @@ impl PartitionStore {
             None => return Ok(false),
         };
         self.compaction.job = Some(Box::new(job));
+        io.disk.reached(CrashPoint::CompactionBegun);
         Ok(true)
     }
 
@@ -246,10 +248,11 @@ impl PartitionStore {
                     _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
                     _ => self.end_copy(io, job)?,
                 };
+                io.disk.reached(CrashPoint::CompactionCopied);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Sync(ticket, through) => {
-                if !io.is_synced(ticket, wait)? {
+                if !is_planted(Bug::CopyNamedUnsynced) && !io.is_synced(ticket, wait)? {
                     return Ok(UpkeepStep::Waits);
                 }
                 job.stage = CompactionStage::Log(through);
@@ -282,6 +285,7 @@ impl PartitionStore {
                 let slot = self.swap(io, job)?;
                 self.compaction.unpatched = Some((slot, self.log.segment(slot).first_index()));
                 job.stage = CompactionStage::Patch(0, slot);
+                io.disk.reached(CrashPoint::CompactionSwapped);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
@@ -292,6 +296,7 @@ impl PartitionStore {
                 let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
                 self.compaction.unpatched = next.map(|next| (slot, next));
                 job.stage = CompactionStage::Patch(until, slot);
+                io.disk.reached(CrashPoint::CompactionRedirected);
                 if until < job.moves.len() {
                     return Ok(UpkeepStep::Progressed);
                 }
@@ -315,7 +320,9 @@ impl PartitionStore {
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
         let segment = self.log.segment(slot);
-        if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.retain_after {
+        let is_dead = segment.is_all_dead()
+            || is_planted(Bug::MostlyDeadSegmentFreed) && segment.dead_bytes * 2 > segment.bytes;
+        if offset == FIRST_ENTRY_AT && is_dead && segment.last_index <= job.retain_after {
             // No entry of it is copied: it need not be read.
             return Ok(None);
         }
@@ -404,6 +411,9 @@ impl PartitionStore {
             return Ok(());
         }
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
+        if is_planted(Bug::PartDropped) && self.is_second_part(fragment, read.key, meta.index) {
+            return Ok(());
+        }
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
         // An entry that dies from here on is counted as dead when locations are redirected to the copy.
         let lives = is_dead == Some(false) && matches!(meta.kind, EntryKind::Put | EntryKind::Append);
@@ -530,6 +540,7 @@ impl PartitionStore {
             return Ok(CompactionStage::Swap);
         }
         output.write_out(&mut io.disk, true)?;
+        io.disk.reached(CrashPoint::CompactionWritten);
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
         // Both at the same time: each sync may have to wait behind others.
@@ -537,20 +548,6 @@ impl PartitionStore {
             self.log.sync_begin_or_full(io)?;
         }
         Ok(CompactionStage::Sync(ticket, self.commit))
-    }
-
-    fn name_output<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
-        job: &mut CompactionJob,
-    ) -> EngineResult<CompactionStage> {
-        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
-        let Some(file) = output.file else { unreachable!("it was written") };
-        let name = format!("{}/{}", self.log.folder, output.header.file_name());
-        io.disk.rename(&output.path, &name)?;
-        output.path = name;
-        let begun = io.disk.sync_begin_with_name(file, &self.log.folder);
-        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
     }
 
     /// The new segment replaces the old ones in the log.

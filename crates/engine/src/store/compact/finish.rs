@@ -1,14 +1,31 @@
 //! The end of a compaction: the replaced segments are removed, or the compaction is abandoned and nothing has
 //! changed.
 
-use super::CompactionJob;
-use crate::disk::Disk;
+use super::{CompactionJob, CompactionStage};
+use crate::disk::crash_point::CrashPoint;
+use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::store::PartitionStore;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
+    /// The copy is synced and gets its name.
+    pub(super) fn name_output<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+    ) -> EngineResult<CompactionStage> {
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        let Some(file) = output.file else { unreachable!("it was written") };
+        let name = format!("{}/{}", self.log.folder, output.header.file_name());
+        io.disk.rename(&output.path, &name)?;
+        output.path = name;
+        io.disk.reached(CrashPoint::CompactionNamed);
+        let begun = io.disk.sync_begin_with_name(file, &self.log.folder);
+        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
+    }
+
     /// Removes the files of replaced segments that are not pinned.
     pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let mut result = Ok(());
@@ -20,10 +37,17 @@ impl PartitionStore {
             {
                 io.disk.close(file);
                 let removed = io.disk.remove(&segment.path);
+                io.disk.reached(CrashPoint::SegmentRemoved);
                 result = result.and(self.stop_on_failure(removed.map_err(Into::into)));
             }
         }
         result
+    }
+
+    /// Whether an entry is the second part of its record. For a mutant.
+    pub(super) fn is_second_part(&self, fragment: u32, key: &[u8], index: u64) -> bool {
+        let chain = self.chain_of(fragment, key).map(|id| self.chains.get(id));
+        chain.and_then(|chain| chain.parts.get(1)).is_some_and(|part| part.index == index)
     }
 
     /// Abandons a compaction; the old segments are unchanged.
