@@ -295,8 +295,26 @@ impl<D: Disk> Engine<D> {
         Ok((there, gone))
     }
 
+    /// Makes sure that the next opening removes the rest of a folder of which a crash leaves a part. Its rest may look like a log
+    /// that has lost entries, as a checkpoint or a rewritten segment confirms newer ones.
+    fn mark_to_be_cleared(&mut self, folder: &str) -> EngineResult<()> {
+        let disk = &mut self.io.disk;
+        let names = disk.list(folder)?;
+        if names.is_empty() || names.iter().any(|name| is_marker(&name.name)) {
+            return Ok(());
+        }
+        let marked = disk.open(&format!("{folder}/{INCOMING}"), OpenMode::Create);
+        let marked = marked.map(|file| disk.close(file)).and_then(|()| disk.sync_dir(folder));
+        match marked {
+            // Without room for the marker the files are removed all the same: that makes room.
+            Err(error) if !error.is_temporary() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes a folder and its files, if it exists: the markers are removed last.
     pub(super) fn clear_folder(&mut self, folder: &str) -> EngineResult<()> {
+        self.mark_to_be_cleared(folder)?;
         let disk = &mut self.io.disk;
         let names = disk.list(folder)?;
         let (last, first): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_marker(&name.name));
