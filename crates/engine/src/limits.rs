@@ -53,6 +53,10 @@ pub const RECENT_ENTRIES: usize = 4;
 /// An entry above this size is written to its segment only; the journal then holds just its head.
 pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 
+/// The default of [`crate::EngineOptions::check_after_bytes`]: a checkpoint or a rewritten segment costs some syncs, which
+/// less log is not worth.
+pub const CHECK_AFTER_BYTES: u64 = 256 << 10;
+
 /// The largest payload that an upper layer may add to a checkpoint, in bytes.
 pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 112 << 20;
 

@@ -34,6 +34,22 @@ pub enum Bug {
     CutRemovalCounted,
     /// Compaction does not change the place of an entry that a list, a chunk or an older version names.
     PartPlaceNotMoved,
+    /// A checkpoint has no state of the upper layer.
+    CheckpointStateLeftOut,
+    /// A list is loaded from a checkpoint with the values that were trimmed off its first part.
+    CheckpointForgetsTrim,
+    /// Recovery reads nothing of the open segment behind the checkpoint.
+    LogBehindCheckpointIgnored,
+    /// Compaction drops the second part of a record of several.
+    PartDropped,
+    /// Compaction counts a segment that is mostly dead as all dead.
+    MostlyDeadSegmentFreed,
+    /// A copy of compaction gets its name before it is durable.
+    CopyNamedUnsynced,
+    /// Recovery keeps segments that a rewritten one replaces.
+    ReplacedSegmentStays,
+    /// A journal file is removed before the segments durably hold its entries.
+    JournalRemovedEarly,
 }
 
 impl Bug {
@@ -52,6 +68,20 @@ impl Bug {
         Bug::ReplayCountsTwice,
         Bug::CutRemovalCounted,
         Bug::PartPlaceNotMoved,
+    ];
+
+    /// Bugs of checkpoints, compaction and recovery that clusters find: by restarts and by crashes at points of that work.
+    pub const OF_RESTARTS: [Bug; 10] = [
+        Bug::NeededEntriesCompacted,
+        Bug::TombstoneDropped,
+        Bug::CheckpointStateLeftOut,
+        Bug::CheckpointForgetsTrim,
+        Bug::LogBehindCheckpointIgnored,
+        Bug::PartDropped,
+        Bug::MostlyDeadSegmentFreed,
+        Bug::CopyNamedUnsynced,
+        Bug::ReplacedSegmentStays,
+        Bug::JournalRemovedEarly,
     ];
 
     /// Bugs of snapshot installs from one engine to another.

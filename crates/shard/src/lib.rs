@@ -30,6 +30,7 @@ mod read_locks;
 mod requests;
 mod splits;
 mod stats;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -57,6 +58,7 @@ pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
 pub use stats::{InstanceStats, KeyspaceFigures};
+pub use stored::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;
 use connections::Connections;

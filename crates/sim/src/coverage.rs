@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::engine_cases;
 use crate::history::{ClientCall, OperationEnd};
 use crate::kinds::FaultKind;
 use crate::workload::operation::RecordCall;
@@ -218,7 +219,7 @@ pub struct Coverage {
     pub removals: u64,
     /// Cases of transactions, by [`COMMITS`].
     pub commits: BTreeMap<&'static str, u64>,
-    /// Cases of blobs, snapshots and Redis clients, by [`BLOBS`] and [`REDIS`].
+    /// Cases of blobs, snapshots, Redis clients and engines, by [`BLOBS`], [`REDIS`] and [`engine_cases`].
     pub blobs: BTreeMap<&'static str, u64>,
     /// Transactions, and single operations on their records.
     pub transactions: u64,
@@ -251,7 +252,10 @@ impl Coverage {
 
     /// Counts a case so many times.
     pub(crate) fn blobs_seen(&mut self, what: &'static str, count: u64) {
-        debug_assert!(BLOBS.contains(&what) || REDIS.contains(&what), "{what} is asked for by nobody");
+        debug_assert!(
+            BLOBS.into_iter().chain(REDIS).chain(engine_cases::all()).any(|known| known == what),
+            "{what} is asked for by nobody"
+        );
         *self.blobs.entry(what).or_default() += count;
     }
 
@@ -381,7 +385,7 @@ impl Coverage {
             ("searches given up", self.undecided),
         ];
         let commits = COMMITS.into_iter().map(|what| (what, self.commits.get(what).copied().unwrap_or(0)));
-        let blobs = BLOBS.into_iter().chain(REDIS);
+        let blobs = BLOBS.into_iter().chain(REDIS).chain(engine_cases::all());
         let blobs = blobs.map(|what| (what, self.blobs.get(what).copied().unwrap_or(0)));
         others.into_iter().chain(commits).chain(blobs).chain(faults).collect()
     }

@@ -47,11 +47,12 @@ pub enum FaultKind {
     Elections,
     Bursts,
     RedisClients,
+    CrashPoints,
 }
 
 impl FaultKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [FaultKind; 39] = [
+    pub const ALL: [FaultKind; 40] = [
         FaultKind::Loss,
         FaultKind::Repeats,
         FaultKind::Reordering,
@@ -91,6 +92,7 @@ impl FaultKind {
         FaultKind::Elections,
         FaultKind::Bursts,
         FaultKind::RedisClients,
+        FaultKind::CrashPoints,
     ];
 
     /// The name for display.
@@ -136,6 +138,7 @@ impl FaultKind {
             FaultKind::Elections => "fights over the control group",
             FaultKind::Bursts => "bursts of faults in one group",
             FaultKind::RedisClients => "Redis clients",
+            FaultKind::CrashPoints => "crashes at points of an engine's work",
         }
     }
 }
@@ -257,6 +260,7 @@ pub const SCENARIOS: [(&str, Kinds); 9] = [
             FaultKind::DisksSlow,
             FaultKind::DisksRot,
             FaultKind::TotalRestarts,
+            FaultKind::CrashPoints,
         ]),
     ),
     (

@@ -19,6 +19,7 @@ pub mod cluster;
 pub mod command;
 pub mod coverage;
 pub mod cycles;
+pub mod engine_cases;
 pub mod history;
 pub mod kinds;
 pub mod limits;

@@ -427,7 +427,9 @@ impl ParticipantState {
         }
         for (id, (decision, timestamp)) in &self.applied {
             let (prepared, decision, timestamp) = (LogIndex(0), *decision, *timestamp);
-            entries.push((self.last, TransactionEntry::Apply { id: *id, prepared, timestamp, decision }));
+            // Not `last`: members with the same state must have the same entries, also those that have restored it as of
+            // a later index.
+            entries.push((LogIndex(0), TransactionEntry::Apply { id: *id, prepared, timestamp, decision }));
         }
         entries
     }

@@ -11,7 +11,10 @@
 
 use std::fmt;
 
+use crash_point::CrashPoint;
+
 pub mod contract;
+pub mod crash_point;
 pub mod names;
 pub mod path;
 pub mod simulated;
@@ -248,6 +251,10 @@ pub trait Disk {
     /// which a sync would have to write too. **After a crash, or when it is opened again, such a file may have zeros behind
     /// what was issued.** Until then it has the length that was issued.
     fn reserve(&mut self, _file: FileId, _bytes: u64) {}
+
+    /// Announces that the engine has reached a point at which a crash leaves something to decide. A hint: a simulated disk
+    /// may lose its power there.
+    fn reached(&mut self, _point: CrashPoint) {}
 
     /// Truncates the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
     /// sync of the file.

@@ -23,7 +23,8 @@ use std::rc::Rc;
 pub use self::faults::{Chance, DiskOperation, Latency, OperationCounts, SimulatedFaults};
 use self::file::FileBytes;
 pub use self::file::SECTOR_BYTES;
-use self::state::{PendingDiskSync, SimulatedState, Streams};
+use self::state::{AimedPowerCut, PendingDiskSync, SimulatedState, Streams};
+use super::crash_point::CrashPoint;
 use super::names::NameTarget;
 use super::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
@@ -87,10 +88,40 @@ impl SimulatedDisk {
     /// Allows `operations` more calls and fails every later one, until [`SimulatedDisk::crash`] or
     /// [`SimulatedDisk::power_off_clean`]: so a crash can come in the middle of one call of an engine.
     pub fn cut_power_after(&self, operations: u64) {
-        self.state().operations_until_power_cut = Some(operations);
+        self.state().power.operations_until_cut = Some(operations);
     }
 
-    /// Whether the power has failed as scheduled by [`SimulatedDisk::cut_power_after`].
+    /// Cuts the power `operations` calls after the engine has reached one of these points for the `nth` time from now; 1 is
+    /// the next. Until [`SimulatedDisk::crash`], [`SimulatedDisk::power_off_clean`] or
+    /// [`SimulatedDisk::cancel_aimed_cut`].
+    pub fn cut_power_at(&self, points: &[CrashPoint], nth: u64, operations: u64) {
+        assert!(nth > 0, "the next time is the first");
+        self.state().power.aimed = Some(AimedPowerCut { points: points.to_vec(), nth, operations });
+    }
+
+    /// The power that [`SimulatedDisk::cut_power_at`] would cut later stays on.
+    pub fn cancel_aimed_cut(&self) {
+        let power = &mut self.state().power;
+        power.aimed = None;
+        if power.cut_at.take().is_some() && power.operations_until_cut != Some(0) {
+            power.operations_until_cut = None;
+        }
+    }
+
+    /// The point at which [`SimulatedDisk::cut_power_at`] cuts the power, or has cut it, since the last start.
+    #[must_use]
+    pub fn cut_at(&self) -> Option<CrashPoint> {
+        self.state().power.cut_at
+    }
+
+    /// How often the engine has reached a point since the disk was made, across crashes.
+    #[must_use]
+    pub fn times_reached(&self, point: CrashPoint) -> u64 {
+        self.state().power.reached[point as usize]
+    }
+
+    /// Whether the power has failed as scheduled by [`SimulatedDisk::cut_power_after`] or
+    /// [`SimulatedDisk::cut_power_at`].
     #[must_use]
     pub fn is_power_off(&self) -> bool {
         self.state().power_is_off()
@@ -344,6 +375,22 @@ impl Disk for SimulatedDisk {
             file.reserve(bytes as usize);
             state.used += ahead;
             file.set_allocated_ahead(file.allocated_ahead() + ahead);
+        }
+    }
+
+    fn reached(&mut self, point: CrashPoint) {
+        let state = &mut *self.state();
+        if state.power_is_off() {
+            return;
+        }
+        state.power.reached[point as usize] += 1;
+        let power = &mut state.power;
+        let Some(aimed) = power.aimed.as_mut().filter(|aimed| aimed.points.contains(&point)) else { return };
+        aimed.nth -= 1;
+        if aimed.nth == 0 {
+            let left = power.operations_until_cut.unwrap_or(u64::MAX);
+            power.operations_until_cut = Some(left.min(aimed.operations));
+            (power.aimed, power.cut_at) = (None, Some(point));
         }
     }
 

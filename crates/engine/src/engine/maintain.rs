@@ -11,7 +11,7 @@ use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::io::Logs;
-use crate::store::compaction_policy::Policy;
+use crate::planted::{Bug, is_planted};
 use crate::store::{PartitionStore, UpkeepStep};
 
 /// Pending maintenance.
@@ -49,13 +49,11 @@ const VERSIONS_DROPPED_PER_CALL: usize = 1024;
 /// Simultaneous checkpoints: most of the time each waits for the disk.
 const CHECKPOINTS_AT_ONCE: usize = 4;
 
-/// A checkpoint is worthwhile after so much new log, however small the partition.
-const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
 /// Partitions whose segments are synced at a time so that a journal file can be removed.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
 
 impl Upkeep {
-    pub(super) fn new() -> Upkeep {
+    pub(super) fn new(check_after_bytes: u64) -> Upkeep {
         Upkeep {
             dirty: BTreeSet::new(),
             wants_spare: false,
@@ -68,7 +66,7 @@ impl Upkeep {
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
             forgetting: VecDeque::new(),
-            reclaim: Reclaim::new(),
+            reclaim: Reclaim::new(check_after_bytes),
             counts: UpkeepCounts::default(),
         }
     }
@@ -205,7 +203,7 @@ impl<D: Disk> Engine<D> {
     /// Log bytes behind a partition's checkpoint that recovery may have to read at most.
     pub(super) fn checkpoint_tail_max(&self) -> u64 {
         let partitions = self.by_id.len().max(1) as u64;
-        (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN)
+        (self.options.checkpoint_tail_bytes / partitions).max(self.options.check_after_bytes)
     }
 
     /// Completes the running checkpoint and compaction of one partition.
@@ -226,8 +224,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`crate::EngineError::DiskFull`] if there is no room for a copy; errors of the disk.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
-        let policy =
-            Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes, presses: false };
+        let policy = self.policy(1);
         let (_, store) = self.store(handle)?;
         if store.durability == Durability::Memory || store.compaction.is_paused {
             return Ok(());
@@ -306,7 +303,7 @@ impl<D: Disk> Engine<D> {
                 break;
             }
         }
-        if behind.is_empty() {
+        if behind.is_empty() || is_planted(Bug::JournalRemovedEarly) {
             self.journal.remove_oldest(&mut self.io.disk)?;
             return Ok(());
         }

@@ -47,7 +47,7 @@ impl<D: Disk> Engine<D> {
             dropping: Default::default(),
             buried: Vec::new(),
             splits: Default::default(),
-            maintenance: Upkeep::new(),
+            maintenance: Upkeep::new(options.check_after_bytes),
             scratch: Vec::new(),
         };
         engine.check_format()?;

@@ -65,6 +65,9 @@ pub struct EngineOptions {
     pub journal_from_due: usize,
     /// How often a partition is checked for dead space below that share, in milliseconds.
     pub collect_every_ms: u64,
+    /// A partition is checked for work that is worthwhile after so many bytes were written to it. No checkpoint
+    /// is taken, and no open segment sealed for compaction, for less. Smaller only in tests with small logs.
+    pub check_after_bytes: u64,
     /// See [`limits::DISK_RESERVE_BYTES`].
     pub disk_reserve_bytes: u64,
     /// Whether the engine starts checkpoints itself. An upper layer with state of its own starts them with
@@ -84,6 +87,7 @@ impl Default for EngineOptions {
             dead_bytes_allowed: 256 << 20,
             journal_from_due: 4,
             collect_every_ms: 60_000,
+            check_after_bytes: limits::CHECK_AFTER_BYTES,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
             starts_checkpoints: true,
         }
@@ -99,6 +103,7 @@ impl EngineOptions {
             dead_percent_max: self.dead_percent_max.clamp(1, 99),
             dead_percent_bound: self.dead_percent_bound.clamp(self.dead_percent_max.clamp(1, 99), 100),
             collect_every_ms: self.collect_every_ms.max(1),
+            check_after_bytes: self.check_after_bytes.clamp(1, limits::CHECK_AFTER_BYTES),
             ..self
         }
     }

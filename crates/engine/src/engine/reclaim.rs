@@ -24,7 +24,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
+use crate::engine::options::{Durability, EngineOptions};
 use crate::error::EngineResult;
 use crate::io::Logs;
 use crate::store::compaction_policy::Policy;
@@ -55,9 +55,7 @@ const CHECKS_PER_CALL: usize = 4;
 const DISK_SPACE_CHECK_MS: u64 = 200;
 /// Interval at which partitions are checked if space is short.
 const COLLECT_SHORT_EVERY_MS: u64 = 500;
-/// A partition is checked again after so many bytes were written to it.
-const CHECK_AFTER_BYTES: u64 = 256 << 10;
-/// Or after a sixteenth of its log has died, but not for less than this.
+/// A partition is checked again after a sixteenth of its log has died, but not for less than this.
 const CHECK_DEAD_BYTES_MIN: u64 = 16 << 10;
 
 /// The dead space, and the work to reclaim it.
@@ -85,6 +83,8 @@ pub(super) struct Reclaim {
     disk_space_check_at: u64,
     /// Partitions whose dead space waits for a checkpoint that nothing else causes.
     pressed: BTreeSet<Handle>,
+    /// See [`crate::EngineOptions::check_after_bytes`].
+    check_after_bytes: u64,
 }
 
 /// The pause between two waits for the disk. Times are the owner's, in milliseconds.
@@ -108,7 +108,7 @@ impl ReclaimPause {
 }
 
 impl Reclaim {
-    pub(super) fn new() -> Reclaim {
+    pub(super) fn new(check_after_bytes: u64) -> Reclaim {
         Reclaim {
             due: VecDeque::new(),
             to_compact: VecDeque::new(),
@@ -123,12 +123,13 @@ impl Reclaim {
             collect_next: usize::MAX,
             disk_space_check_at: 0,
             pressed: BTreeSet::new(),
+            check_after_bytes,
         }
     }
 
     /// Schedules a check of a partition.
     pub(super) fn schedule_check(&mut self, handle: Handle, store: &mut PartitionStore) {
-        store.checkpoints.check_at_bytes = store.checkpoints.tail_bytes + CHECK_AFTER_BYTES;
+        store.checkpoints.check_at_bytes = store.checkpoints.tail_bytes + self.check_after_bytes;
         store.dead_since_check = 0;
         if !std::mem::replace(&mut store.account.awaits_check, true) {
             self.due.push_back(handle);
@@ -148,7 +149,8 @@ impl Reclaim {
             store.account.wasted_on_disk_bytes = store.account.wasted_bytes;
             self.wasted_on_disk_bytes += store.account.wasted_on_disk_bytes;
         }
-        store.check_at_dead_bytes = (sizes.bytes / 16).clamp(CHECK_DEAD_BYTES_MIN, CHECK_AFTER_BYTES);
+        let most = self.check_after_bytes;
+        store.check_at_dead_bytes = (sizes.bytes / 16).clamp(CHECK_DEAD_BYTES_MIN.min(most), most);
     }
 
     /// Records whether a partition's dead space waits for a checkpoint.
@@ -401,19 +403,21 @@ impl<D: Disk> Engine<D> {
     /// Whether enough log was written behind a partition's checkpoint for another.
     pub(super) fn is_checkpoint_worthwhile(&mut self, handle: Handle) -> bool {
         let tail_max = self.checkpoint_tail_max();
+        let check_after_bytes = self.options.check_after_bytes;
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
         if self.maintenance.reclaim.pressed.contains(&handle) {
             return !store.is_stopped() && store.checkpoints.lacks_newest(store.commit);
         }
         // Sooner if nothing can be reclaimed without a checkpoint.
-        let tail_max = if store.account.is_compaction_blocked { CHECK_AFTER_BYTES } else { tail_max };
+        let tail_max = if store.account.is_compaction_blocked { check_after_bytes } else { tail_max };
         store.durability != Durability::Memory
             && !store.is_stopped()
             && store.checkpoints.tail_bytes >= tail_max.max(store.checkpoints.worthwhile_bytes())
     }
 
-    fn policy(&self, dead_percent_max: u64) -> Policy {
-        Policy { dead_percent_max, segment_bytes: self.options.segment_bytes, presses: false }
+    pub(super) fn policy(&self, dead_percent_max: u64) -> Policy {
+        let EngineOptions { segment_bytes, check_after_bytes, .. } = self.options;
+        Policy { dead_percent_max, segment_bytes, check_after_bytes, presses: false }
     }
 }
 

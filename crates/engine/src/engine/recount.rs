@@ -118,7 +118,12 @@ fn entries_that_die_while_locations_are_redirected_are_counted_once() {
     append(&mut engine, p, 500);
     put(&mut engine, p, (0..KEYS).map(|n| n % 20));
     engine.sync().expect("syncs");
-    let policy = Policy { dead_percent_max: 1, segment_bytes: SEGMENT_BYTES, presses: false };
+    let policy = Policy {
+        dead_percent_max: 1,
+        segment_bytes: SEGMENT_BYTES,
+        check_after_bytes: crate::limits::CHECK_AFTER_BYTES,
+        presses: false,
+    };
     let mut rounds = 0;
     let (io, store) = engine.store(p).expect("is open");
     assert!(store.compaction_begin(io, &policy).expect("begins"));
@@ -236,7 +241,7 @@ fn places_of_parts_follow_compaction_and_end_with_their_last_reader() {
     let before = parts_read(&mut engine, p, 1);
     assert_eq!(before.each_ref().map(Vec::len), [300, 320]);
     engine.sync().expect("syncs");
-    let policy = Policy { dead_percent_max: 1, segment_bytes: SEGMENT_BYTES, presses: false };
+    let policy = engine.policy(1);
     let (mut runs, mut steps) = (0, 0);
     loop {
         let (io, store) = engine.store(p).expect("is open");

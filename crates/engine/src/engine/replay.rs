@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::report::{Damage, DamageKind, RecoveryReport};
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::journal::format::{self, HEADER_BYTES, JournalHeader, JournalItem, JournalRecord};
@@ -98,6 +99,7 @@ impl<D: Disk> Engine<D> {
                 self.replay_record(&mut replay, &record, report)?;
             }
         }
+        self.io.disk.reached(CrashPoint::RecoveryJournalRead);
         self.journal = Journal::new(self.options.journal_file_bytes, next_number);
         if !self.sync_replayed(&replay)? {
             return self.retain_journal(&names, &replay).map(|()| false);

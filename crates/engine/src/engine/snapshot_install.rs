@@ -14,6 +14,7 @@
 //! the engine discards the contents of the folder.
 
 use super::{Engine, Handle, folder_of, store_of};
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::planted::{Bug, is_planted};
@@ -95,7 +96,11 @@ impl<D: Disk> Engine<D> {
         }
         store.incoming = InstallState::Runs;
         let is_on_disk = !log.is_in_memory_only();
-        if is_on_disk { self.mark_incoming(handle) } else { Ok(()) }
+        if is_on_disk {
+            self.mark_incoming(handle)?;
+        }
+        self.io.disk.reached(CrashPoint::InstallBegun);
+        Ok(())
     }
 
     /// Adds the next run that [`Engine::read_run`] has read. Its entries are committed at the sender, and
@@ -110,6 +115,7 @@ impl<D: Disk> Engine<D> {
         let store = store_of(partitions, handle)?;
         let taken = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
         upkeep.wrote(handle, store, taken.bytes);
+        io.disk.reached(CrashPoint::InstallRun);
         if !io.logs.of(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
@@ -146,6 +152,7 @@ impl<D: Disk> Engine<D> {
         // The marker may exist though the log is in memory: its durability may have been changed meanwhile.
         if self.io.disk.list(&folder)?.iter().any(|name| name.name == INCOMING) {
             self.io.disk.remove(&format!("{folder}/{INCOMING}"))?;
+            self.io.disk.reached(CrashPoint::InstallEnded);
             self.io.disk.sync_dir(&folder)?;
         }
         let Engine { io, partitions, maintenance: upkeep, .. } = self;

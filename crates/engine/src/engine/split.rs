@@ -20,6 +20,7 @@ use super::snapshot_install::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
 use crate::accounts::LogResources;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
@@ -116,6 +117,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         self.splits.remove(&parent);
+        self.io.disk.reached(CrashPoint::SplitDecided);
         for store in made {
             let (id, handle) = (store.id.partition, Handle(store.handle));
             let mut store = Box::new(store);
@@ -298,14 +300,33 @@ impl<D: Disk> Engine<D> {
         Ok((there, gone))
     }
 
+    /// Makes sure that the next opening removes the rest of a folder of which a crash leaves a part. Its rest may look like a log
+    /// that has lost entries, as a checkpoint or a rewritten segment confirms newer ones.
+    fn mark_to_be_cleared(&mut self, folder: &str) -> EngineResult<()> {
+        let disk = &mut self.io.disk;
+        let names = disk.list(folder)?;
+        if names.is_empty() || names.iter().any(|name| is_marker(&name.name)) {
+            return Ok(());
+        }
+        let marked = disk.open(&format!("{folder}/{INCOMING}"), OpenMode::Create);
+        let marked = marked.map(|file| disk.close(file)).and_then(|()| disk.sync_dir(folder));
+        match marked {
+            // Without room for the marker the files are removed all the same: that makes room.
+            Err(error) if !error.is_temporary() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes a folder and its files, if it exists: the markers are removed last.
     pub(super) fn clear_folder(&mut self, folder: &str) -> EngineResult<()> {
+        self.mark_to_be_cleared(folder)?;
         let disk = &mut self.io.disk;
         let names = disk.list(folder)?;
         let (last, first): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_marker(&name.name));
         // The oldest segment last: the files that a crash leaves must not look like a new log.
         for name in first.iter().rev() {
             disk.remove(&format!("{folder}/{}", name.name))?;
+            disk.reached(CrashPoint::PartitionFileRemoved);
         }
         for name in last {
             disk.sync_dir(folder)?;
@@ -339,6 +360,7 @@ impl ChildLog {
         let copy = original.copy_for(io, (self.id, &self.folder), in_memory_only)?;
         self.remove_copy(io, slot)?;
         self.segments.insert(slot, copy);
+        io.disk.reached(CrashPoint::SplitCopied);
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub mod format;
 
 use crate::PartitionId;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
@@ -212,6 +213,7 @@ impl Journal {
         self.next_number += 1;
         self.is_for_new_file = false;
         self.files.push_back(file);
+        disk.reached(CrashPoint::JournalBegun);
         Ok(())
     }
 
@@ -386,6 +388,7 @@ impl Journal {
             Ok(()) | Err(DiskError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
+        disk.reached(CrashPoint::JournalRemoved);
         disk.sync_dir(FOLDER)?;
         disk.close(file.file);
         self.files.pop_front();

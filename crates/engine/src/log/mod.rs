@@ -6,6 +6,7 @@
 
 use crate::PartitionId;
 use crate::accounts::LogResources;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
@@ -262,7 +263,12 @@ impl PartitionLog {
         let segment = self.segment_mut(slot);
         let taken = push_footer(segment, 0);
         io.memory.add_used(taken);
-        if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
+        if self.options.in_memory_only {
+            return Ok(());
+        }
+        self.write_out(io, slot, true)?;
+        io.disk.reached(CrashPoint::SegmentSealed);
+        Ok(())
     }
 
     /// Writes a [`EntryKind::Synced`] mark if more is synced than at the last mark, or if one is due by size.

@@ -14,6 +14,7 @@ use super::snapshot_install::InstallState;
 use super::{PartitionStore, UpkeepStep};
 use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
@@ -148,7 +149,7 @@ impl PartitionStore {
             Err(error) => return self.stop_on_failure(Err(error.into())),
         };
         let mut buffer = header.encode().to_vec();
-        if !extra.is_empty() {
+        if !extra.is_empty() && !is_planted(Bug::CheckpointStateLeftOut) {
             encode_block(header.salt(), &Block::Extra(extra), &mut buffer);
         }
         let is_all_committed = self.commit == io.logs.of(self.handle).last.1;
@@ -171,6 +172,7 @@ impl PartitionStore {
             tail_bytes: self.checkpoints.tail_bytes,
             stage: CheckpointStage::Walk(0),
         }));
+        io.disk.reached(CrashPoint::CheckpointBegun);
         Ok(())
     }
 
@@ -212,6 +214,7 @@ impl PartitionStore {
         match writing.stage {
             CheckpointStage::Walk(from) => {
                 let next = self.write_page(writing, from);
+                io.disk.reached(CrashPoint::CheckpointPage);
                 if writing.buffer.len() >= WRITE_BYTES || next.is_none() {
                     writing.issue(&mut io.disk)?;
                 }
@@ -237,6 +240,7 @@ impl PartitionStore {
                 }
                 self.write_end(&io.logs, writing);
                 writing.issue(&mut io.disk)?;
+                io.disk.reached(CrashPoint::CheckpointWritten);
                 writing.stage = CheckpointStage::File(io.disk.sync_begin(writing.file)?);
                 Ok(UpkeepStep::Progressed)
             }
@@ -248,6 +252,7 @@ impl PartitionStore {
                 let name = format!("{}/{}", io.logs.of(self.handle).folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;
+                io.disk.reached(CrashPoint::CheckpointNamed);
                 writing.stage = CheckpointStage::Name(
                     io.disk.sync_begin_with_name(writing.file, &io.logs.of(self.handle).folder)?,
                 );
@@ -355,6 +360,7 @@ impl PartitionStore {
 
     fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut CheckpointWrite) -> EngineResult<()> {
         io.disk.close(writing.file);
+        io.disk.reached(CrashPoint::CheckpointInstalled);
         self.checkpoints.retained.push_back((writing.header.commit, writing.file_bytes));
         for path in std::mem::take(&mut self.checkpoints.bad).iter().filter(|path| **path != writing.path) {
             io.disk.remove(path)?;
@@ -371,6 +377,7 @@ impl PartitionStore {
                     io.logs.of(self.handle).folder,
                     CheckpointHeader { commit, ..writing.header }.file_name()
                 ))?;
+                io.disk.reached(CrashPoint::CheckpointRemoved);
             }
         }
         Ok(())

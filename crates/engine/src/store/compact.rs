@@ -19,6 +19,7 @@ mod finish;
 
 use super::compaction_policy::{Policy, blocked_removals};
 use super::{PartitionStore, UpkeepStep};
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Location};
@@ -156,6 +157,7 @@ impl PartitionStore {
             None => return Ok(false),
         };
         self.compaction.job = Some(Box::new(job));
+        io.disk.reached(CrashPoint::CompactionBegun);
         Ok(true)
     }
 
@@ -251,10 +253,11 @@ impl PartitionStore {
                     _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
                     _ => self.end_copy(io, job)?,
                 };
+                io.disk.reached(CrashPoint::CompactionCopied);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Sync(ticket, through) => {
-                if !io.is_synced(ticket, wait)? {
+                if !is_planted(Bug::CopyNamedUnsynced) && !io.is_synced(ticket, wait)? {
                     return Ok(UpkeepStep::Waits);
                 }
                 job.stage = CompactionStage::Log(through);
@@ -289,6 +292,7 @@ impl PartitionStore {
                 let slot = self.swap(io, job)?;
                 self.compaction.unpatched = Some((slot, io.logs.of(self.handle).segment(slot).first_index()));
                 job.stage = CompactionStage::Patch(0, slot);
+                io.disk.reached(CrashPoint::CompactionSwapped);
                 Ok(UpkeepStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
@@ -299,6 +303,7 @@ impl PartitionStore {
                 let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
                 self.compaction.unpatched = next.map(|next| (slot, next));
                 job.stage = CompactionStage::Patch(until, slot);
+                io.disk.reached(CrashPoint::CompactionRedirected);
                 if until < job.moves.len() {
                     return Ok(UpkeepStep::Progressed);
                 }
@@ -322,7 +327,9 @@ impl PartitionStore {
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
         let segment = io.logs.of(self.handle).segment(slot);
-        if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.retain_after {
+        let is_dead = segment.is_all_dead()
+            || is_planted(Bug::MostlyDeadSegmentFreed) && segment.dead_bytes * 2 > segment.bytes;
+        if offset == FIRST_ENTRY_AT && is_dead && segment.last_index <= job.retain_after {
             // No entry of it is copied: it need not be read.
             return Ok(None);
         }
@@ -413,6 +420,9 @@ impl PartitionStore {
             return Ok(());
         }
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
+        if is_planted(Bug::PartDropped) && self.is_second_part(fragment, read.key, meta.index) {
+            return Ok(());
+        }
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
         // An entry that dies from here on is counted as dead when locations are redirected to the copy.
         let lives = is_dead == Some(false) && matches!(meta.kind, EntryKind::Put | EntryKind::Append);
@@ -540,6 +550,7 @@ impl PartitionStore {
             return Ok(CompactionStage::Swap);
         }
         output.write_out(&mut io.disk, true)?;
+        io.disk.reached(CrashPoint::CompactionWritten);
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
         // Both at the same time: each sync may have to wait behind others.

@@ -9,9 +9,8 @@ use crate::limits::SEGMENT_BYTES_MAX;
 use crate::log::entry::{EntryKind, Meta};
 use crate::log::segment::Segment;
 
-/// An open segment is sealed to be compacted once it has this much.
-const SEAL_BYTES_MIN: u64 = 256 << 10;
-/// The same if nothing more is written, or the disk is short of space.
+/// An open segment is sealed to be compacted once it has this much, if nothing more is written, or the disk is short
+/// of space.
 const SEAL_PRESSED_BYTES_MIN: u64 = 16 << 10;
 
 /// When to compact.
@@ -21,6 +20,9 @@ pub(crate) struct Policy {
     pub(crate) dead_percent_max: u64,
     /// The size up to which a segment is written.
     pub(crate) segment_bytes: u64,
+    /// An open segment is sealed to be compacted once it has this much. See
+    /// [`crate::EngineOptions::check_after_bytes`].
+    pub(crate) check_after_bytes: u64,
     /// Dead space does not wait until more writes cause the checkpoints that must cover it, or fill the open
     /// segment.
     pub(crate) presses: bool,
@@ -32,7 +34,7 @@ impl PartitionStore {
         let sizes = logs.of(self.handle).sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
         let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
-            && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4);
+            && waste > policy.segment_bytes.min(policy.check_after_bytes / 4);
         is_much || self.compaction.has_repaired
     }
 
@@ -45,7 +47,10 @@ impl PartitionStore {
         let Some(&slot) = io.logs.of(self.handle).order.last() else { return Ok(()) };
         let segment = io.logs.of(self.handle).segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
-        let bytes_min = if policy.presses { SEAL_PRESSED_BYTES_MIN } else { SEAL_BYTES_MIN };
+        let bytes_min = match policy.presses {
+            true => SEAL_PRESSED_BYTES_MIN.min(policy.check_after_bytes),
+            false => policy.check_after_bytes,
+        };
         let is_much = segment.bytes >= bytes_min && waste * 100 > segment.bytes * policy.dead_percent_max;
         if !segment.sealed && (is_much || segment.repaired_blocks() > 0) {
             io.with_log(self.handle, |log, io| log.seal(io, slot))?;

@@ -1,6 +1,7 @@
 //! Data that compaction must keep.
 
 use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::crash_point::CrashPoint;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
     Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, Meta, PartitionId, PartitionOptions,
@@ -186,4 +187,30 @@ fn segments_replaced_while_pinned_are_removed_at_unpin() {
     assert!(pinned.iter().all(|file| is_there(&file.path)));
     engine.unpin(p, &pinned).expect("is open");
     assert!(!pinned.iter().any(|file| is_there(&file.path)));
+}
+
+/// What is left of the log must not be read as one that has lost entries: a rewritten segment confirms newer ones.
+#[test]
+fn crash_amidst_drop_leaves_nothing_that_looks_damaged() {
+    let mut crashes = 0;
+    for (seed, nth) in (0..8).flat_map(|seed| (1..8).map(move |nth| (seed, nth))) {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p) = open(&disk);
+        for key in 0..8_u8 {
+            write(&mut engine, p, EntryKind::Put, 0, &[key], &[7; 300]);
+            fill_segment(&mut engine, p);
+        }
+        engine.compact(p).expect("compacts");
+        engine.checkpoint_begin(p, b"").expect("begins");
+        engine.finish_work(p).expect("is written");
+        fill_segment(&mut engine, p);
+        engine.sync().expect("syncs");
+        disk.cut_power_at(&[CrashPoint::PartitionFileRemoved], nth, 1);
+        let dropped = engine.drop_partition(PartitionId(1));
+        crashes += u64::from(dropped.is_err());
+        drop(engine);
+        disk.crash();
+        open(&disk);
+    }
+    assert!(crashes > 8, "{crashes} crashes were amidst a drop");
 }

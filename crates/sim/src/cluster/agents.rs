@@ -9,6 +9,7 @@ use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
+use super::aimed_crashes::AimedCrashes;
 use super::delayed_event::DelayedEvent;
 use super::host::{host_and_port, manager_address};
 use super::node_end::NodeEnd;
@@ -240,7 +241,8 @@ impl SimulatedCluster {
             let is_off = found.disk.is_power_off();
             self.perform_turn(at, slot, turned, took_us);
             if is_off {
-                return self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
+                let end = AimedCrashes { world: self }.end_at_cut(at);
+                return self.queue_agent_event(at, DelayedEvent::End(end));
             }
             if let Some(trouble) = trouble.filter(|_| !self.has_failed_disk(at)) {
                 self.record_violation("world", format!("n{at}/{slot} does not follow the map: {trouble}"));

@@ -4,6 +4,7 @@ use zerohop_base::time::Time;
 use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedFaults};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use super::aimed_crashes::AimedCrashes;
 use super::node_end::NodeEnd;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
@@ -36,6 +37,8 @@ pub(super) enum ClusterFault {
     StallEnds { number: u64 },
     /// The managers are disturbed during elections.
     ElectionFaults,
+    /// Crashes are aimed at points in the work of engines.
+    Aim,
     /// A member of a partition is struck.
     Blow { keyspace: KeyspaceId, partition: PartitionId },
 }
@@ -72,6 +75,9 @@ const STRIKES: [FaultKind; 24] = [
 impl SimulatedCluster {
     pub(super) fn schedule_faults(&mut self) {
         self.schedule_next();
+        for at in (AimedCrashes { world: self }).times() {
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Aim));
+        }
         if let Some((from, _)) = self.scenario.client_pause {
             self.agenda.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
         }
@@ -135,6 +141,7 @@ impl SimulatedCluster {
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
             ClusterFault::Corruption => self.corruption(),
+            ClusterFault::Aim => AimedCrashes { world: self }.aim(),
             ClusterFault::StallEnds { number } => self.end_stall(number),
             ClusterFault::ElectionFaults => self.disturb_election(),
             ClusterFault::Blow { keyspace, partition } => self.blow(keyspace, partition),
@@ -411,6 +418,7 @@ impl SimulatedCluster {
                 let out_of = *self.streams.node.pick(&[2, 20, 200]);
                 disk.set_faults(SimulatedFaults::default().failing(which, 1, out_of));
                 self.hosts[host].has_failed = true;
+                self.targeted_faults.failed_disks.insert(host);
                 self.trace
                     .record(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
             }
@@ -436,6 +444,7 @@ impl SimulatedCluster {
     /// A keyspace was split: sometimes a node loses power during its next disk operations, in which
     /// it splits its partitions.
     pub(super) fn draw_doom_of_split(&mut self) {
+        AimedCrashes { world: self }.keyspace_split();
         let chance = self.streams.node.chance(1, 2) && self.scenario.has(FaultKind::PowerLosses);
         if !chance || self.phase != ClusterPhase::Faults {
             return;
@@ -458,6 +467,7 @@ impl SimulatedCluster {
         self.peers.end_faults();
         self.redis.end_faults(now);
         self.end_all_stalls();
+        AimedCrashes { world: self }.end();
         for client in 0..self.clients.len() {
             self.clients[client].paused_until = Time(0);
             self.schedule_client(client, now);

@@ -182,6 +182,7 @@ impl SimulatedCluster {
             let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
             self.record_violation("whole", what);
         }
+        super::restarts::Restarts { world: self }.check();
         self.phase = ClusterPhase::Over;
     }
 

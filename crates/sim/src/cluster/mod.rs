@@ -15,6 +15,7 @@
 
 mod agents;
 mod agreed;
+mod aimed_crashes;
 mod answer_recorder;
 mod blobs;
 mod bursts;
@@ -40,6 +41,7 @@ mod record;
 mod recovery;
 mod redis;
 mod redis_turn;
+mod restarts;
 mod running_transaction;
 mod scans;
 mod scenario;
@@ -58,12 +60,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_base::time::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_engine::disk::crash_point::CrashPoint;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::agenda::Agenda;
 use crate::client::ClientLife;
 use crate::coverage::Coverage;
+use crate::engine_cases;
 use crate::history::RunHistory;
 use crate::kinds::FaultKind;
 use crate::limits::{
@@ -433,6 +437,11 @@ impl SimulatedCluster {
     fn finish(&mut self) {
         for host in 0..self.hosts.len() {
             self.count(host);
+            for slot in &self.hosts[host].slots {
+                for point in CrashPoint::ALL {
+                    self.coverage.blobs_seen(engine_cases::reached(point), slot.disk.times_reached(point));
+                }
+            }
         }
         (0..self.clients.len()).for_each(|client| self.count_reads(client));
         if !self.history.redis.is_empty() {

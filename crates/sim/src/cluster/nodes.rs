@@ -11,6 +11,7 @@ use zerohop_replication::GroupChange;
 use zerohop_shard::{AnswerOrigin, Identity};
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
+use super::aimed_crashes::AimedCrashes;
 use super::commits::FrameContent;
 use super::delayed_event::DelayedEvent;
 use super::host::manager_address;
@@ -80,7 +81,8 @@ impl SimulatedCluster {
         let took_us = found.worked_us() - before_us;
         self.perform_turn(host, slot, turned, took_us);
         if self.hosts[host].slots[slot].disk.is_power_off() {
-            self.end_process(host, NodeEnd::Power);
+            let end = AimedCrashes { world: self }.end_at_cut(host);
+            self.end_process(host, end);
         }
     }
 
@@ -288,7 +290,8 @@ impl SimulatedCluster {
         let Some(first) = host.folder.first_instance else { return (true, false) };
         let map = Arc::clone(&host.folder.map);
         let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
-        let mut trouble = None;
+        let is_sound = !self.targeted_faults.failed_disks.contains(&at) && !self.lost_disks.contains_key(&at);
+        let (mut trouble, mut damaged) = (None, None);
         let count = host.slots.len() as u32;
         for (slot, found) in host.slots.iter_mut().enumerate() {
             let identity = Identity {
@@ -307,15 +310,24 @@ impl SimulatedCluster {
             let history = MapHistory::new(Arc::clone(&map));
             match found.open(identity, self.scenario.engine, history, host.clock.show(now)) {
                 Ok(opened) => {
-                    is_intact &= opened.lost_states.is_empty() && opened.engine.damage().next().is_none();
+                    let damage = opened.engine.damage().next();
+                    is_intact &= opened.lost_states.is_empty() && damage.is_none();
+                    if is_sound && (damage.is_some() || !opened.lost_states.is_empty()) {
+                        let states = &opened.lost_states;
+                        damaged = Some(format!("{slot}: {damage:?}, states that cannot be read: {states:?}"));
+                    }
                 }
                 Err(error) => trouble = Some(error.to_string()),
             }
             found.redis = self.redis.side(slot, (0..count).map(|at| InstanceId(first.0 + at)).collect());
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
-            self.queue_agent_event(at, DelayedEvent::End(NodeEnd::Power));
+            let end = AimedCrashes { world: self }.end_at_cut(at);
+            self.queue_agent_event(at, DelayedEvent::End(end));
             return (false, false);
+        }
+        if let Some(damaged) = damaged {
+            self.record_violation("restart", format!("damage without corruption in n{at}/{damaged}"));
         }
         match trouble {
             // Its disk began to fail during this process: the process ends and is started again.
@@ -342,7 +354,7 @@ impl SimulatedCluster {
     }
 
     /// A process ends and restarts after at most so many microseconds.
-    pub(super) fn end_process_for(&mut self, at: usize, how: NodeEnd, down_us: u64) {
+    pub(super) fn end_process_for(&mut self, at: usize, mut how: NodeEnd, down_us: u64) {
         if !self.hosts[at].is_up || how == NodeEnd::Stopped && self.hosts[at].is_doomed {
             return;
         }
@@ -354,6 +366,10 @@ impl SimulatedCluster {
                 let shown = self.hosts[at].clock.show(now);
                 let (turned, trouble) = self.hosts[at].slots[slot].stop(shown);
                 self.perform_turn(at, slot, turned, 0);
+                if self.hosts[at].slots[slot].disk.is_power_off() {
+                    how = AimedCrashes { world: self }.end_at_cut(at);
+                    break;
+                }
                 if let Some(trouble) = trouble.filter(|_| !self.hosts[at].has_failed) {
                     self.record_violation(
                         "world",
@@ -394,6 +410,7 @@ impl SimulatedCluster {
             !matches!(how, NodeEnd::Stopped | NodeEnd::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
         self.redis.lose_node(now, silently, (at, places));
+        AimedCrashes { world: self }.ended(at);
         let down_us = self.streams.node.below(down_us + 1);
         let down_us = if self.phase == ClusterPhase::Faults { down_us } else { 0 };
         self.trace.record(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));

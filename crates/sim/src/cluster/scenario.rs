@@ -21,12 +21,19 @@ const CLIENT_PAUSE_US_MIN: u64 = 660 * SECOND;
 /// Instances with less memory get no transactional keyspace with `memory` durability.
 const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
+/// After so many bytes engines look for work in runs with crashes in it: a partition of a run has some hundred KiB.
+const CHECKS_AFTER_BYTES: [u64; 3] = [2 << 10, 8 << 10, 32 << 10];
+
 /// Kinds that are not drawn with the others.
-const DRAWN_APART: [FaultKind; 2] = [FaultKind::Sleeps, FaultKind::RedisClients];
+const DRAWN_APART: [FaultKind; 3] = [FaultKind::Sleeps, FaultKind::RedisClients, FaultKind::CrashPoints];
 
 /// The stream that draws whether a run has Redis clients: by this one, the seeds that show mutants of
 /// other parts have none.
 const REDIS_FORK: u64 = 2_461;
+
+/// The stream that draws whether a run has crashes at points of an engine's work. By this one, the seeds that show mutants
+/// of other parts have none, and stay as they are.
+const CRASH_POINTS_FORK: u64 = 32_268_403;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -143,6 +150,8 @@ impl ClusterScenario {
         let mut kinds = Kinds::NONE;
         // They shift everything else: seeds without them stay as they are.
         let has_redis = random.fork(REDIS_FORK).chance(1, 4);
+        let mut crash_points = random.fork(CRASH_POINTS_FORK);
+        let has_crash_points = crash_points.chance(2, 3);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
             let chance = match kind {
@@ -165,6 +174,9 @@ impl ClusterScenario {
         }
         if has_redis {
             kinds = kinds.with(FaultKind::RedisClients);
+        }
+        if has_crash_points {
+            kinds = kinds.with(FaultKind::CrashPoints);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;
@@ -189,7 +201,10 @@ impl ClusterScenario {
         let is_hot = random.chance(1, 2);
         let network = network(random, kinds);
         let peers = peers(random, kinds);
-        let engine = engine_options(random);
+        let mut engine = engine_options(random);
+        if kinds.has(FaultKind::CrashPoints) {
+            engine.check_after_bytes = *crash_points.pick(&CHECKS_AFTER_BYTES);
+        }
         keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
         // Only splits make it visible.
         let has_nameless = kinds.has(FaultKind::Splits) && random.fork(4).chance(1, 2);

@@ -11,7 +11,7 @@
 //! | a keyspace is split while decisions do not arrive in it | one of two children learns first |
 //! | a keyspace is dropped while its decisions do not arrive in the other | the coordinators are to go |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_base::time::Time;
 use zerohop_transaction::{Message as ProtocolMessage, RoutingKey, TransactionId, TransactionMessage};
@@ -21,6 +21,7 @@ use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::commits::FrameContent;
 use super::faults::ClusterFault;
+use super::node_end::NodeEnd;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
 use crate::streams::Draw;
@@ -92,6 +93,11 @@ pub(super) struct TargetedFaults {
     clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
     drops: BTreeMap<(TransactionId, RoutingKey), Vec<u8>>,
+    /// How the process of a node ends if its disk cuts the power at an aimed point.
+    pub(super) aimed_ends: BTreeMap<usize, NodeEnd>,
+    pub(super) aims_drawn: u64,
+    /// Nodes with a disk that has failed some operation.
+    pub(super) failed_disks: BTreeSet<usize>,
 }
 
 /// A frame with a transaction message.

@@ -1,6 +1,7 @@
 //! Clusters from a few seeds show mutants in any part of them, and the same seeds show nothing
 //! without a mutant. `ZEROHOP_BUG=Name,Name` selects some, listed here or not (`transactions`:
-//! those of transactions, `relays`: those of Redis clients), and `ZEROHOP_BUG=all` selects all. `ZEROHOP_SEEDS=n` runs at most so
+//! those of transactions, `relays`: those of Redis clients, `restarts`: those of engines that restarts
+//! show), and `ZEROHOP_BUG=all` selects all. `ZEROHOP_SEEDS=n` runs at most so
 //! many seeds. `ZEROHOP_EVERY=1` goes on after the first seed that shows a mutant, and lists all
 //! that do. With `ZEROHOP_CHECKER=name` only violations of that checker count.
 #![cfg(debug_assertions)]
@@ -43,27 +44,37 @@ enum BugPlace {
 type Row = (BugPlace, &'static [u64]);
 
 /// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans,
-/// engines, Redis clients, procedures). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
+/// engines, Redis clients, procedures, restarts). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
 /// without.
-const CANARIES: [Row; 13] = [
+const CANARIES: [Row; 14] = [
     (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
     (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
     (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
     (BugPlace::Transaction(transaction::Bug::IntentsFreedBeforeDecision), &[0]),
     (BugPlace::Partition(partition::Bug::ConfirmIgnoresIntents), &[3]),
-    (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[29, 19, 33, 92, 96]),
-    (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[282, 186, 33, 247, 537]),
+    (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[96, 29, 19, 33, 92]),
+    (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[247, 282, 186, 33, 537]),
     (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[3]),
     (BugPlace::Partition(partition::Bug::ScanSkipsKey), &[0]),
     (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
     (BugPlace::Relay(relay::Bug::OutcomesByOrder), &[8]),
     (BugPlace::Relay(relay::Bug::LostWritesSentAgain), &[10]),
     (BugPlace::Session(session::Bug::RereadReplaces), &[0]),
+    (BugPlace::Engine(engine::Bug::LogBehindCheckpointIgnored), &[9]),
 ];
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 45] = [
+const OTHERS: [Row; 54] = [
+    (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[1]),
+    (BugPlace::Engine(engine::Bug::TombstoneDropped), &[5]),
+    (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
+    (BugPlace::Engine(engine::Bug::CheckpointForgetsTrim), &[14]),
+    (BugPlace::Engine(engine::Bug::PartDropped), &[9]),
+    (BugPlace::Engine(engine::Bug::MostlyDeadSegmentFreed), &[9]),
+    (BugPlace::Engine(engine::Bug::CopyNamedUnsynced), &[15]),
+    (BugPlace::Engine(engine::Bug::ReplacedSegmentStays), &[9]),
+    (BugPlace::Engine(engine::Bug::JournalRemovedEarly), &[9]),
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
@@ -119,6 +130,9 @@ impl BugPlace {
                 scenario_draws(seed).kinds.has(FaultKind::Drops)
             }
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
+            BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
+                scenario_draws(seed).kinds.has(FaultKind::CrashPoints)
+            }
             BugPlace::Relay(_) => scenario_draws(seed).kinds.has(FaultKind::RedisClients),
             _ => true,
         }
@@ -154,6 +168,8 @@ impl BugPlace {
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
         all.extend(session::Bug::ALL.into_iter().chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
+        let is_new = |bug: &engine::Bug| !engine::Bug::ALL.contains(bug);
+        all.extend(engine::Bug::OF_RESTARTS.into_iter().filter(is_new).map(BugPlace::Engine));
         all.extend(BugPlace::of_relays());
         all.extend(BugPlace::of_transactions());
         all
@@ -162,6 +178,11 @@ impl BugPlace {
     /// The mutants of Redis clients, selected by `ZEROHOP_BUG=relays`.
     fn of_relays() -> Vec<BugPlace> {
         relay::Bug::ALL.into_iter().map(BugPlace::Relay).collect()
+    }
+
+    /// The mutants of engines that restarts show, selected by `ZEROHOP_BUG=restarts`.
+    fn of_restarts() -> Vec<BugPlace> {
+        engine::Bug::OF_RESTARTS.into_iter().map(BugPlace::Engine).collect()
     }
 
     /// The mutants of transactions, selected by `ZEROHOP_BUG=transactions`.
@@ -249,6 +270,7 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
     let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
     let bugs: Vec<Row> = match std::env::var("ZEROHOP_BUG") {
         Ok(wanted) if wanted == "relays" => from_the_first(BugPlace::of_relays()),
+        Ok(wanted) if wanted == "restarts" => from_the_first(BugPlace::of_restarts()),
         Ok(wanted) if wanted == "transactions" => from_the_first(BugPlace::of_transactions()),
         Ok(wanted) => {
             let is_wanted =

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use zerohop_transaction::codec::{decode_items, decode_parts, encode_items, encode_parts};
 use zerohop_transaction::{
     Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Participant,
-    Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
+    ParticipantState, Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
     TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
@@ -260,4 +260,17 @@ proptest! {
             prop_assert!(bytes[0] == 1 || entry.encode() == bytes);
         }
     }
+}
+
+/// Members compare the bytes of their states, and one may have restored its own from a checkpoint.
+#[test]
+fn state_restored_as_of_later_index_has_same_entries() {
+    let mut state = ParticipantState::default();
+    let (prepared, decision) = (LogIndex(4), LogIndex(5));
+    let applied = TransactionEntry::Apply { id: id(), prepared, timestamp: Timestamp(8), decision };
+    let _ = state.apply(LogIndex(6), &applied);
+    let entries = state.entries();
+    let restored =
+        ParticipantState::restore(LogIndex(9), entries.iter().map(|(index, entry)| (*index, entry)));
+    assert_eq!((restored.entries().len(), restored.entries()), (1, entries));
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::faults::{DiskOperation, Latency, OperationCounts, SimulatedFaults};
 use super::file::FileBytes;
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::names::DiskNames;
 use crate::disk::{DiskError, DiskResult, FileId, SyncTicket};
 use zerohop_base::random::Random;
@@ -21,12 +22,34 @@ pub(super) struct SimulatedState {
     pub(super) limits: SpaceLimits,
     pub(super) faults: SimulatedFaults,
     pub(super) fail_nth: BTreeMap<DiskOperation, u64>,
-    pub(super) operations_until_power_cut: Option<u64>,
+    pub(super) power: PowerState,
     pub(super) latency: Latency,
     pub(super) sync_polls_max: u64,
     pub(super) elapsed_us: u64,
     pub(super) counts: OperationCounts,
     pub(super) random: Streams,
+}
+
+/// When the power fails.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PowerState {
+    /// Calls that still succeed, if it is to fail; 0: it is off.
+    pub(super) operations_until_cut: Option<u64>,
+    pub(super) aimed: Option<AimedPowerCut>,
+    /// The point at which an aimed cut has begun.
+    pub(super) cut_at: Option<CrashPoint>,
+    /// How often the engine has reached each point since the disk was made.
+    pub(super) reached: [u64; CrashPoint::ALL.len()],
+}
+
+/// A cut of the power at one of some points in the work of the engine.
+#[derive(Clone, Debug)]
+pub(super) struct AimedPowerCut {
+    pub(super) points: Vec<CrashPoint>,
+    /// How often the engine must still reach any of them.
+    pub(super) nth: u64,
+    /// Calls that still succeed then.
+    pub(super) operations: u64,
 }
 
 /// How the disk gives space to files.
@@ -83,7 +106,7 @@ impl SimulatedState {
             limits: SpaceLimits::default(),
             faults: SimulatedFaults::default(),
             fail_nth: BTreeMap::new(),
-            operations_until_power_cut: None,
+            power: PowerState::default(),
             latency: Latency::default(),
             sync_polls_max: super::SYNC_POLLS_MAX,
             elapsed_us: 0,
@@ -136,7 +159,7 @@ impl SimulatedState {
         {
             self.elapsed_us += self.faults.stall_us;
         }
-        match &mut self.operations_until_power_cut {
+        match &mut self.power.operations_until_cut {
             Some(0) => return Some("the power is off"),
             Some(left) => *left -= 1,
             None => {}
@@ -156,7 +179,7 @@ impl SimulatedState {
     }
 
     pub(super) fn power_is_off(&self) -> bool {
-        self.operations_until_power_cut == Some(0)
+        self.power.operations_until_cut == Some(0)
     }
 
     pub(super) fn number(&self, file: FileId, operation: DiskOperation) -> DiskResult<u64> {
@@ -205,7 +228,7 @@ impl SimulatedState {
     pub(super) fn restart(&mut self) {
         self.open.clear();
         self.begun.clear();
-        self.operations_until_power_cut = None;
+        self.power = PowerState { reached: self.power.reached, ..PowerState::default() };
         let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, number)| number).collect();
         named.sort_unstable();
         self.files.retain(|number, _| named.binary_search(number).is_ok());

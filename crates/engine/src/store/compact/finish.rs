@@ -2,6 +2,7 @@
 //! changed.
 
 use super::{CompactionJob, CompactionStage};
+use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
@@ -21,6 +22,7 @@ impl PartitionStore {
         let name = format!("{}/{}", log.folder, output.header.file_name());
         io.disk.rename(&output.path, &name)?;
         output.path = name;
+        io.disk.reached(CrashPoint::CompactionNamed);
         let begun = io.disk.sync_begin_with_name(file, &log.folder);
         Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
     }
@@ -63,10 +65,17 @@ impl PartitionStore {
             {
                 io.disk.close(file);
                 let removed = io.disk.remove(&segment.path);
+                io.disk.reached(CrashPoint::SegmentRemoved);
                 result = result.and(self.stop_on_failure(removed.map_err(Into::into)));
             }
         }
         result
+    }
+
+    /// Whether an entry is the second part of its record. For a mutant.
+    pub(super) fn is_second_part(&self, fragment: u32, key: &[u8], index: u64) -> bool {
+        let chain = self.chain_of(fragment, key).map(|id| self.chains.get(id));
+        chain.and_then(|chain| chain.parts.get(1)).is_some_and(|part| part.index == index)
     }
 
     /// Abandons a compaction; the old segments are unchanged.

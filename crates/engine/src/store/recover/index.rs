@@ -19,6 +19,7 @@ use crate::log::FIRST_ENTRY_AT;
 use crate::log::entry::EntryKind;
 use crate::log::scan::{self, ScanItem};
 use crate::overflow::chains::{Chain, Form};
+use crate::planted::{Bug, is_planted};
 
 /// The contents of a checkpoint beside the index.
 #[derive(Default)]
@@ -213,7 +214,7 @@ impl Recovery<'_> {
         if first_piece {
             chain.units = chain.units.saturating_sub(piece.skipped);
         }
-        chain.skipped = piece.skipped;
+        chain.skipped = if is_planted(Bug::CheckpointForgetsTrim) { 0 } else { piece.skipped };
         chain.trimmed_by = piece.trimmed_by;
         chain.applied = piece.applied;
     }

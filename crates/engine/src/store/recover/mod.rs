@@ -14,12 +14,14 @@ use std::collections::BTreeMap;
 
 use super::{PartitionStore, PendingEntry};
 use crate::disk::Disk;
+use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
 use crate::io::{Io, Logs};
 use crate::limits::BLOCK_BYTES;
 use crate::log::entry::{FLAG_CHUNK, Meta};
 use crate::log::scan::{self, ScanItem};
 use crate::log::{AppendedPlace, EntryRef, FIRST_ENTRY_AT};
+use crate::planted::{Bug, is_planted};
 use crate::{Damage, DamageKind, PartitionId};
 
 mod files;
@@ -102,10 +104,13 @@ impl PartitionStore {
             headless: Vec::new(),
             ends: BTreeMap::new(),
         };
+        io.disk.reached(CrashPoint::RecoveryBegun);
         recovery.open_segments(io, &names)?;
         let loaded = recovery.load_checkpoint(io, &names)?;
         recovery.drop_missing_parts(io, &loaded)?;
+        io.disk.reached(CrashPoint::RecoveryCheckpointLoaded);
         recovery.read_log(io, &loaded)?;
+        io.disk.reached(CrashPoint::RecoveryLogRead);
         recovery.finish_log(io)?;
         let report = recovery.report;
         self.damage = report.damage.clone();
@@ -157,6 +162,9 @@ impl Recovery<'_> {
                         let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
                         (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
+                    let is_ignored = is_last && is_planted(Bug::LogBehindCheckpointIgnored);
+                    let from =
+                        if is_ignored { io.logs.of(self.store.handle).segment(slot).bytes } else { from };
                     self.read_segment(io, slot, from, is_last)?;
                 }
                 None => self.read_segment(io, slot, FIRST_ENTRY_AT, is_last)?,

@@ -59,6 +59,7 @@ impl SeedPlan {
             disk_reserve_bytes: 0,
             starts_checkpoints: random.chance(3, 4),
             journal_from_due: one_of(random, &[1, 1, 2, 4]) as usize,
+            ..EngineOptions::default()
         };
         let fierce = random.chance(1, 2);
         SeedPlan {

@@ -250,3 +250,32 @@ fn disk_without_power_fails_all_calls_and_stores_nothing() {
         assert!(read(&mut disk, "f").unwrap().len() >= 4 + 600 * synced);
     }
 }
+
+#[test]
+fn aimed_cut_comes_at_nth_of_its_points_and_ends_with_crash() {
+    use crate::disk::crash_point::CrashPoint;
+    let points = [CrashPoint::CheckpointNamed, CrashPoint::SegmentSealed];
+    let mut disk = SimulatedDisk::new(3);
+    disk.cut_power_at(&points, 2, 1);
+    for point in [CrashPoint::CheckpointNamed, CrashPoint::CheckpointPage, CrashPoint::SegmentSealed] {
+        assert_eq!(disk.cut_at(), None);
+        disk.reached(point);
+    }
+    assert_eq!((disk.cut_at(), disk.is_power_off()), (Some(CrashPoint::SegmentSealed), false));
+    assert!(disk.open("f", OpenMode::Create).is_ok(), "one more call succeeds");
+    assert!(disk.is_power_off() && disk.sync_dir("").is_err());
+    disk.reached(CrashPoint::SegmentSealed);
+    disk.crash();
+    assert_eq!((disk.cut_at(), disk.is_power_off()), (None, false));
+    assert_eq!(disk.times_reached(CrashPoint::SegmentSealed), 1, "nothing is reached without power");
+    // A cut that is cancelled does not come, whether it has begun or not.
+    for begins in [false, true] {
+        disk.cut_power_at(&points, 1, 1);
+        if begins {
+            disk.reached(CrashPoint::CheckpointNamed);
+        }
+        disk.cancel_aimed_cut();
+        disk.reached(CrashPoint::CheckpointNamed);
+        assert!((0..3).all(|_| disk.sync_dir("").is_ok()), "the power stays on");
+    }
+}
