@@ -50,6 +50,8 @@ pub enum Bug {
     ReplacedSegmentStays,
     /// A journal file is removed before the segments durably hold its entries.
     JournalRemovedEarly,
+    /// A follower that is behind the recent entries gets one of them in place of the entry that it asks for.
+    RecentEntriesWrap,
 }
 
 impl Bug {
@@ -86,6 +88,9 @@ impl Bug {
 
     /// Bugs of snapshot installs from one engine to another.
     pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::PartialInstallNotMarked];
+
+    /// Bugs that only a reader of many committed entries by log index finds.
+    pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];

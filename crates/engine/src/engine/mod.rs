@@ -31,8 +31,8 @@ use crate::log::EntryRef;
 use crate::log::LogOptions;
 use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
 use crate::overflow::chains::TrimTo;
+use crate::store::PartitionStore;
 use crate::store::record::StoredRecord;
-use crate::store::{PartitionStore, PendingEntry};
 use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
 use write::bytes_of;
@@ -141,7 +141,7 @@ impl<D: Disk> Engine<D> {
         if store.durability == Durability::Sync {
             journal.push_pieces(store.journal_owner(&io.logs, handle), (meta, key), payload);
         }
-        store.pending.push_back(PendingEntry { meta: *meta, location: placed });
+        store.recent.push(meta, placed);
         store.end_step(&io.logs);
         upkeep.wrote(handle, store, placed.entry_bytes);
         self.evict();

@@ -209,6 +209,9 @@ impl<D: Disk> Engine<D> {
             let handle = Handle(reclaim.collect_next as u32);
             reclaim.collect_next += 1;
             self.plan_partition_work(handle, collected_percent, true);
+            if let Ok(store) = store_of(&mut self.partitions, handle) {
+                store.recent.release_if_idle();
+            }
         }
         self.begin_checkpoints()?;
         self.begin_compactions()
@@ -263,7 +266,7 @@ impl<D: Disk> Engine<D> {
     pub fn needs_entry(&mut self, handle: Handle) -> EngineResult<bool> {
         let is_pressed = self.is_pressed(handle);
         let (_, store) = self.store(handle)?;
-        let is_idle = store.pending.is_empty() && !store.checkpoints.is_writing();
+        let is_idle = store.recent.is_all_committed() && !store.checkpoints.is_writing();
         Ok(is_pressed && is_idle && !store.is_stopped() && !store.checkpoints.lacks_newest(store.commit))
     }
 

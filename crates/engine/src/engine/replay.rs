@@ -17,7 +17,6 @@ use crate::journal::format::{self, HEADER_BYTES, JournalHeader, JournalItem, Jou
 use crate::journal::{FOLDER, Journal};
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
-use crate::store::PendingEntry;
 
 /// State of one replay.
 #[derive(Default)]
@@ -245,7 +244,7 @@ impl<D: Disk> Engine<D> {
             store.id.index_seed = seed;
         }
         let placed = store.append(io, meta, key, [payload])?;
-        store.pending.push_back(PendingEntry { meta: *meta, location: placed });
+        store.recent.push(meta, placed);
         replay.record_in_both(partition, meta.index);
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
             found.from_journal += 1;

@@ -8,8 +8,9 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
 use crate::log::entry::{EntryKind, FLAG_JOINED, Meta};
 use crate::overflow::extents::CHUNK_HEAD_BYTES;
+use crate::store::recent::PendingEntry;
 use crate::store::record::Hint;
-use crate::store::{PartitionStore, PendingEntry, units_of};
+use crate::store::{PartitionStore, units_of};
 
 /// An entry that has no position in the log yet.
 #[derive(Clone, Copy, Debug)]
@@ -90,16 +91,16 @@ impl<D: Disk> Engine<D> {
         if store.durability == Durability::Sync {
             journal.push_pieces(store.journal_owner(&io.logs, handle), (&meta, key), pieces);
         }
-        if store.pending.is_empty() {
+        if store.recent.is_all_committed() {
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
-                store.pending.push_back(PendingEntry { meta, location: placed });
+                store.recent.push(&meta, placed);
                 return Err(error);
             }
             store.commit = meta.index;
         } else {
-            store.pending.push_back(PendingEntry { meta, location: placed });
+            store.recent.push(&meta, placed);
             let committed = store.commit(io, meta.index);
             store.stop_on_failure(committed)?;
         }
@@ -121,7 +122,7 @@ impl<D: Disk> Engine<D> {
         entries: impl ExactSizeIterator<Item = NewEntry<'e>> + Clone,
     ) -> EngineResult<u64> {
         let (io, store) = self.store(handle)?;
-        let (before, is_idle) = (io.logs.of(store.handle).last.1, store.pending.is_empty());
+        let (before, is_idle) = (io.logs.of(store.handle).last.1, store.recent.is_all_committed());
         if let Err(error) = self.append_joined(handle, entries.clone()) {
             // If the disk fails here too, this log accepts no more entries, and its next start truncates it.
             let cut = self.truncate_after(handle, before);
@@ -141,11 +142,11 @@ impl<D: Disk> Engine<D> {
         }
         for NewEntry { kind, flags, key, payload, hint, .. } in entries {
             // The pending entries are those that were appended just now.
-            let Some(&PendingEntry { meta, location: placed }) = store.pending.front() else { break };
+            let Some(&PendingEntry { meta, location: placed }) = store.recent.first_pending() else { break };
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, (&meta, hint), placed, key, payload, units);
             store.stop_on_failure(applied)?;
-            store.pending.pop_front();
+            store.recent.commit_first();
             store.commit = meta.index;
         }
         store.end_step(&io.logs);
@@ -169,7 +170,7 @@ impl<D: Disk> Engine<D> {
             if store.durability == Durability::Sync {
                 journal.push(store.journal_owner(&io.logs, handle), (&meta, key, payload));
             }
-            store.pending.push_back(PendingEntry { meta, location: placed });
+            store.recent.push(&meta, placed);
             upkeep.wrote(handle, store, placed.entry_bytes);
         }
         self.evict();

@@ -30,11 +30,11 @@ impl PartitionStore {
             [
                 (self.commit <= last, "no entry is committed that is not in the log"),
                 (
-                    self.pending.front().is_none_or(|first| first.meta.index > self.commit),
+                    self.recent.first_pending().is_none_or(|first| first.meta.index > self.commit),
                     "no pending entry is committed",
                 ),
                 (
-                    self.pending.back().is_none_or(|newest| newest.meta.index <= last),
+                    self.recent.last_pending().is_none_or(|newest| newest.meta.index <= last),
                     "the pending entries are in the log",
                 ),
                 (

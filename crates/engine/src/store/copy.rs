@@ -29,7 +29,7 @@ impl PartitionStore {
             versions: self.versions.clone(),
             places: self.places.clone(),
             horizon: self.horizon,
-            pending: self.pending.clone(),
+            recent: self.recent.clone(),
             commit: self.commit,
             has_state_in_log: self.has_state_in_log,
             incoming: self.incoming,

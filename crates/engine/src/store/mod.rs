@@ -6,8 +6,6 @@
 //!              cut_after                  checkpoint, compaction
 //! ```
 
-use std::collections::VecDeque;
-
 use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 
 use crate::disk::Disk;
@@ -26,6 +24,8 @@ use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
 use crate::{Damage, Durability, Handle, PartitionId};
 
+use recent::{PendingEntry, RecentEntries};
+
 mod apply;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
@@ -35,6 +35,7 @@ pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
 mod read;
+pub(crate) mod recent;
 pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
@@ -62,8 +63,8 @@ pub(crate) struct PartitionStore {
     pub(crate) incoming: snapshot_install::InstallState,
     /// Versions that ended at or before this are dropped. `None`: none are kept.
     pub(crate) horizon: Option<u64>,
-    /// Appended and not yet committed.
-    pub(crate) pending: VecDeque<PendingEntry>,
+    /// Entries that are not committed yet, and the places of the last committed ones.
+    pub(crate) recent: RecentEntries,
     /// Bytes that have died since the owner last checked whether compaction is due.
     pub(crate) dead_since_check: u64,
     /// The number of such bytes at which it checks.
@@ -137,13 +138,6 @@ pub(crate) enum UpkeepStep {
     Waits,
 }
 
-/// An entry that is in the log and not in the index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PendingEntry {
-    pub(crate) meta: Meta,
-    pub(crate) location: AppendedPlace,
-}
-
 impl PartitionStore {
     /// An empty one. Its log is added beside it ([`crate::io::Logs::add`]).
     pub(crate) fn new(handle: u32, id: StoreIdentity, durability: Durability) -> PartitionStore {
@@ -156,7 +150,7 @@ impl PartitionStore {
             places: PartPlaces::default(),
             horizon: None,
             durability,
-            pending: VecDeque::new(),
+            recent: RecentEntries::default(),
             commit: 0,
             journaled: 0,
             copied: 0,
@@ -290,10 +284,10 @@ impl PartitionStore {
     /// an atomic batch were dropped since.
     pub(crate) fn commit_known<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         while let Some(&PendingEntry { meta, location: placed }) =
-            self.pending.front().filter(|p| p.meta.index <= index)
+            self.recent.first_pending().filter(|p| p.meta.index <= index)
         {
             self.apply_from_log(io, &meta, placed)?;
-            self.pending.pop_front();
+            self.recent.commit_first();
             self.commit = meta.index;
         }
         Ok(())
@@ -301,11 +295,7 @@ impl PartitionStore {
 
     /// The last index of the pending atomic batches that end, as far as the log goes, at or before `index`.
     fn complete_batches_through(&self, index: u64) -> u64 {
-        let upto = self.pending.partition_point(|pending| pending.meta.index <= index);
-        match self.pending.range(..upto).rev().find(|pending| !pending.meta.is_joined()) {
-            Some(last) => last.meta.index,
-            None => self.commit,
-        }
+        self.recent.complete_batches_through(index).unwrap_or(self.commit)
     }
 
     /// Truncates an atomic batch whose last entry is lost: a crash came before it was durable, so it was not
@@ -314,7 +304,8 @@ impl PartitionStore {
         // No entry behind a pending one was compacted: if the log ends with it, so does the rest of its
         // atomic batch.
         let last = io.logs.of(self.handle).last.1;
-        let is_unfinished = self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == last);
+        let is_unfinished =
+            self.recent.last_pending().is_some_and(|p| p.meta.is_joined() && p.meta.index == last);
         if !is_unfinished || is_planted(Bug::PartialBatchKept) {
             return Ok(0);
         }
@@ -340,8 +331,7 @@ impl PartitionStore {
     /// Forgets the pending entries after `index`, which are about to be truncated. Returns how many.
     pub(crate) fn forget_pending_after(&mut self, logs: &mut Logs, index: u64) -> u64 {
         let mut forgotten = 0;
-        while let Some(gone) = self.pending.back().copied().filter(|pending| pending.meta.index > index) {
-            self.pending.pop_back();
+        while let Some(gone) = self.recent.pop_after(index) {
             let AppendedPlace { slot, entry_bytes, .. } = gone.location;
             logs.of_mut(self.handle).segment_mut(slot).forget_entry(&gone.meta, entry_bytes);
             forgotten += 1;
@@ -502,7 +492,7 @@ impl PartitionStore {
             + self.index.bytes()
             + self.chains.bytes()
             + self.places.bytes()
-            + self.pending.capacity() * size_of::<PendingEntry>()
+            + self.recent.bytes()
             + self.scratch.capacity()
     }
 

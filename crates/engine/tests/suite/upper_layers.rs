@@ -234,3 +234,63 @@ fn entries_before_torn_tail_survive_newer_checkpoint() {
         assert_eq!(whole, Ok(Some(b"onetwo".to_vec())), "appended after {steps} steps");
     }
 }
+
+/// The first log index whose entry is not the one that was appended there, for a follower that reads all of them while entries
+/// are appended and committed, and compaction moves them.
+fn wrong_for_follower() -> Option<u64> {
+    let (mut engine, p) = open(&SimulatedDisk::new(1));
+    let is_right = |engine: &mut Store, index: u64| {
+        let key = (index % 50).to_le_bytes();
+        let entry = engine.read_entry(p, index).map(|entry| (entry.head.meta.index, entry.key == key));
+        entry == Ok((index, true))
+    };
+    for index in 1..=4_000u64 {
+        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
+        engine.append(p, &meta, &(index % 50).to_le_bytes(), &[7; 30]).expect("is accepted");
+        if index % 7 == 0 {
+            engine.commit(p, index - 3).expect("commits");
+        }
+        // One follower is just behind the end, one is behind by up to all entries.
+        for read in [index.saturating_sub(index % 20).max(1), index % 13 * index / 13 + 1] {
+            if !is_right(&mut engine, read) {
+                return Some(read);
+            }
+        }
+    }
+    (1..=4_000).find(|&index| !is_right(&mut engine, index))
+}
+
+#[test]
+fn followers_however_far_behind_read_the_entries_that_they_ask_for() {
+    assert_eq!(wrong_for_follower(), None);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn test_finds_every_mutant_of_followers() {
+    use zerohop_engine::planted::{Bug, plant};
+    for bug in Bug::OF_FOLLOWERS {
+        plant(Some(bug));
+        let found = wrong_for_follower();
+        plant(None);
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}
+
+#[test]
+fn recent_entries_are_read_where_compaction_has_moved_them() {
+    let (mut engine, p) = open(&SimulatedDisk::new(1));
+    for index in 1..=1_000u64 {
+        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
+        let key = if index % 4 == 0 { index } else { index % 4 };
+        engine.append(p, &meta, &key.to_le_bytes(), &[7; 30]).expect("is accepted");
+        engine.commit(p, index).expect("commits");
+    }
+    engine.compact(p).expect("compacts");
+    let stats = engine.partition_stats(p).expect("is open");
+    assert!(stats.log.bytes < 60_000, "{} bytes are left", stats.log.bytes);
+    for index in (4..=1_000).step_by(4) {
+        let entry = engine.read_entry(p, index).expect("is there");
+        assert_eq!((entry.head.meta.index, entry.key), (index, &index.to_le_bytes()[..]));
+    }
+}

@@ -50,6 +50,7 @@ impl PartitionStore {
                 order.push(old);
             }
         }
+        self.recent.forget_through(log.segment(slot).last_index);
         log.reorder(order);
         Ok(slot)
     }

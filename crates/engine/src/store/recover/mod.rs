@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{PartitionStore, PendingEntry};
+use super::PartitionStore;
 use crate::disk::Disk;
 use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
@@ -285,7 +285,7 @@ impl Recovery<'_> {
         if covers.1 > 0 {
             // A rewritten segment may hold less than it covers, and all that it covers was committed.
             self.reach(&mut io.logs, covers.0, covers.1);
-            if self.doubts.is_empty() && self.store.pending.is_empty() {
+            if self.doubts.is_empty() && self.store.recent.is_all_committed() {
                 self.store.commit = self.store.commit.max(covers.1);
             }
             let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
@@ -400,7 +400,7 @@ impl Recovery<'_> {
         // No entry of an atomic batch is applied before its end is read: committed entries need not have been
         // synced.
         let is_whole = !meta.is_joined() || meta.index <= self.store.commit;
-        let is_first = self.doubts.is_empty() && self.store.pending.is_empty();
+        let is_first = self.doubts.is_empty() && self.store.recent.is_all_committed();
         if is_first && is_whole && meta.index <= self.commit {
             let is_doubtful = !payload_is_good && meta.flags & FLAG_CHUNK != 0;
             let payload = if is_doubtful { &[] } else { payload };
@@ -408,7 +408,7 @@ impl Recovery<'_> {
             self.store.apply(io, (meta, None), placed, key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
-            self.store.pending.push_back(PendingEntry { meta: *meta, location: placed });
+            self.store.recent.push(meta, placed);
         }
         Ok(())
     }
