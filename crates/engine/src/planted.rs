@@ -32,6 +32,12 @@ pub enum Bug {
     ReplayCountsTwice,
     /// Removals that are truncated still count.
     CutRemovalCounted,
+    /// Recovery of a shared log takes a gap before which entries were durable for the end of a partition's log.
+    GapTakenForEnd,
+    /// A flush of a shared log does not wait for the sync of its large stream.
+    StreamSyncNotAwaited,
+    /// Recovery of a shared log gives a partition entries of a log partition that was dropped.
+    DroppedEntriesReplayed,
 }
 
 impl Bug {
@@ -53,6 +59,10 @@ impl Bug {
 
     /// Bugs of snapshot installs from one engine to another.
     pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::PartialInstallNotMarked];
+
+    /// Bugs of a shared log.
+    pub const OF_SHARED_LOGS: [Bug; 3] =
+        [Bug::GapTakenForEnd, Bug::StreamSyncNotAwaited, Bug::DroppedEntriesReplayed];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];
