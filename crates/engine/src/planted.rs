@@ -52,6 +52,12 @@ pub enum Bug {
     JournalRemovedEarly,
     /// A follower that is behind the recent entries gets one of them in place of the entry that it asks for.
     RecentEntriesWrap,
+    /// Recovery of a shared log takes a gap before which entries were durable for the end of a partition's log.
+    GapTakenForEnd,
+    /// A flush of a shared log does not wait for the sync of its large stream.
+    StreamSyncNotAwaited,
+    /// Recovery of a shared log gives a partition entries of a log partition that was dropped.
+    DroppedEntriesReplayed,
 }
 
 impl Bug {
@@ -91,6 +97,9 @@ impl Bug {
 
     /// Bugs that only a reader of many committed entries by log index finds.
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
+    /// Bugs of a shared log.
+    pub const OF_SHARED_LOGS: [Bug; 3] =
+        [Bug::GapTakenForEnd, Bug::StreamSyncNotAwaited, Bug::DroppedEntriesReplayed];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];

@@ -10,6 +10,8 @@ pub mod control_state;
 mod engine;
 pub mod engine_checkpoint;
 pub mod engine_journal;
+pub mod engine_log;
+pub mod engine_log_payload;
 pub mod engine_segment;
 pub mod gossip;
 pub mod node_state;
@@ -28,7 +30,7 @@ pub mod wire_greeting;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const ALL: [Target; 21] = [
+pub const ALL: [Target; 23] = [
     ("agent_message", agent_message::run),
     ("backup", backup::run),
     ("cluster_map", cluster_map::run),
@@ -37,6 +39,8 @@ pub const ALL: [Target; 21] = [
     ("control_state", control_state::run),
     ("engine_checkpoint", engine_checkpoint::run),
     ("engine_journal", engine_journal::run),
+    ("engine_log", engine_log::run),
+    ("engine_log_payload", engine_log_payload::run),
     ("engine_segment", engine_segment::run),
     ("gossip", gossip::run),
     ("node_state", node_state::run),

@@ -2,5 +2,6 @@
 
 mod checkpoint;
 mod journal;
+mod log;
 mod segment;
 mod tables;

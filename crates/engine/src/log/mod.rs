@@ -22,6 +22,7 @@ pub mod restamp;
 pub mod scan;
 pub(crate) mod segment;
 mod segment_run;
+pub mod shared;
 mod tail_cache;
 
 use entry::{Base, EntryKind, HEAD_BYTES, Head, HeadDecode, Meta};

@@ -1,0 +1,32 @@
+//! The state of the flush of a shared log.
+
+use super::format::LogStream;
+use super::local::StreamEnd;
+use crate::disk::SyncTicket;
+
+/// How many flushes have begun and ended. One runs at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct FlushCount {
+    pub(super) begun: u64,
+    pub(super) done: u64,
+}
+
+/// The flush that runs, if one does.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    pub(super) count: FlushCount,
+    /// Those that have not ended.
+    pub(super) syncs: Vec<SegmentSync>,
+    /// The ends of the streams once it is done.
+    pub(super) ends: [StreamEnd; 3],
+}
+
+/// The sync of a segment, as a part of a flush.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SegmentSync {
+    pub(super) segment: u64,
+    pub(super) stream: LogStream,
+    pub(super) ticket: SyncTicket,
+    /// The length that it covers.
+    pub(super) bytes: u64,
+}

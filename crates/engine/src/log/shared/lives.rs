@@ -1,0 +1,178 @@
+//! The lives of partitions in a shared log: births, truncations, drops.
+
+use super::flushes::FlushCount;
+use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedKind};
+use super::local::Birth;
+use super::streams::{LogSlot, SharedLog};
+use super::tail::{NewLogPartition, PartitionTail};
+use crate::PartitionId;
+use crate::error::{EngineError, EngineResult};
+
+impl SharedLog {
+    /// Opens log partitions that begin, each with a number of its own, in one local entry. A split gives the parent as
+    /// `dropped`, whose number is nobody's from here on but the children's.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`]; [`EngineError::Limit`] if there are no more numbers.
+    pub fn begin(
+        &mut self,
+        begun: &[NewLogPartition],
+        dropped: Option<LogSlot>,
+    ) -> EngineResult<Vec<LogSlot>> {
+        self.check_runs()?;
+        if u32::MAX - self.next_number < begun.len() as u32 {
+            return Err(EngineError::Limit { what: "numbers of log partitions" });
+        }
+        let mut rows = Vec::with_capacity(begun.len() + 1);
+        let mut is_on_disk = false;
+        for new in begun {
+            let number = LogPartition(self.next_number);
+            self.next_number += 1;
+            let continues = new.continues.map(|(continued, through, _)| (continued, through));
+            is_on_disk |= !new.is_in_memory;
+            rows.push(Birth {
+                number,
+                partition: new.partition,
+                seed: new.seed,
+                continues,
+                is_incoming: new.is_incoming,
+                is_dropped: false,
+            });
+        }
+        let slots: Vec<LogSlot> =
+            rows.iter().zip(begun).map(|(row, new)| self.open_slot(row.number, new)).collect();
+        slots.iter().for_each(|slot| self.change(*slot));
+        if let Some(parent) = dropped {
+            is_on_disk |= !self.tail(parent).is_in_memory;
+            rows.extend(self.dropped_row(parent));
+        }
+        self.add_births(rows, is_on_disk);
+        Ok(slots)
+    }
+
+    /// The entries of a log partition belong to nobody from here on.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn drop_partition(&mut self, slot: LogSlot) -> EngineResult<()> {
+        self.check_runs()?;
+        let is_on_disk = !self.tail(slot).is_in_memory;
+        let rows: Vec<Birth> = self.dropped_row(slot).into_iter().collect();
+        self.add_births(rows, is_on_disk);
+        Ok(())
+    }
+
+    /// Log partitions without a birth belong to nobody.
+    pub(super) fn disown(&mut self, unborn: &[LogPartition]) -> EngineResult<()> {
+        self.check_runs()?;
+        let row = |number: &LogPartition| Birth {
+            number: *number,
+            partition: PartitionId::default(),
+            seed: 0,
+            continues: None,
+            // An incoming number is present in no partition.
+            is_incoming: true,
+            is_dropped: true,
+        };
+        self.add_births(unborn.iter().map(row).collect(), true);
+        Ok(())
+    }
+
+    /// Truncates a log after an entry: its number is continued through that one by a new number, which the slot has from here on.
+    ///
+    /// # Errors
+    /// As [`SharedLog::begin`].
+    pub fn truncate_after(&mut self, slot: LogSlot, last: (u32, u64)) -> EngineResult<()> {
+        let tail = self.tail(slot);
+        let Some(row) = self.births.row(tail.number).copied() else {
+            return Err(EngineError::UnknownPartition);
+        };
+        let new = NewLogPartition {
+            partition: row.partition,
+            seed: row.seed,
+            continues: Some((tail.number, last.1, last.0)),
+            is_incoming: row.is_incoming,
+            is_in_memory: tail.is_in_memory,
+        };
+        let (commit, covered) = (tail.commit, tail.covered);
+        for begun in self.begin(&[new], None)? {
+            // The slot keeps its place in the owner's table.
+            self.tails.swap(slot.0 as usize, begun.0 as usize);
+            self.free_slot(begun);
+            self.note_progress(slot, commit, covered);
+            self.change(slot);
+        }
+        Ok(())
+    }
+
+    /// Opens a log partition that recovery has found, and which goes on with its number.
+    pub(super) fn reopen(
+        &mut self,
+        number: LogPartition,
+        last: (u32, u64),
+        new: &NewLogPartition,
+    ) -> LogSlot {
+        let mut tail = PartitionTail::new(number, new, None);
+        tail.adopt(last);
+        self.place(tail)
+    }
+
+    fn open_slot(&mut self, number: LogPartition, new: &NewLogPartition) -> LogSlot {
+        let is_continued = |tail: &&PartitionTail| new.continues.is_some_and(|(n, ..)| n == tail.number);
+        let tail = PartitionTail::new(number, new, self.tails.iter().find(is_continued));
+        self.place(tail)
+    }
+
+    fn place(&mut self, tail: PartitionTail) -> LogSlot {
+        match self.free_slots.pop() {
+            Some(slot) => {
+                self.tails[slot as usize] = tail;
+                LogSlot(slot)
+            }
+            None => {
+                self.tails.push(tail);
+                LogSlot(self.tails.len() as u32 - 1)
+            }
+        }
+    }
+
+    fn free_slot(&mut self, slot: LogSlot) {
+        self.marks.changed.retain(|changed| *changed != slot.0);
+        self.free_slots.push(slot.0);
+    }
+
+    /// The row that drops the log partition of a slot, which is free again.
+    fn dropped_row(&mut self, slot: LogSlot) -> Option<Birth> {
+        let row = self.births.row(self.tail(slot).number).copied();
+        self.free_slot(slot);
+        row.map(|row| Birth { is_dropped: true, ..row })
+    }
+
+    fn add_births(&mut self, rows: Vec<Birth>, is_on_disk: bool) {
+        rows.iter().for_each(|row| self.births.add(*row));
+        if is_on_disk && !rows.is_empty() {
+            let FlushCount { begun, done } = self.flushes.count;
+            self.marks.fresh.retain(|(_, before)| *before >= done);
+            self.marks.fresh.extend(rows.iter().map(|row| (row.number, begun)));
+            self.marks.births.extend(rows.iter().copied());
+            let payload = self.births_payload(rows);
+            self.ensure_open(LogStream::Small, None, HEAD_BYTES + payload.len());
+            self.push_local(SharedKind::Births, &payload);
+        }
+    }
+
+    /// The payload of an entry of these rows, and of those that they continue, as far as these may not survive a crash: a row
+    /// must not survive without what makes the partition's earlier entries its own.
+    pub(super) fn births_payload(&self, mut rows: Vec<Birth>) -> Vec<u8> {
+        let mut at = 0;
+        while let Some(row) = rows.get(at) {
+            let continued = row.continues.map(|(number, _)| number);
+            let is_fresh = |number: &LogPartition| self.marks.fresh.iter().any(|(fresh, _)| fresh == number);
+            let is_new = |number: &LogPartition| !rows.iter().any(|row| row.number == *number);
+            let continued = continued.filter(is_fresh).filter(is_new);
+            rows.extend(continued.and_then(|number| self.births.row(number)));
+            at += 1;
+        }
+        Birth::encode_all(&rows)
+    }
+}

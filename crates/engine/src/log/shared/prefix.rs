@@ -1,0 +1,219 @@
+//! The longest prefix of a partition's log, from entries that were found in any order.
+
+use std::collections::BTreeMap;
+
+use super::births::Births;
+use super::format::{LogPartition, LogStream, SharedHead};
+use super::local::{Birth, MarkRow};
+use super::streams::LogPlace;
+use crate::PartitionId;
+use crate::log::entry::FLAG_JOINED;
+use crate::planted::{Bug, is_planted};
+
+/// Data that a mark proves to have been durable, and which is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogDamage {
+    /// Entries of a partition are not there.
+    Missing {
+        /// The partition.
+        partition: PartitionId,
+        /// The first index.
+        from: u64,
+        /// The last index.
+        through: u64,
+    },
+    /// The payload of an entry is corrupt.
+    Payload {
+        /// The partition.
+        partition: PartitionId,
+        /// The index.
+        index: u64,
+    },
+    /// Nothing says which partition has the entries of this log partition.
+    Unowned {
+        /// The log partition.
+        number: LogPartition,
+    },
+    /// A segment has no readable header.
+    Header {
+        /// The number of the segment.
+        segment: u64,
+    },
+}
+
+/// An entry that recovery has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEntryPlace {
+    /// Its log index.
+    pub index: u64,
+    /// Its epoch.
+    pub epoch: u32,
+    /// Its log partition.
+    pub number: LogPartition,
+    /// Its place.
+    pub place: LogPlace,
+    /// Its stream.
+    pub stream: LogStream,
+    /// Whether it is in one atomic batch with the entry behind it.
+    pub is_joined: bool,
+    /// Whether its payload is as it was written.
+    pub is_good: bool,
+}
+
+/// Entries by log partition.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FoundEntries {
+    by_number: BTreeMap<LogPartition, Vec<LogEntryPlace>>,
+}
+
+impl FoundEntries {
+    pub(super) fn add(&mut self, head: &SharedHead, stream: LogStream, place: LogPlace, is_good: bool) {
+        self.by_number.entry(head.partition).or_default().push(LogEntryPlace {
+            index: head.index,
+            epoch: head.epoch,
+            number: head.partition,
+            place,
+            stream,
+            is_joined: head.flags & FLAG_JOINED != 0,
+            is_good,
+        });
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = LogPartition> {
+        self.by_number.keys().copied()
+    }
+
+    pub(super) fn of(&self, number: LogPartition) -> &[LogEntryPlace] {
+        self.by_number.get(&number).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The highest figures of the marks of one log partition.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MarkedPartition {
+    durable: u64,
+    epoch: u32,
+    commit: u64,
+    covered: u64,
+}
+
+impl MarkedPartition {
+    pub(super) fn add(&mut self, row: &MarkRow) {
+        self.durable = self.durable.max(row.durable);
+        self.epoch = self.epoch.max(row.epoch);
+        self.commit = self.commit.max(row.commit);
+        self.covered = self.covered.max(row.covered);
+    }
+}
+
+/// The log of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecoveredLog {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Its index seed.
+    pub seed: u64,
+    /// Its present number.
+    pub number: LogPartition,
+    /// Its entries, by index: without a gap above `floor`, but for those that damage names.
+    pub entries: Vec<LogEntryPlace>,
+    /// Indexes up to this may be left out: compaction, or the member that sent the log, has left out dead entries.
+    pub floor: u64,
+    /// Epoch and index of the last entry.
+    pub last: (u32, u64),
+    /// The highest commit index of a mark.
+    pub commit: u64,
+    /// The highest covered index of a mark.
+    pub covered: u64,
+    /// Behind its end are, or were, entries of its number: another number must continue it.
+    pub is_cut: bool,
+}
+
+impl RecoveredLog {
+    /// `is_proved` says whether a mark proves that what stands at a place survives a crash.
+    pub(super) fn of(
+        birth: &Birth,
+        births: &Births,
+        found: &FoundEntries,
+        marked: &BTreeMap<LogPartition, MarkedPartition>,
+        is_proved: impl Fn(LogStream, LogPlace) -> bool,
+        damage: &mut Vec<LogDamage>,
+    ) -> RecoveredLog {
+        let partition = birth.partition;
+        let (mut marks, mut floor) = (MarkedPartition::default(), 0);
+        let mut candidates: Vec<LogEntryPlace> = Vec::new();
+        for ancestor in births.lineage(partition) {
+            let entries = found.of(ancestor.number).iter();
+            candidates.extend(entries.filter(|entry| entry.index <= ancestor.through));
+            if let Some(row) = marked.get(&ancestor.number) {
+                marks.durable = marks.durable.max(row.durable.min(ancestor.through));
+                marks.commit = marks.commit.max(row.commit.min(ancestor.through));
+                marks.covered = marks.covered.max(row.covered.min(ancestor.through));
+                marks.epoch = marks.epoch.max(row.epoch);
+            }
+            if ancestor.is_incoming {
+                floor = floor.max(ancestor.through);
+            }
+        }
+        floor = floor.max(marks.covered);
+        // Of copies of an entry, one whose payload is good, and of these the newest.
+        candidates.sort_by_key(|entry| (entry.index, !entry.is_good, std::cmp::Reverse(entry.place)));
+        candidates.dedup_by_key(|entry| entry.index);
+        let mut log = RecoveredLog {
+            partition,
+            seed: birth.seed,
+            number: birth.number,
+            entries: Vec::with_capacity(candidates.len()),
+            floor,
+            last: (0, floor),
+            commit: marks.commit,
+            covered: marks.covered,
+            is_cut: false,
+        };
+        let is_durable =
+            |entry: &LogEntryPlace| entry.index <= marks.durable || is_proved(entry.stream, entry.place);
+        let mut taken = 0;
+        for entry in &candidates {
+            let gap = entry.index > floor && entry.index > log.last.1 + 1;
+            // Whatever was appended before a durable entry is durable too.
+            let is_gap_damage = entry.index <= marks.durable + 1 || is_durable(entry);
+            if gap && (!is_gap_damage || is_planted(Bug::GapTakenForEnd))
+                || !entry.is_good && !is_durable(entry)
+            {
+                break;
+            }
+            if gap {
+                damage.push(LogDamage::Missing { partition, from: log.last.1 + 1, through: entry.index - 1 });
+            }
+            if !entry.is_good {
+                damage.push(LogDamage::Payload { partition, index: entry.index });
+            }
+            log.entries.push(*entry);
+            log.last = (entry.epoch, entry.index.max(floor));
+            taken += 1;
+        }
+        log.is_cut = taken < candidates.len();
+        log.cut_unfinished_unit();
+        if log.last.1 < marks.durable && !is_planted(Bug::GapTakenForEnd) {
+            damage.push(LogDamage::Missing { partition, from: log.last.1 + 1, through: marks.durable });
+            log.is_cut = true;
+        }
+        log
+    }
+
+    /// A unit whose last entry is lost is not there.
+    fn cut_unfinished_unit(&mut self) {
+        while self
+            .entries
+            .last()
+            .is_some_and(|last| last.is_joined && last.index > self.floor.max(self.commit))
+        {
+            self.entries.pop();
+            self.is_cut = true;
+        }
+        if self.is_cut {
+            self.last =
+                self.entries.last().map_or((0, self.floor), |last| (last.epoch, last.index.max(self.floor)));
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! One segment of a shared log: a file that is written once from front to back, and the part of it that is in memory.
+//!
+//! ```text
+//!   file      |header, zeros|entry|entry|entry|pad|entry|...
+//!                                 ^synced     ^written  ^bytes
+//!   memory    [ block 0    ][ (gone) ][ block 2 ][ block 3 ..     blocks of 1 MiB of the file
+//! ```
+//!
+//! `synced <= written <= bytes`. What is not synced is in memory; other blocks may be evicted.
+
+use super::format::{
+    FIRST_ENTRY_AT, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END, SharedHead,
+    SharedHeader, SharedKind, head_sum, place_for,
+};
+use super::local::{LogFooter, RunRow};
+use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::log::entry::crc;
+use crate::log::header::encode_trailer;
+
+/// The first block of a segment begins with so much memory: an idle instance costs little.
+const FIRST_BLOCK_BYTES: usize = 64 << 10;
+
+/// A piece of the small stream is issued when it is full: a flush never has more than that before it.
+const SMALL_PIECE_BYTES: u64 = 256 << 10;
+
+/// A segment of a shared log.
+pub(crate) struct SharedSegment {
+    /// Length, memory included.
+    pub(crate) bytes: u64,
+    pub(crate) base: HeadBase,
+    blocks: Vec<Option<Vec<u8>>>,
+    /// The runs of its entries.
+    pub(crate) runs: Vec<RunRow>,
+    pub(crate) header: SharedHeader,
+    /// The length that was issued to the file.
+    written: u64,
+    /// The length that survives a crash.
+    pub(crate) synced: u64,
+    path: String,
+    file: Option<FileId>,
+    name_is_durable: bool,
+    /// No more entries are added.
+    is_sealed: bool,
+    /// What may stand behind the end of the file, of an earlier file or of the space that was laid out, is cut off.
+    is_cut: bool,
+}
+
+impl SharedSegment {
+    /// A new segment in memory; it begins with the header.
+    pub(crate) fn new(header: SharedHeader, folder: &str) -> SharedSegment {
+        let mut segment = SharedSegment {
+            bytes: 0,
+            base: header.base(),
+            blocks: Vec::new(),
+            runs: Vec::new(),
+            header,
+            written: 0,
+            synced: 0,
+            path: segment_path(folder, header.number),
+            file: None,
+            name_is_durable: false,
+            is_sealed: false,
+            is_cut: false,
+        };
+        segment.extend(&header.encode());
+        segment.extend_zeros(FIRST_ENTRY_AT - segment.bytes as usize);
+        segment
+    }
+
+    /// A segment that was found on disk with these bytes, all of which survive a crash. Nothing of it is in memory, and nothing
+    /// is added to it.
+    pub(crate) fn existing(header: SharedHeader, folder: &str, file: FileId, bytes: u64) -> SharedSegment {
+        let mut blocks = Vec::new();
+        blocks.resize_with((bytes as usize).div_ceil(LOG_BLOCK_BYTES), || None);
+        SharedSegment {
+            bytes,
+            base: header.base(),
+            blocks,
+            runs: Vec::new(),
+            header,
+            written: bytes,
+            synced: bytes,
+            path: segment_path(folder, header.number),
+            file: Some(file),
+            name_is_durable: true,
+            is_sealed: true,
+            is_cut: true,
+        }
+    }
+
+    /// Adds an entry at the end, in memory. Its payload's checksum is in the head already, so each byte is summed once.
+    /// Returns its offset.
+    #[inline]
+    pub(crate) fn push<const N: usize>(&mut self, head: &SharedHead, key: &[u8], payload: [&[u8]; N]) -> u64 {
+        debug_assert!(!self.is_sealed, "nothing is added to a sealed segment");
+        let at = place_for(self.bytes, head.entry_bytes(), head.payload_bytes);
+        if at > self.bytes {
+            self.pad(at);
+        }
+        let mut encoded = head.encode_unsummed(&self.base);
+        let within = at as usize % LOG_BLOCK_BYTES;
+        let base = self.base;
+        if within > 0
+            && within + head.payload_at() <= LOG_BLOCK_BYTES
+            && let Some(Some(block)) = self.blocks.last_mut()
+        {
+            // Head and key are summed where they stand.
+            reserve(block, within + head.payload_at());
+            block.extend_from_slice(&encoded);
+            block.extend_from_slice(key);
+            let sum = head_sum(&base, [&block[within + 4..]]);
+            block[within..within + 4].copy_from_slice(&sum.to_le_bytes());
+            self.bytes += head.payload_at() as u64;
+        } else {
+            let sum = head_sum(&base, [&encoded[4..], key]);
+            encoded[..4].copy_from_slice(&sum.to_le_bytes());
+            self.extend(&encoded);
+            self.extend(key);
+        }
+        payload.iter().for_each(|piece| self.extend(piece));
+        at
+    }
+
+    /// Adds a local entry at the end, in memory. Returns its offset.
+    pub(crate) fn push_local(&mut self, kind: SharedKind, payload: &[u8]) -> u64 {
+        let head = SharedHead::local(kind, &self.base, payload.len(), crc(payload));
+        self.push(&head, &[], [payload])
+    }
+
+    /// Ends the segment with a footer.
+    pub(crate) fn seal(&mut self) {
+        let footer = LogFooter { header: self.header, runs: self.runs.clone() }.encode();
+        let at = self.push_local(SharedKind::Footer, &footer);
+        let trailer = encode_trailer(self.base.salt, at as u32, (HEAD_BYTES + footer.len()) as u32);
+        self.extend(&trailer);
+        self.is_sealed = true;
+    }
+
+    /// Fills what lies before the place of the next entry.
+    #[cold]
+    fn pad(&mut self, until: u64) {
+        let free = (until - self.bytes) as usize;
+        let Some(payload_bytes) = free.checked_sub(HEAD_BYTES) else { return self.extend_zeros(free) };
+        let head = SharedHead::local(SharedKind::Pad, &self.base, payload_bytes, 0);
+        let mut encoded = head.encode_unsummed(&self.base);
+        let sum = head_sum(&self.base, [&encoded[4..]]);
+        encoded[..4].copy_from_slice(&sum.to_le_bytes());
+        self.extend(&encoded);
+        self.extend_zeros(payload_bytes);
+    }
+
+    fn extend_zeros(&mut self, mut bytes: usize) {
+        const ZEROS: [u8; 4 << 10] = [0; 4 << 10];
+        while bytes > 0 {
+            let now = bytes.min(ZEROS.len());
+            self.extend(&ZEROS[..now]);
+            bytes -= now;
+        }
+    }
+
+    /// Adds bytes at the end, in memory.
+    #[inline]
+    fn extend(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            let within = self.bytes as usize % LOG_BLOCK_BYTES;
+            if within == 0 {
+                let first = if self.blocks.is_empty() { FIRST_BLOCK_BYTES } else { LOG_BLOCK_BYTES };
+                self.blocks.push(Some(Vec::with_capacity(first)));
+            }
+            let Some(Some(block)) = self.blocks.last_mut() else {
+                unreachable!("the block that is being filled stays in memory")
+            };
+            let now = data.len().min(LOG_BLOCK_BYTES - within);
+            reserve(block, within + now);
+            block.extend_from_slice(&data[..now]);
+            self.bytes += now as u64;
+            data = &data[now..];
+        }
+    }
+
+    /// Issues to the file what is in memory only; without `all` only full pieces. The file may be one of the spares, which are
+    /// paths of files whose contents nobody needs.
+    pub(crate) fn write_out(
+        &mut self,
+        disk: &mut impl Disk,
+        spares: &mut Vec<String>,
+        reserve_bytes: u64,
+        all: bool,
+    ) -> DiskResult<()> {
+        let piece = match self.header.stream {
+            LogStream::Small => SMALL_PIECE_BYTES,
+            _ => LOG_BLOCK_BYTES as u64,
+        };
+        let until = if all || self.is_sealed { self.bytes } else { self.bytes - self.bytes % piece };
+        if self.written < until {
+            let file = self.ensure_file(disk, spares, reserve_bytes)?;
+            while self.written < until {
+                let (number, within) =
+                    (self.written as usize / LOG_BLOCK_BYTES, self.written as usize % LOG_BLOCK_BYTES);
+                let end = until.min((number as u64 + 1) * LOG_BLOCK_BYTES as u64);
+                let Some(block) = &self.blocks[number] else {
+                    unreachable!("what is not written is in memory")
+                };
+                disk.append(file, &block[within..within + (end - self.written) as usize])?;
+                self.written = end;
+            }
+        }
+        if let Some(file) = self.file
+            && self.is_sealed
+            && !self.is_cut
+        {
+            disk.truncate(file, self.bytes)?;
+            self.is_cut = true;
+        }
+        Ok(())
+    }
+
+    fn ensure_file(
+        &mut self,
+        disk: &mut impl Disk,
+        spares: &mut Vec<String>,
+        reserve_bytes: u64,
+    ) -> DiskResult<FileId> {
+        if let Some(file) = self.file {
+            return Ok(file);
+        }
+        let file = match spares.last() {
+            Some(from) => disk.open(&self.path, OpenMode::Recycled { from })?,
+            None => {
+                let file = disk.open(&self.path, OpenMode::Create)?;
+                disk.reserve(file, reserve_bytes);
+                file
+            }
+        };
+        spares.pop();
+        self.file = Some(file);
+        Ok(file)
+    }
+
+    /// Starts to make what is issued survive a crash. `None`: all of it does.
+    pub(crate) fn sync_begin(
+        &mut self,
+        disk: &mut impl Disk,
+        folder: &str,
+    ) -> DiskResult<Option<(SyncTicket, u64)>> {
+        let Some(file) = self.file.filter(|_| self.synced < self.written || !self.name_is_durable) else {
+            return Ok(None);
+        };
+        let ticket = if self.name_is_durable {
+            disk.sync_begin_awaited(file)
+        } else {
+            disk.sync_begin_with_name(file, folder)
+        };
+        let ticket = ticket.map_err(DiskError::beyond_repair_unless_scarce)?;
+        Ok(Some((ticket, self.written)))
+    }
+
+    /// A sync has ended that covers this length, and the name.
+    pub(crate) fn record_synced(&mut self, bytes: u64) {
+        self.synced = self.synced.max(bytes);
+        self.name_is_durable = true;
+    }
+
+    /// Whether all of it survives a crash, and nothing more will be added.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_sealed && self.is_cut && self.synced == self.bytes && self.name_is_durable
+    }
+
+    /// The path of its file, if it has one.
+    pub(crate) fn file_path(&self) -> Option<&str> {
+        self.file.map(|_| self.path.as_str())
+    }
+
+    /// Evicts the blocks that survive a crash, but for the one that is being filled. Returns bytes of memory freed.
+    pub(crate) fn evict_synced(&mut self) -> usize {
+        let whole =
+            if self.is_settled() { self.blocks.len() } else { self.synced as usize / LOG_BLOCK_BYTES };
+        self.blocks[..whole].iter_mut().filter_map(Option::take).map(|block| block.capacity()).sum()
+    }
+
+    /// Bytes of memory used by blocks.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.blocks.iter().flatten().map(Vec::capacity).sum()
+    }
+
+    /// Reads bytes into `into`, from memory where possible.
+    pub(crate) fn read(
+        &self,
+        disk: &mut impl Disk,
+        offset: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> DiskResult<()> {
+        into.clear();
+        let (mut at, end) = (offset, offset + bytes as u64);
+        if end > self.bytes {
+            return Err(DiskError::BeyondEnd { path: self.path.clone(), offset, bytes: bytes as u64 });
+        }
+        while at < end {
+            let (number, within) = (at as usize / LOG_BLOCK_BYTES, at as usize % LOG_BLOCK_BYTES);
+            let now = ((end - at) as usize).min(LOG_BLOCK_BYTES - within);
+            match &self.blocks[number] {
+                Some(block) => into.extend_from_slice(&block[within..within + now]),
+                None => {
+                    let file = self.file.ok_or_else(|| DiskError::NotFound { path: self.path.clone() })?;
+                    let from = into.len();
+                    into.resize(from + now, 0);
+                    disk.read_at(file, at, &mut into[from..])?;
+                }
+            }
+            at += now as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Gives a block memory for so many bytes: doubled at first, then all that a block has.
+#[inline]
+fn reserve(block: &mut Vec<u8>, bytes: usize) {
+    if block.capacity() < bytes {
+        let wanted = (4 * block.capacity()).clamp(bytes, LOG_BLOCK_BYTES);
+        block.reserve_exact(wanted - block.len());
+    }
+}
+
+/// The path of a segment.
+pub(crate) fn segment_path(folder: &str, number: u64) -> String {
+    format!("{folder}/{number:016x}.log")
+}
+
+/// The path of a spare.
+pub(crate) fn spare_path(folder: &str, number: u64) -> String {
+    format!("{folder}/{number:016x}.spare")
+}
+
+/// The number in the name of a segment, or in that of a spare.
+pub(crate) fn number_in(name: &str, extension: &str) -> Option<u64> {
+    let digits = name.strip_suffix(extension)?.strip_suffix('.')?;
+    let is_number =
+        digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    u64::from_str_radix(digits, 16).ok().filter(|number| is_number && *number < SEGMENT_NUMBER_END)
+}

@@ -1,0 +1,538 @@
+//! The streams of a shared log: where entries are appended, how they become durable, and how segments end and come back.
+
+use std::collections::BTreeMap;
+
+use super::births::Births;
+use super::flushes::Flushes;
+use super::format::{
+    FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
+    SharedKind, is_long,
+};
+use super::local::{Birth, LogFooter, LogMark, MarkRow, RunRow, StreamEnd};
+use super::segment::{SharedSegment, spare_path};
+pub use super::tail::NewLogPartition;
+use super::tail::PartitionTail;
+use crate::PartitionId;
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::log::entry::{Meta, TIMESTAMP_RANGE, crc, crc_of_pieces};
+
+/// A mark is written after so many bytes, or after so many times its own length, whichever is more.
+const MARK_EVERY_BYTES: u64 = 1 << 20;
+const MARK_EVERY_LENGTHS: u64 = 50;
+
+/// How a shared log uses the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedLogOptions {
+    /// The folder of its files.
+    pub folder: String,
+    /// Its id.
+    pub log: LogId,
+    /// Length of a segment of the small, the cold and the memory stream.
+    pub segment_bytes: u64,
+    /// Length of a segment of the large stream.
+    pub large_segment_bytes: u64,
+}
+
+impl SharedLogOptions {
+    /// The usual lengths: 16 MiB, and 64 MiB, into which the longest entry fits several times.
+    #[must_use]
+    pub fn new(folder: &str, log: LogId) -> Self {
+        let folder = folder.to_owned();
+        SharedLogOptions { folder, log, segment_bytes: 16 << 20, large_segment_bytes: 64 << 20 }
+    }
+
+    pub(super) fn length_of(&self, stream: LogStream) -> u64 {
+        if stream == LogStream::Large { self.large_segment_bytes } else { self.segment_bytes }
+    }
+}
+
+/// The place of an entry in a shared log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPlace {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The offset in it.
+    pub offset: u32,
+}
+
+/// A log partition that is open for appending. Slots are used again after [`SharedLog::drop_partition`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogSlot(pub(super) u32);
+
+/// The log of an instance; see the module.
+pub struct SharedLog {
+    /// The open segments, by stream.
+    open: [Option<Box<SharedSegment>>; 4],
+    pub(super) tails: Vec<PartitionTail>,
+    pub(super) flushes: Flushes,
+    pub(super) marks: MarkState,
+    pub(super) options: SharedLogOptions,
+    pub(super) births: Births,
+    pub(super) free_slots: Vec<u32>,
+    sealed: BTreeMap<u64, Box<SharedSegment>>,
+    /// The number of the newest segment of each stream.
+    newest: [u64; 4],
+    pub(super) ends: [StreamEnd; 3],
+    /// Segments with files, or which get them, that are not settled.
+    pub(super) unsettled: Vec<u64>,
+    /// Paths of spares. Their names are durable: otherwise a crash could show a new segment under the name of an old one.
+    pub(super) spares: Vec<String>,
+    next_segment: u64,
+    pub(super) next_number: u32,
+    pub(super) stopped: Option<String>,
+}
+
+/// What the next mark says.
+pub(super) struct MarkState {
+    /// Bytes appended since the last mark, and at how many the next is due.
+    bytes: u64,
+    due_bytes: u64,
+    /// Rows that the next mark repeats.
+    pub(super) births: Vec<Birth>,
+    /// Log partitions whose births may not survive a crash, and how many flushes had begun then.
+    pub(super) fresh: Vec<(LogPartition, u64)>,
+    /// Slots of which the next mark has rows.
+    pub(super) changed: Vec<u32>,
+    /// The number of the newest checkpoint file.
+    checkpoint: u64,
+    /// A timestamp of an entry, for segments that begin with a local one.
+    timestamp: u64,
+}
+
+/// What [`SharedLog::resume`] begins with.
+#[derive(Clone, Debug, Default)]
+pub struct LogBeginning {
+    /// The table of log partitions.
+    pub births: Births,
+    /// A number above those of all segments and spares.
+    pub next_segment: u64,
+    /// A number above those of all log partitions that occur anywhere.
+    pub next_number: u32,
+    /// The numbers of the newest segments of the streams of [`LogStream::ON_DISK`].
+    pub newest: [u64; 3],
+    /// The ends of these streams, which survive a crash.
+    pub ends: [StreamEnd; 3],
+    /// Paths of spares, whose names are durable.
+    pub spares: Vec<String>,
+    /// A timestamp of a late entry; 0: there are none.
+    pub timestamp: u64,
+}
+
+impl SharedLog {
+    /// A log without segments.
+    #[must_use]
+    pub fn new(options: SharedLogOptions) -> SharedLog {
+        SharedLog::resume(options, LogBeginning::default())
+    }
+
+    /// A log that continues what recovery has found. Its first entries begin new segments.
+    #[must_use]
+    pub fn resume(options: SharedLogOptions, beginning: LogBeginning) -> SharedLog {
+        let [small, large, cold] = beginning.newest;
+        SharedLog {
+            open: [const { None }; 4],
+            tails: Vec::new(),
+            flushes: Flushes::default(),
+            marks: MarkState {
+                bytes: 0,
+                due_bytes: MARK_EVERY_BYTES,
+                births: Vec::new(),
+                fresh: Vec::new(),
+                changed: Vec::new(),
+                checkpoint: 0,
+                timestamp: beginning.timestamp,
+            },
+            options,
+            next_number: beginning.next_number.max(beginning.births.highest().0.saturating_add(1)),
+            births: beginning.births,
+            free_slots: Vec::new(),
+            sealed: BTreeMap::new(),
+            newest: [small, large, cold, 0],
+            ends: beginning.ends,
+            unsettled: Vec::new(),
+            spares: beginning.spares,
+            next_segment: beginning.next_segment.max(1),
+            stopped: None,
+        }
+    }
+
+    /// The table of log partitions.
+    #[must_use]
+    pub fn births(&self) -> &Births {
+        &self.births
+    }
+
+    /// The log partition of a slot.
+    #[must_use]
+    pub fn number(&self, slot: LogSlot) -> LogPartition {
+        self.tail(slot).number
+    }
+
+    /// Epoch and index of the last entry.
+    #[must_use]
+    pub fn last(&self, slot: LogSlot) -> (u32, u64) {
+        self.tail(slot).last
+    }
+
+    /// Log index up to which the entries survive a crash.
+    #[must_use]
+    pub fn durable(&self, slot: LogSlot) -> u64 {
+        self.tail(slot).durable(self.flushes.count)
+    }
+
+    /// Sets the commit index, and the index that checkpoints cover, for the next mark.
+    pub fn note_progress(&mut self, slot: LogSlot, commit: u64, covered: u64) {
+        let tail = &mut self.tails[slot.0 as usize];
+        if (tail.commit, tail.covered) != (commit, covered) {
+            (tail.commit, tail.covered) = (commit, covered);
+            self.change(slot);
+        }
+    }
+
+    /// Appends an entry in memory. `payload` is the pieces of its payload.
+    ///
+    /// # Errors
+    /// [`EngineError::NotNext`], [`EngineError::KeyLength`], [`EngineError::PayloadTooLong`], [`EngineError::Limit`]: nothing was
+    /// appended. [`EngineError::Stopped`].
+    #[inline]
+    pub fn append<const N: usize>(
+        &mut self,
+        slot: LogSlot,
+        meta: &Meta,
+        key: &[u8],
+        payload: [&[u8]; N],
+    ) -> EngineResult<LogPlace> {
+        let payload_bytes = payload.iter().map(|piece| piece.len()).sum();
+        self.check_entry(slot, meta, key, payload_bytes)?;
+        let tail = &self.tails[slot.0 as usize];
+        let stream = match (tail.is_in_memory, is_long(payload_bytes)) {
+            (true, _) => LogStream::Memory,
+            (false, true) => LogStream::Large,
+            (false, false) => LogStream::Small,
+        };
+        let head = head_of(tail.number, meta, key, payload_bytes, crc_of_pieces(payload));
+        let place = self.push(slot, stream, head, key, payload);
+        self.tails[slot.0 as usize].appended((meta.epoch, meta.index), self.flushes.count);
+        self.change(slot);
+        Ok(place)
+    }
+
+    /// Appends a copy of an entry of the partition to the cold stream. The payload's checksum is that of the original, which the
+    /// caller has checked. `is_kept`: only a snapshot needs it.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn append_copy(
+        &mut self,
+        slot: LogSlot,
+        original: &SharedHead,
+        key: &[u8],
+        payload: &[u8],
+        is_kept: bool,
+    ) -> EngineResult<LogPlace> {
+        self.check_runs()?;
+        debug_assert!(crc(payload) == original.payload_crc, "the payload is checked before it is copied");
+        let head = SharedHead { partition: self.tail(slot).number, back: 0, is_kept, ..*original };
+        Ok(self.push(slot, LogStream::Cold, head, key, [payload]))
+    }
+
+    /// Reads an entry, into `into`, and returns its head. The key follows the head there, then comes the payload.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`]; [`EngineError::Disk`].
+    pub fn read(
+        &self,
+        disk: &mut impl Disk,
+        place: LogPlace,
+        into: &mut Vec<u8>,
+    ) -> EngineResult<SharedHead> {
+        let corrupt = || EngineError::Corrupt {
+            partition: PartitionId::default(),
+            place: format!("segment {}, offset {}", place.segment, place.offset),
+        };
+        let segment = self.segment(place.segment).ok_or_else(corrupt)?;
+        let at = u64::from(place.offset);
+        segment.read(disk, at, HEAD_BYTES, into)?;
+        let head = SharedHead::decode_unsummed(&segment.base, into).ok_or_else(corrupt)?;
+        if at + head.entry_bytes() as u64 > segment.bytes {
+            return Err(corrupt());
+        }
+        segment.read(disk, at, head.entry_bytes(), into)?;
+        let head = SharedHead::decode(&segment.base, into).ok_or_else(corrupt)?;
+        let is_good = crc(&into[head.payload_at()..]) == head.payload_crc;
+        if is_good { Ok(head) } else { Err(corrupt()) }
+    }
+
+    /// Whether a mark is due: enough bytes were appended since the last one.
+    #[must_use]
+    pub fn is_mark_due(&self) -> bool {
+        self.marks.bytes >= self.marks.due_bytes
+    }
+
+    /// Appends a mark, if there is anything to say: what survives a crash by now, after the births since the last mark again.
+    /// `checkpoint` is the number of the newest checkpoint file.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn mark(&mut self, checkpoint: u64) -> EngineResult<()> {
+        self.check_runs()?;
+        let is_news = std::mem::replace(&mut self.marks.checkpoint, checkpoint) != checkpoint;
+        if is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty() {
+            self.ensure_open(LogStream::Small, None, 0);
+            self.push_mark();
+        }
+        Ok(())
+    }
+
+    /// Ends the open segment of a stream: its next entry begins a new one.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn seal(&mut self, stream: LogStream) -> EngineResult<()> {
+        self.check_runs()?;
+        self.seal_open(stream);
+        Ok(())
+    }
+
+    /// Makes a spare of a sealed segment: nobody needs its contents.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`] if the segment is not sealed and durable; [`EngineError::Disk`].
+    pub fn recycle(&mut self, disk: &mut impl Disk, number: u64) -> EngineResult<()> {
+        let settled = self.sealed.get(&number).filter(|segment| segment.is_settled());
+        let Some(path) = settled.and_then(|segment| segment.file_path()) else {
+            return Err(EngineError::UnknownPartition);
+        };
+        let spare = spare_path(&self.options.folder, number);
+        disk.rename(path, &spare)?;
+        self.sealed.remove(&number);
+        disk.sync_dir(&self.options.folder)?;
+        self.spares.push(spare);
+        Ok(())
+    }
+
+    /// Numbers of the segments, open ones included.
+    #[must_use]
+    pub fn segments(&self) -> Vec<u64> {
+        let open = self.open.iter().flatten().map(|segment| segment.header.number);
+        let mut numbers: Vec<u64> = self.sealed.keys().copied().chain(open).collect();
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// Adds a segment that recovery has found.
+    pub(crate) fn add_existing(&mut self, segment: SharedSegment) {
+        self.sealed.insert(segment.header.number, Box::new(segment));
+    }
+
+    /// Evicts from memory what survives a crash. Returns bytes of memory freed.
+    pub fn evict(&mut self) -> usize {
+        let open = self.open.iter_mut().flatten();
+        self.sealed.values_mut().chain(open).map(|segment| segment.evict_synced()).sum()
+    }
+
+    /// Bytes of memory used by entries.
+    #[must_use]
+    pub fn resident_bytes(&self) -> usize {
+        let open = self.open.iter().flatten();
+        self.sealed.values().chain(open).map(|segment| segment.resident_bytes()).sum()
+    }
+
+    pub(super) fn tail(&self, slot: LogSlot) -> &PartitionTail {
+        &self.tails[slot.0 as usize]
+    }
+
+    pub(super) fn check_runs(&self) -> EngineResult<()> {
+        match &self.stopped {
+            Some(reason) => Err(EngineError::Stopped { reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn check_entry(&self, slot: LogSlot, meta: &Meta, key: &[u8], payload_bytes: usize) -> EngineResult<()> {
+        self.check_runs()?;
+        let tail = self.tail(slot);
+        let (epoch, index) = tail.last;
+        let is_next = meta.index == index + 1 || tail.is_incoming && meta.index > index;
+        if !is_next || meta.epoch < epoch {
+            return Err(EngineError::NotNext { last: tail.last });
+        }
+        if meta.index >= LOG_INDEX_END - 1 {
+            return Err(EngineError::Limit { what: "log indexes of a partition" });
+        }
+        if key.len() > KEY_BYTES_MAX || key.is_empty() == meta.kind.has_key() {
+            return Err(EngineError::KeyLength { bytes: key.len() });
+        }
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(EngineError::PayloadTooLong { bytes: payload_bytes });
+        }
+        Ok(())
+    }
+
+    pub(super) fn change(&mut self, slot: LogSlot) {
+        let tail = &mut self.tails[slot.0 as usize];
+        if !tail.is_in_memory && !std::mem::replace(&mut tail.is_changed, true) {
+            self.marks.changed.push(slot.0);
+        }
+    }
+
+    #[inline]
+    fn push<const N: usize>(
+        &mut self,
+        slot: LogSlot,
+        stream: LogStream,
+        mut head: SharedHead,
+        key: &[u8],
+        payload: [&[u8]; N],
+    ) -> LogPlace {
+        self.ensure_open(stream, Some(head.timestamp), head.entry_bytes());
+        let Some(segment) = &mut self.open[stream as usize] else {
+            unreachable!("the stream has an open segment")
+        };
+        let tail = &mut self.tails[slot.0 as usize];
+        let number = segment.header.number;
+        let at = super::format::place_for(segment.bytes, head.entry_bytes(), head.payload_bytes);
+        let entry_bytes = head.entry_bytes() as u32;
+        match tail.run_in(stream, number).and_then(|run| segment.runs.get_mut(run)) {
+            Some(run) if run.last < head.index => {
+                head.back = at as u32 - run.last_at;
+                (run.last, run.last_at) = (head.index, at as u32);
+                run.bytes += entry_bytes;
+            }
+            _ => {
+                let row = self.births.row(tail.number);
+                tail.begin_run(stream, number, segment.runs.len());
+                segment.runs.push(RunRow {
+                    number: tail.number,
+                    partition: row.map_or(PartitionId::default(), |row| row.partition),
+                    seed: row.map_or(0, |row| row.seed),
+                    first: head.index,
+                    last: head.index,
+                    last_at: at as u32,
+                    bytes: entry_bytes,
+                });
+            }
+        }
+        let pushed = segment.push(&head, key, payload);
+        debug_assert_eq!(pushed, at);
+        self.marks.bytes += u64::from(entry_bytes);
+        LogPlace { segment: number, offset: at as u32 }
+    }
+
+    pub(super) fn push_local(&mut self, kind: SharedKind, payload: &[u8]) {
+        if let Some(segment) = &mut self.open[LogStream::Small as usize] {
+            segment.push_local(kind, payload);
+        }
+    }
+
+    fn push_mark(&mut self) {
+        let Some(header) = self.open[LogStream::Small as usize].as_ref().map(|open| open.header) else {
+            return;
+        };
+        let births = std::mem::take(&mut self.marks.births);
+        if !births.is_empty() {
+            let payload = self.births_payload(births);
+            self.push_local(SharedKind::Births, &payload);
+        }
+        let (mut rows, flushes) = (Vec::with_capacity(self.marks.changed.len()), self.flushes.count);
+        let tails = &mut self.tails;
+        self.marks.changed.retain(|slot| {
+            let tail = &mut tails[*slot as usize];
+            let durable = tail.durable(flushes);
+            rows.push(MarkRow {
+                number: tail.number,
+                epoch: tail.last.0,
+                durable,
+                commit: tail.commit,
+                covered: tail.covered,
+            });
+            // What is not durable yet is in the next mark too.
+            tail.is_changed = durable < tail.last.1;
+            tail.is_changed
+        });
+        let mark = LogMark { header, ends: self.ends, checkpoint: self.marks.checkpoint, rows }.encode();
+        self.push_local(SharedKind::Mark, &mark);
+        self.marks.bytes = 0;
+        self.marks.due_bytes = MARK_EVERY_BYTES.max(MARK_EVERY_LENGTHS * mark.len() as u64);
+    }
+
+    /// Makes sure that the stream has an open segment for an entry of this length and timestamp; a local one has none.
+    #[inline]
+    pub(super) fn ensure_open(&mut self, stream: LogStream, timestamp: Option<u64>, entry_bytes: usize) {
+        if let Some(open) = &self.open[stream as usize] {
+            let end = open.bytes + (entry_bytes + LogFooter::bytes_of(open.runs.len() + 1)) as u64;
+            let has_room = end <= self.options.length_of(stream) || open.bytes == FIRST_ENTRY_AT as u64;
+            if has_room && timestamp.is_none_or(|timestamp| open.base.reaches(timestamp)) {
+                return;
+            }
+        }
+        self.marks.timestamp = timestamp.unwrap_or(self.marks.timestamp);
+        self.open_next(stream);
+    }
+
+    #[cold]
+    fn open_next(&mut self, stream: LogStream) {
+        self.seal_open(stream);
+        let number = self.next_segment;
+        self.next_segment += 1;
+        let header = SharedHeader {
+            number,
+            log: self.options.log,
+            timestamp: self.marks.timestamp.saturating_sub(TIMESTAMP_RANGE / 2),
+            before: std::mem::replace(&mut self.newest[stream as usize], number),
+            stream,
+        };
+        if stream != LogStream::Memory {
+            self.unsettled.push(number);
+        }
+        self.open[stream as usize] = Some(Box::new(SharedSegment::new(header, &self.options.folder)));
+    }
+
+    fn seal_open(&mut self, stream: LogStream) {
+        if stream == LogStream::Small && self.open[stream as usize].is_some() {
+            self.push_mark();
+        }
+        if let Some(mut segment) = self.open[stream as usize].take() {
+            if stream != LogStream::Memory {
+                segment.seal();
+            }
+            self.sealed.insert(segment.header.number, segment);
+        }
+    }
+
+    pub(super) fn segment_mut(&mut self, number: u64) -> Option<&mut SharedSegment> {
+        let open = self.open.iter_mut().flatten().find(|segment| segment.header.number == number);
+        open.or_else(|| self.sealed.get_mut(&number)).map(|segment| &mut **segment)
+    }
+
+    fn segment(&self, number: u64) -> Option<&SharedSegment> {
+        let open = self.open.iter().flatten().find(|segment| segment.header.number == number);
+        open.or_else(|| self.sealed.get(&number)).map(|segment| &**segment)
+    }
+}
+
+#[inline]
+fn head_of(
+    partition: LogPartition,
+    meta: &Meta,
+    key: &[u8],
+    payload_bytes: usize,
+    payload_crc: u32,
+) -> SharedHead {
+    SharedHead {
+        kind: SharedKind::Replicated(meta.kind),
+        flags: meta.flags,
+        partition,
+        epoch: meta.epoch,
+        index: meta.index,
+        timestamp: meta.timestamp,
+        back: 0,
+        key_bytes: key.len(),
+        payload_bytes,
+        payload_crc,
+        is_kept: false,
+    }
+}
