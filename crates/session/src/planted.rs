@@ -40,16 +40,12 @@ pub enum Bug {
     StagedLeftOut,
     /// A read of several chunks of a blob has no confirming round.
     BlobReadUnconfirmed,
-    /// A stream without a snapshot returns its last piece before all pieces are confirmed.
-    BlobStreamUnconfirmed,
     /// A staged append or put is published before its chunks are written.
     BlobPublishedEarly,
     /// The chunks of a blob are removed before its header.
     BlobChunksRemovedFirst,
     /// A repeated append writes where the first attempt found the end.
     BlobAppendKeepsOffset,
-    /// Staged contents that were bound to a blob stay under their staging name too.
-    BlobContentsBoundTwice,
     /// Each request of a call gets the whole deadline of the call.
     CallDeadlineRestarts,
 }
@@ -68,7 +64,7 @@ impl Bug {
     ];
 
     /// The mutants of procedures.
-    pub const OF_PROCEDURES: [Bug; 17] = [
+    pub const OF_PROCEDURES: [Bug; 15] = [
         Bug::ScanSkipsChildren,
         Bug::ScanCursorLost,
         Bug::SnapshotNotFixed,
@@ -80,11 +76,9 @@ impl Bug {
         Bug::RereadReplaces,
         Bug::StagedLeftOut,
         Bug::BlobReadUnconfirmed,
-        Bug::BlobStreamUnconfirmed,
         Bug::BlobPublishedEarly,
         Bug::BlobChunksRemovedFirst,
         Bug::BlobAppendKeepsOffset,
-        Bug::BlobContentsBoundTwice,
         Bug::CallDeadlineRestarts,
     ];
 }

@@ -323,7 +323,7 @@ impl ClientProcedures {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_session::{Coalescing, Reply};
+    use zerohop_session::Reply;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
 
     use super::*;

@@ -74,14 +74,14 @@ pub(crate) enum BlobChangeKind {
     /// Removes it.
     Delete,
     /// Reads all of it.
-    Read(BlobReading),
+    Read(BlobReadKind),
     /// Lists the names of all blobs.
     List,
 }
 
 /// How a blob is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BlobReading {
+pub(crate) enum BlobReadKind {
     /// At once, with the versions.
     Whole,
     /// As a stream.
@@ -127,9 +127,9 @@ impl BlobOperationPlan {
             82..87 => BlobChangeKind::Put { replaces: random.chance(2, 3) },
             87 => BlobChangeKind::List,
             _ => BlobChangeKind::Read(match random.below(8) {
-                0 => BlobReading::InTransaction,
-                1..4 => BlobReading::Stream,
-                _ => BlobReading::Whole,
+                0 => BlobReadKind::InTransaction,
+                1..4 => BlobReadKind::Stream,
+                _ => BlobReadKind::Whole,
             }),
         };
         BlobOperationPlan { blob: random.below(BLOBS), kind, value, tokens, is_large: random.chance(1, 3) }
@@ -137,7 +137,7 @@ impl BlobOperationPlan {
 
     /// A read of every blob.
     pub(crate) fn reads() -> impl Iterator<Item = BlobOperationPlan> {
-        let kind = BlobChangeKind::Read(BlobReading::Whole);
+        let kind = BlobChangeKind::Read(BlobReadKind::Whole);
         (0..BLOBS).map(move |blob| BlobOperationPlan {
             blob,
             kind,

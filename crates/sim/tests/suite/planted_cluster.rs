@@ -65,7 +65,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 54] = [
+const OTHERS: [Row; 52] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[1]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[5]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -113,13 +113,11 @@ const OTHERS: [Row; 54] = [
     (BugPlace::Session(session::Bug::WrittenNotChecked), &[3]),
     (BugPlace::Session(session::Bug::OwnWritesUnseen), &[2]),
     (BugPlace::Session(session::Bug::StagedLeftOut), &[2]),
-    (BugPlace::Session(session::Bug::BlobReadUnconfirmed), &[]),
-    (BugPlace::Session(session::Bug::BlobStreamUnconfirmed), &[]),
-    (BugPlace::Session(session::Bug::BlobPublishedEarly), &[]),
-    (BugPlace::Session(session::Bug::BlobChunksRemovedFirst), &[]),
-    (BugPlace::Session(session::Bug::BlobAppendKeepsOffset), &[]),
-    (BugPlace::Session(session::Bug::BlobContentsBoundTwice), &[]),
-    (BugPlace::Session(session::Bug::CallDeadlineRestarts), &[]),
+    (BugPlace::Session(session::Bug::BlobReadUnconfirmed), &[21]),
+    (BugPlace::Session(session::Bug::BlobPublishedEarly), &[5]),
+    (BugPlace::Session(session::Bug::BlobChunksRemovedFirst), &[9]),
+    (BugPlace::Session(session::Bug::BlobAppendKeepsOffset), &[5]),
+    (BugPlace::Session(session::Bug::CallDeadlineRestarts), &[1]),
 ];
 
 impl BugPlace {

@@ -21,7 +21,6 @@ use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
 use super::{Blob, BlobInfo, BlobReadVersion, ChunkRange, KnownHeader, known_of};
-use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX, STREAM_SNAPSHOT_ATTEMPTS,
@@ -273,7 +272,7 @@ impl BlobRead<'_> {
     async fn is_one_version(&self) -> Result<bool, Error> {
         let first = self.offset >> self.header.chunk_bits;
         // A single reply is of one moment.
-        if self.pieces > 1 && !is_planted(Bug::BlobStreamUnconfirmed) {
+        if self.pieces > 1 {
             for (some, at) in self.versions.chunks(BLOB_CONFIRMS_AHEAD).zip(0..) {
                 let numbers = first + at * BLOB_CONFIRMS_AHEAD as u64..;
                 let versions: Vec<(u64, Timestamp)> = numbers.zip(some.iter().copied()).collect();

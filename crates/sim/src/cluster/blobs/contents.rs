@@ -11,7 +11,7 @@ pub(super) const UNKNOWN_VERSION: u64 = u64::MAX;
 
 /// All of a blob, with the versions.
 #[derive(Clone, Debug)]
-pub(super) struct BlobReading {
+pub(super) struct VersionedContents {
     pub(super) bytes: Bytes,
     pub(super) seen: BlobReadVersion,
     /// The metadata that the reader has seen last.
@@ -19,8 +19,8 @@ pub(super) struct BlobReading {
 }
 
 /// The reads that a read with versions shows, or an error for contents that no client has written.
-pub(super) fn read_actions(blob: u64, read: &BlobReading) -> Result<Vec<CheckedAction>, String> {
-    let BlobReading { bytes, seen, info } = read;
+pub(super) fn read_actions(blob: u64, read: &VersionedContents) -> Result<Vec<CheckedAction>, String> {
+    let VersionedContents { bytes, seen, info } = read;
     let info = info.as_ref().ok_or("it has no header")?;
     if seen.blob() != (info.id, info.generation) {
         return Err(format!("{info:?} is the header of other contents than {seen:?}"));

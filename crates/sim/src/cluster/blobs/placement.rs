@@ -10,7 +10,7 @@ use crate::workload::blobs::{blob_of_header, edition_of_mark, unplaced};
 /// Enters the places and versions that the history shows. What nobody has seen is left out: a write that may
 /// have been replaced at once, and a read of a version that nobody knows.
 pub(super) fn place(history: &mut RunHistory) {
-    let mut shown = Shown::default();
+    let mut shown = ObservedValues::default();
     for one in history.transactions.iter().filter(|one| one.transaction.fate == TransactionFate::Committed) {
         shown.add(&one.transaction.actions);
     }
@@ -27,7 +27,7 @@ pub(super) fn place(history: &mut RunHistory) {
 
 /// What the reads of a run show.
 #[derive(Default)]
-struct Shown {
+struct ObservedValues {
     /// The keys at which a value was read.
     keys: BTreeMap<u64, BTreeSet<u64>>,
     /// The version of a value at a key.
@@ -38,7 +38,7 @@ struct Shown {
     blobs: BTreeMap<u64, u64>,
 }
 
-impl Shown {
+impl ObservedValues {
     fn add(&mut self, actions: &[CheckedAction]) {
         for action in actions {
             match action {

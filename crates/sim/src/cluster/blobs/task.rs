@@ -11,14 +11,14 @@ use zerohop_session::procedures::{
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::contents::{BlobReading, read_actions, streamed_actions, tail_of};
+use super::contents::{VersionedContents, read_actions, streamed_actions, tail_of};
 use crate::cycles::CheckedAction;
 use crate::transacted::BlobLife;
 use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, BLOBS, BlobChangeKind, BlobOperationPlan, BlobPlace, BlobReading as Reading,
-    CHUNK_BITS, CHUNK_BYTES, MARKED, MARKS, NUMBERS, RECORD_BYTES, RECORDS_MAX, SHARES, attributes,
-    base_bytes, chunk_id, header_id, mark_id, mark_reads, name, new_bytes, placed_id, read_attributes,
-    record_bytes, size_after, staged_bytes, tail_id, unplaced_id,
+    BASE_BYTES, BASE_CHUNKS, BLOBS, BlobChangeKind, BlobOperationPlan, BlobPlace, BlobReadKind, CHUNK_BITS,
+    CHUNK_BYTES, MARKED, MARKS, NUMBERS, RECORD_BYTES, RECORDS_MAX, SHARES, attributes, base_bytes, chunk_id,
+    header_id, mark_id, mark_reads, name, new_bytes, placed_id, read_attributes, record_bytes, size_after,
+    staged_bytes, tail_id, unplaced_id,
 };
 use crate::workload::tokens::token;
 use crate::workload::transactional::KEYSPACES;
@@ -102,7 +102,7 @@ struct BlobTask<'k, R> {
 }
 
 /// What a transaction on a blob has found.
-enum Found<T> {
+enum BlobPresence<T> {
     Nothing,
     Unfinished,
     Blob(T),
@@ -143,9 +143,9 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             BlobChangeKind::ReadAndChange { cuts: false } => self.read_and_write(value).await,
             BlobChangeKind::ReadAndChange { cuts: true } => self.truncate_tail(value).await,
             BlobChangeKind::Delete => return self.delete().await,
-            BlobChangeKind::Read(Reading::Whole) => return drop(self.read().await),
-            BlobChangeKind::Read(Reading::Stream) => return self.stream().await,
-            BlobChangeKind::Read(Reading::InTransaction) => return self.read_in_transaction().await,
+            BlobChangeKind::Read(BlobReadKind::Whole) => return drop(self.read().await),
+            BlobChangeKind::Read(BlobReadKind::Stream) => return self.stream().await,
+            BlobChangeKind::Read(BlobReadKind::InTransaction) => return self.read_in_transaction().await,
             BlobChangeKind::List => return self.list().await,
         };
         if !is_there {
@@ -263,18 +263,18 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             let work = &work;
             async move {
                 match transaction.blob(self.keyspace, name(self.number)).stat().await? {
-                    None => Ok(Found::Nothing),
-                    Some(info) if !info.finished => Ok(Found::Unfinished),
-                    Some(info) => work(transaction.clone(), info).await.map(Found::Blob),
+                    None => Ok(BlobPresence::Nothing),
+                    Some(info) if !info.finished => Ok(BlobPresence::Unfinished),
+                    Some(info) => work(transaction.clone(), info).await.map(BlobPresence::Blob),
                 }
             }
         });
-        let outcome = |(found, committed): &(Found<T>, Option<_>)| match (found, committed) {
-            (Found::Blob(told), Some(committed)) => {
+        let outcome = |(found, committed): &(BlobPresence<T>, Option<_>)| match (found, committed) {
+            (BlobPresence::Blob(told), Some(committed)) => {
                 let committed: &zerohop_session::procedures::CommittedTransaction = committed;
                 outcome(told, committed.version())
             }
-            (Found::Nothing, _) => BlobOutcome {
+            (BlobPresence::Nothing, _) => BlobOutcome {
                 actions: Some(Vec::new()),
                 life: Some(BlobLife::Absent),
                 ..done("blobs: found absent")
@@ -282,7 +282,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             _ => BlobOutcome { actions: Some(Vec::new()), ..done("blobs: found unfinished") },
         };
         let result = self.call((Vec::new(), None), call, outcome).await;
-        !matches!(result, Ok((Found::Nothing | Found::Unfinished, _))) && !is_absent(&result)
+        !matches!(result, Ok((BlobPresence::Nothing | BlobPresence::Unfinished, _))) && !is_absent(&result)
     }
 
     fn intends(&self, actions: &[CheckedAction]) {
@@ -411,12 +411,12 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
     }
 
     /// Reads all of it, and returns what it has read.
-    async fn read(&self) -> Result<BlobReading, Error> {
+    async fn read(&self) -> Result<VersionedContents, Error> {
         let call = async {
             let (bytes, seen) = self.blob.read_seen(0, u64::MAX).await?;
-            Ok(BlobReading { bytes, seen, info: self.blob.last_seen() })
+            Ok(VersionedContents { bytes, seen, info: self.blob.last_seen() })
         };
-        let outcome = |read: &BlobReading| BlobOutcome {
+        let outcome = |read: &VersionedContents| BlobOutcome {
             life: read.info.as_ref().map(|info| BlobLife::Seen(info.id.0)),
             ..with_actions("blobs: reads", read_actions(self.number, read))
         };
