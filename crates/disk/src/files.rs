@@ -184,6 +184,7 @@ impl FilesDisk {
             waker.into_iter().for_each(Waker::wake);
             return Ok(SyncTicket(ticket));
         }
+        self.wait_for_room()?;
         let (key, file) = self.files.get(file, "sync_begin")?;
         file.check_sound()?;
         let begun = BegunFileSync {
@@ -196,9 +197,6 @@ impl FilesDisk {
         let not_begun = |reason: String| {
             Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
         };
-        if self.begun.len() >= SYNCS_BEGUN_MAX {
-            return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
-        }
         let thread = match started(&mut self.sync_threads) {
             Ok(thread) => thread,
             Err(error) => return not_begun(format!("no thread for it: {error}")),
@@ -212,6 +210,18 @@ impl FilesDisk {
         self.next_ticket += 1;
         self.begun.insert(ticket, begun);
         Ok(SyncTicket(ticket))
+    }
+
+    /// Waits until the threads can take another sync. After a pause of the process, all partitions of an instance can be due at
+    /// once: more syncs than the threads take are slow, and no failure.
+    fn wait_for_room(&mut self) -> DiskResult<()> {
+        let unfinished = |disk: &Self| disk.begun.values().filter(|sync| sync.result.is_none()).count();
+        while self.begun.len() >= SYNCS_BEGUN_MAX && unfinished(self) >= SYNCS_BEGUN_MAX {
+            let Some(threads) = &self.sync_threads else { break };
+            let done = threads.wait_done().map_err(|errno| failed("", "sync_begin", errno))?;
+            self.record_completed(done);
+        }
+        Ok(())
     }
 
     /// Records the background syncs that have ended.

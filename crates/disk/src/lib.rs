@@ -26,7 +26,6 @@ pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub use self::replace::{remove_file, replace_file};
-pub use self::sync_threads::SYNCS_BEGUN_MAX;
 
 /// The environment variable that selects a disk for tests of whole processes. Its only value is [`HOLD_UNSYNCED`].
 pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";

@@ -15,9 +15,8 @@ use std::time::Duration;
 use rustix::fs::{Advice, fadvise, fdatasync, fsync};
 use rustix::io::{Errno, Result, pwrite, retry_on_intr};
 
-/// Maximum number of unanswered background syncs of one disk. An instance has one for its journal and one for each segment that it is about to
-/// seal; a caller with more has a bug.
-pub const SYNCS_BEGUN_MAX: usize = 1024;
+/// Maximum number of unfinished background syncs of one disk: the next one waits until one of them has ended.
+pub(super) const SYNCS_BEGUN_MAX: usize = 1024;
 
 /// Number of syncs in parallel: the device has other data to write while one sync ends. More threads gained nothing.
 const THREADS_MAX: usize = 4;
@@ -193,7 +192,7 @@ impl SyncThreads {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Passes a sync to the threads. The caller makes sure that no more than [`SYNCS_BEGUN_MAX`] are unanswered. A sync with a waker comes before
+    /// Passes a sync to the threads. The caller makes sure that no more than [`SYNCS_BEGUN_MAX`] are unfinished. A sync with a waker comes before
     /// all others.
     pub(super) fn begin(
         &self,
