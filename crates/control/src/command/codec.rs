@@ -279,7 +279,9 @@ impl CommandOutcome {
             }
             Err(CommandRefusal::Map(why)) => {
                 outcome.refusal = MAP;
-                outcome.text = why.chars().take(REFUSAL_BYTES_MAX / 4).collect();
+                let is_end = |end: &usize| why.is_char_boundary(*end);
+                let end = (0..=why.len().min(REFUSAL_BYTES_MAX)).rev().find(is_end);
+                outcome.text = why[..end.unwrap_or(0)].to_owned();
             }
             Err(refusal) => {
                 let known = REFUSALS.iter().find(|(_, known)| known == refusal);

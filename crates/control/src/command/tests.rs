@@ -8,6 +8,7 @@ use zerohop_wire::ids::MapEpoch;
 
 use super::*;
 use crate::golden::{assert_golden, fields_in, fields_of, pinned_bytes};
+use crate::limits::REFUSAL_BYTES_MAX;
 
 fn address(text: &str) -> Address {
     Address::new(text).unwrap()
@@ -177,6 +178,20 @@ fn results() -> Vec<Result<CommandResult, CommandRefusal>> {
         results.push(CommandOutcome::from_proto(outcome).unwrap().result);
     }
     results
+}
+
+#[test]
+fn long_refusals_keep_all_that_is_allowed() {
+    let text = |why: String| {
+        let outcome = CommandOutcome { result: Err(CommandRefusal::Map(why)), applied_count: 12 };
+        match CommandOutcome::decode(&outcome.encode()).unwrap().result {
+            Err(CommandRefusal::Map(why)) => why,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(text("x".repeat(REFUSAL_BYTES_MAX)), "x".repeat(REFUSAL_BYTES_MAX));
+    let cut = text(format!("x{}", "\u{e9}".repeat(REFUSAL_BYTES_MAX)));
+    assert_eq!(cut.len(), REFUSAL_BYTES_MAX - 1, "no character is cut in two");
 }
 
 #[test]
