@@ -138,6 +138,16 @@ impl NodeTls {
         }
     }
 
+    /// The options, each after a space, that clients of such a node need. A client's own certificate has no path here.
+    pub(crate) fn client_options(&self) -> String {
+        let Some(ca) = self.ca.path() else { return String::new() };
+        let own = match path_if_set(self.tls_client_ca.as_ref()) {
+            Some(_) => " --tls-cert CERTIFICATE --tls-key KEY",
+            None => "",
+        };
+        format!(" --tls-ca {}{own}", names::in_shell(ca))
+    }
+
     /// The variables that pass these options to a child process.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 4] {
         let path = |path: Option<&Path>| path.map(Path::to_owned).unwrap_or_default();

@@ -43,7 +43,8 @@ impl AwaitedState {
     pub(super) fn is_reached(self, status: &Status) -> bool {
         let (groups, view) = (status.groups.unwrap_or_default(), status.view.clone().unwrap_or_default());
         let is_served = view.quorum && view.waits_for.is_empty() && unserved(&groups, &view) == 0;
-        let is_whole = is_served && groups.rebuilding == 0 && !status.nodes.iter().any(misses_copies);
+        let is_missing = |node: &NodeStatus| misses_copies(node) || has_not_answered(node);
+        let is_whole = is_served && groups.rebuilding == 0 && !status.nodes.iter().any(is_missing);
         match self {
             Self::Served => is_served,
             Self::Whole => is_whole,
@@ -54,6 +55,11 @@ impl AwaitedState {
 
 fn is_up(node: &NodeStatus) -> bool {
     node.state != "down" && node.state != "silent"
+}
+
+/// Whether a node that counts as up has not answered: it may have stopped a moment ago.
+fn has_not_answered(node: &NodeStatus) -> bool {
+    is_up(node) && node.pid == 0
 }
 
 /// Whether copies are on a node that does not run.
@@ -76,16 +82,21 @@ pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String)
     let (up, all) = (status.nodes.iter().filter(|node| is_up(node)).count(), status.nodes.len());
     let troubles: usize = status.nodes.iter().map(|node| node.troubles.len()).sum();
     let damaged: usize = status.nodes.iter().map(|node| node.damaged.len()).sum();
+    let unanswered = status.nodes.iter().filter(|node| has_not_answered(node)).count();
     // A node of an older program does not report a view.
     let has_view = status.view.is_some();
-    let verdict = if unserved > 0 || damaged > 0 || (has_view && !view.quorum) || !view.waits_for.is_empty() {
+    let is_unserved = unserved > 0 || damaged > 0 || (has_view && !view.quorum) || !view.waits_for.is_empty();
+    let verdict = if is_unserved || 2 * unanswered > all {
         StatusVerdict::Problem
-    } else if up < all || groups.rebuilding > 0 || troubles + warnings > 0 {
+    } else if up < all || unanswered > 0 || groups.rebuilding > 0 || troubles + warnings > 0 {
         StatusVerdict::Warning
     } else {
         StatusVerdict::Ok
     };
     let mut parts = vec![format!("{up} of {} {} up", counted(all, "node"), by_number(all, "is", "are"))];
+    if unanswered > 0 {
+        parts.push(format!("{unanswered} of them did not answer"));
+    }
     let partitions = counted(groups.groups, "partition");
     parts.push(match unserved {
         0 => format!("{partitions} served"),
@@ -192,6 +203,14 @@ mod tests {
         let first_line = "PROBLEM: 3 of 3 nodes are up, 3 of 256 partitions are not served";
         assert_eq!(lost, (StatusVerdict::Problem, first_line.to_owned()));
         assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
+        // They count as up until the failure detector has decided.
+        let mut silent = status(up, |_, _| {});
+        silent.nodes[1].pid = 0;
+        let first_line =
+            "WARNING: 3 of 3 nodes are up, 1 of them did not answer, 256 partitions served".to_owned();
+        assert_eq!(judged(&silent), (StatusVerdict::Warning, first_line));
+        silent.nodes[2].pid = 0;
+        assert_eq!(judged(&silent).0, StatusVerdict::Problem);
         let warned = judge(&status(up, |_, _| {}), 1);
         assert_eq!(warned, (StatusVerdict::Warning, "WARNING".to_owned() + &good[2..] + ", 1 warning"));
     }
@@ -207,6 +226,9 @@ mod tests {
         assert_eq!(reached(status(["up"; 3], |_, view| view.quorum = false)), [false; 3]);
         assert_eq!(reached(status(["up", "down", "up"], |_, _| {})), [true, false, false]);
         // A node that is gone and has no copies any more is not waited for.
+        let mut silent = status(["up"; 3], |_, _| {});
+        silent.nodes[0].pid = 0;
+        assert_eq!(reached(silent), [true, false, false]);
         let mut gone = status(["up", "down", "up"], |_, _| {});
         gone.nodes[1].in_sync = 0;
         assert_eq!(reached(gone), [true; 3]);

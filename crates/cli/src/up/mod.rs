@@ -258,7 +258,7 @@ impl UpArguments {
             "127.0.0.1:7400" => String::new(),
             other => format!(" --endpoint {other}"),
         };
-        let options = format!("{endpoint}{}", self.secret.option());
+        let options = format!("{endpoint}{}{}", self.secret.option(), self.tls.client_options());
         output::result(&format!(
             "Ready. In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \
              hello{options}\nCtrl-C stops it."
