@@ -25,13 +25,25 @@ pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &
             if matches!(error.failure(), Some(Failure::UnknownKeyspace { .. })) {
                 cluster.remove_keyspace(name);
             }
-            append_error(&error, reply);
+            append_error(&error, may_write(unit), reply);
         }
     }
 }
 
-/// Appends the error for a Redis client: whether the outcome is unknown, and else whether to retry.
-fn append_error(error: &Error, reply: &mut Vec<u8>) {
+/// Whether the unit can change a record; bytes that are no unit change none.
+fn may_write(unit: &[u8]) -> bool {
+    Unit::decode(unit).is_ok_and(|unit| unit.may_write())
+}
+
+/// How soon a client may repeat a read that got no answer.
+const READ_RETRY_MS: u32 = 100;
+
+/// Appends the error for a Redis client: whether the outcome is unknown, and else whether to retry. A unit that only reads
+/// leaves nothing in doubt.
+fn append_error(error: &Error, may_write: bool, reply: &mut Vec<u8>) {
+    if error.is_unknown() && !may_write {
+        return failure_reply(&Failure::Unavailable { retry_after_ms: READ_RETRY_MS }, reply);
+    }
     let aborted = match error {
         Error::Operation { reason, .. } => match **reason {
             Reason::Aborted { reason, .. } => Some(reason),
@@ -70,6 +82,7 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
     // The instance has sent these bytes; they are invalid only if its protocol version differs.
     let Ok(decoded) = Unit::decode(unit) else { return Err(Error::Unexpected) };
     let mut reply = Vec::new();
+    let unit_may_write = decoded.may_write();
     match decoded.shares() {
         Shares::SingleStep => {
             return client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
@@ -80,7 +93,7 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
                 let part = client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
                 let part = part.unwrap_or_else(|error| {
                     let mut refusal = Vec::new();
-                    append_error(&error, &mut refusal);
+                    append_error(&error, unit_may_write, &mut refusal);
                     refusal
                 });
                 if let Err(refusal) = joined.add_reply(&part) {
