@@ -138,7 +138,10 @@ impl<D: Disk> Instance<D> {
     pub(super) fn follow_later(&mut self, keyspace: KeyspaceId, error: &MapChangeError) {
         self.failed_map_changes.keyspaces.insert(keyspace);
         self.failed_map_changes.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
-        self.counters.record_error_text(error.to_string());
+        match error {
+            MapChangeError::Partition(InstanceOpenError::Engine(error)) => self.counters.record_error(error),
+            other => self.counters.record_error_text(other.to_string()),
+        }
     }
 
     /// Drops a partition that the map does not assign to this instance any more. The engine removes its files later, so that

@@ -139,9 +139,12 @@ impl RequestCounters {
         }
     }
 
-    /// Records a failure that no request has caused, once if it repeats.
+    /// Records a failure that no request has caused, once if it repeats. A full disk is none: the statistics say so for as long
+    /// as it is full.
     pub(super) fn record_error(&mut self, error: &EngineError) {
-        self.record_error_text(error.to_string());
+        if !matches!(error, EngineError::DiskFull { .. }) {
+            self.record_error_text(error.to_string());
+        }
     }
 
     /// The newest failure that no request has caused.
@@ -244,6 +247,15 @@ impl<D: Disk> Instance<D> {
 mod tests {
     use super::*;
     use zerohop_wire::ErrorCode;
+
+    #[test]
+    fn full_disk_is_no_lasting_error() {
+        let mut counters = RequestCounters::default();
+        counters.record_error(&EngineError::DiskFull { free_bytes: 7 });
+        assert_eq!(counters.newest_error(), None);
+        counters.record_error(&EngineError::UnknownPartition);
+        assert!(counters.newest_error().is_some());
+    }
 
     #[test]
     fn every_request_kind_and_code_has_its_own_counter() {

@@ -52,9 +52,12 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
                     )
                 }));
                 if figures.stats.is_full {
-                    let free = figures.stats.free_bytes >> 20;
+                    let left = match figures.stats.free_bytes >> 20 {
+                        0 => "nothing is left".to_owned(),
+                        free => format!("{free} MiB are left, its reserve"),
+                    };
                     troubles.push(format!(
-                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it accepts no new \
+                        "instance {}: its disk is full ({left}): it accepts no new \
                          writes, and other nodes accept them where they can; make room, and it accepts writes again",
                         instance.id
                     ));
