@@ -6,6 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::support::ports::ports;
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, zerohop};
 use crate::support::terminal::TerminalProgram;
@@ -113,8 +114,7 @@ fn status_begins_with_verdict_and_totals_of_all_nodes() {
 
 #[test]
 fn status_waits_for_a_cluster_that_does_not_answer_yet() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let endpoint = format!("127.0.0.1:{port}");
+    let endpoint = format!("127.0.0.1:{}", ports(2));
     let waits = zerohop(&["status", "--wait", "served", "--endpoint", &endpoint, "--timeout", "300ms"]);
     let output = { waits }.output().unwrap();
     assert_eq!(code(&output), 3, "{output:?}");
