@@ -112,7 +112,7 @@ const OTHERS: [Row; 52] = [
     (BugPlace::Session(session::Bug::OnlyReadNotChecked), &[5]),
     (BugPlace::Session(session::Bug::WrittenNotChecked), &[0]),
     (BugPlace::Session(session::Bug::OwnWritesUnseen), &[2]),
-    (BugPlace::Session(session::Bug::StagedLeftOut), &[2]),
+    (BugPlace::Session(session::Bug::StagedLeftOut), &[83]),
     (BugPlace::Session(session::Bug::BlobReadUnconfirmed), &[21]),
     (BugPlace::Session(session::Bug::BlobPublishedEarly), &[22]),
     (BugPlace::Session(session::Bug::BlobChunksRemovedFirst), &[9]),
