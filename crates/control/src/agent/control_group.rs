@@ -9,7 +9,6 @@ use super::message::ControlGroupNews;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{CONTACTS_MAX, MESSAGES_PIECED_MAX};
 use zerohop_base::random::SplitMix64;
-use zerohop_base::time::Time;
 
 /// One of so many turns goes to any node of the map, because all known managers may have been replaced.
 const ANY_NODE_EVERY: u64 = 4;
@@ -19,8 +18,6 @@ const ANY_NODE_EVERY: u64 = 4;
 pub(super) struct KnownControlGroup {
     /// The mark of the list of managers.
     pub(super) applied_count: u64,
-    /// When the mark last rose.
-    pub(super) risen_at: Time,
     /// The highest mark of the outcome of an own proposal. The list may be older than that.
     pub(super) decided_count: u64,
     pub(super) managers: Vec<ManagerInfo>,
@@ -45,16 +42,13 @@ impl KnownControlGroup {
     }
 
     /// Takes up news. Returns whether the list of members has changed.
-    pub(super) fn apply_news(&mut self, now: Time, news: &ControlGroupNews) -> bool {
+    pub(super) fn apply_news(&mut self, news: &ControlGroupNews) -> bool {
         // A node whose state is behind may still know the leader.
         if news.leader.is_some() && (news.applied_count >= self.applied_count || self.leader.is_none()) {
             self.leader = news.leader;
         }
         if news.applied_count < self.applied_count {
             return false;
-        }
-        if news.applied_count > self.applied_count {
-            self.risen_at = now;
         }
         self.applied_count = news.applied_count;
         let mut managers = news.managers.clone();

@@ -15,10 +15,6 @@ use crate::manager::{self, RaftManager, RequestAnswer};
 /// Time between two proposals of changed manager addresses.
 const PLACING_MS: u64 = 1_000;
 
-/// A manager that no leader contacts is left out once the others have decided something after so long: several
-/// elections fit into it.
-const SEAT_WITHOUT_LEADER_MS: u64 = 3_000;
-
 /// Messages of managers that have arrived in part.
 #[derive(Debug, Default)]
 pub(super) struct Pieces {
@@ -190,31 +186,21 @@ impl Agent {
         }
     }
 
-    /// A manager that the list does not name gives up its seat, once the control group decides without it. Its
-    /// log stays, so that it never promises anything twice.
-    ///
-    /// The list alone is no reason: the leader removes managers one at a time, and needs their votes until
-    /// then. The group decides without this manager if it has removed it, if an operator has forced a new
-    /// cluster, or if its decisions go on while no leader has contacted this manager for some time.
-    pub(super) fn tick_seat(&mut self) {
-        let Some(seat) = &self.manager else { return };
-        let (own_count, count) = (seat.state().applied_count(), self.group.applied_count);
-        if count <= own_count || self.group.managers.iter().any(|one| one.id == seat.id()) {
-            return;
-        }
-        let is_forced = count - own_count >= NEW_CLUSTER_COUNTER_JUMP;
-        let is_left_out = seat.leaderless_since().is_some_and(|since| {
-            self.now.since_us(since) >= SEAT_WITHOUT_LEADER_MS * 1_000 && self.group.risen_at > since
-        });
-        if is_forced || !seat.is_member() || is_left_out {
+    /// The list of managers has changed. After a forced new cluster a manager that the list does not name gives
+    /// up its seat at once. Its log stays, so that it never promises anything twice. In other cases the list
+    /// alone is no reason: the leader removes managers one at a time, and needs their votes until then (see
+    /// `give_up_lost_seat`). A node that was added takes its seat, once.
+    pub(super) fn managers_changed(&mut self) {
+        let managers = &self.group.managers;
+        let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
+        // The jump began at the count of the manager that survived, and this one may have decided more.
+        if let Some(seat) = &self.manager
+            && self.group.applied_count >= seat.state().applied_count() + NEW_CLUSTER_COUNTER_JUMP / 2
+            && !is_named(seat.id())
+        {
             self.manager = None;
             self.manager_leader = None;
         }
-    }
-
-    /// The list of managers has changed. A node that was added takes its seat, once.
-    pub(super) fn managers_changed(&mut self) {
-        self.tick_seat();
         let Some(node) = self.own_node() else { return };
         let is_mine =
             |one: &&ManagerInfo| one.addr == self.settings.manager && manager::node_of(one.id) == Some(node);

@@ -369,7 +369,6 @@ impl Agent {
         }
         for _ in 0..ROUNDS_MAX {
             self.tick_bootstrap();
-            self.tick_seat();
             self.tick_failure_detector();
             self.tick_start();
             self.tick_reports();
@@ -477,7 +476,7 @@ impl Agent {
         // before it lost leadership.
         let is_echo = news.leader.is_some() && news.leader == own && !self.is_leader();
         let news = if is_echo { &ControlGroupNews { leader: None, ..news.clone() } } else { news };
-        if self.group.apply_news(self.now, news) {
+        if self.group.apply_news(news) {
             self.effects.push(AgentEffect::Managers(self.group.managers.clone()));
             self.managers_changed();
         }

@@ -186,8 +186,6 @@ pub struct RaftManager {
     succession: ManagerReplacement,
     /// When each manager was last heard, whichever manager led.
     last_messages: BTreeMap<ManagerId, Time>,
-    /// Since when no leader is known.
-    leaderless_since: Option<Time>,
     settings: ManagerSettings,
     counters: ManagerCounters,
 }
@@ -282,7 +280,6 @@ impl RaftManager {
             leader: LeaderState::default(),
             succession: ManagerReplacement::default(),
             last_messages: BTreeMap::new(),
-            leaderless_since: None,
             settings,
             counters: ManagerCounters::default(),
         };
@@ -319,7 +316,6 @@ impl RaftManager {
         }
         self.follow();
         self.tick(now);
-        self.leaderless_since = if self.has_leader() { None } else { self.leaderless_since.or(Some(now)) };
         self.decide(now);
         self.propose_pending_regroups(now);
         std::mem::take(&mut self.effects)
@@ -363,11 +359,6 @@ impl RaftManager {
     /// Whether a leader is known, and has a vote in the configuration that this manager knows.
     pub(crate) fn has_leader(&self) -> bool {
         self.leader().is_some_and(|leader| self.members().0.contains(&leader))
-    }
-
-    /// Since when this manager knows no leader that has a vote; `None` while it knows one.
-    pub(crate) fn leaderless_since(&self) -> Option<Time> {
-        self.leaderless_since
     }
 
     /// Whether this manager is a voter or a learner in the configuration that it knows.

@@ -10,6 +10,7 @@ mod led;
 mod one_change;
 mod planted;
 mod removed_leader;
+mod seats;
 mod simulated;
 mod support;
 mod votes;
