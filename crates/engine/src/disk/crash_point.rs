@@ -59,6 +59,28 @@ pub enum CrashPoint {
 }
 
 impl CrashPoint {
+    /// Those of checkpoints.
+    pub const OF_CHECKPOINTS: [CrashPoint; 6] = [
+        CrashPoint::CheckpointBegun,
+        CrashPoint::CheckpointPage,
+        CrashPoint::CheckpointWritten,
+        CrashPoint::CheckpointNamed,
+        CrashPoint::CheckpointInstalled,
+        CrashPoint::CheckpointRemoved,
+    ];
+
+    /// Those of sealed segments and their compaction.
+    pub const OF_COMPACTION: [CrashPoint; 8] = [
+        CrashPoint::SegmentSealed,
+        CrashPoint::CompactionBegun,
+        CrashPoint::CompactionCopied,
+        CrashPoint::CompactionWritten,
+        CrashPoint::CompactionNamed,
+        CrashPoint::CompactionSwapped,
+        CrashPoint::CompactionRedirected,
+        CrashPoint::SegmentRemoved,
+    ];
+
     /// All of them, in the order of their declaration.
     pub const ALL: [CrashPoint; 26] = [
         CrashPoint::CheckpointBegun,

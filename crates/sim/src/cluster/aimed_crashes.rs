@@ -42,32 +42,8 @@ const SPLIT: [CrashPoint; 2] = [CrashPoint::SplitCopied, CrashPoint::SplitDecide
 
 /// Checkpoints, compaction, the journal, drops, snapshot installs.
 const WORK: [AimedWork; 5] = [
-    AimedWork {
-        points: &[
-            CrashPoint::CheckpointBegun,
-            CrashPoint::CheckpointPage,
-            CrashPoint::CheckpointWritten,
-            CrashPoint::CheckpointNamed,
-            CrashPoint::CheckpointInstalled,
-            CrashPoint::CheckpointRemoved,
-        ],
-        passed_max: 4,
-        is_rare: false,
-    },
-    AimedWork {
-        points: &[
-            CrashPoint::SegmentSealed,
-            CrashPoint::CompactionBegun,
-            CrashPoint::CompactionCopied,
-            CrashPoint::CompactionWritten,
-            CrashPoint::CompactionNamed,
-            CrashPoint::CompactionSwapped,
-            CrashPoint::CompactionRedirected,
-            CrashPoint::SegmentRemoved,
-        ],
-        passed_max: 4,
-        is_rare: false,
-    },
+    AimedWork { points: &CrashPoint::OF_CHECKPOINTS, passed_max: 4, is_rare: false },
+    AimedWork { points: &CrashPoint::OF_COMPACTION, passed_max: 4, is_rare: false },
     AimedWork {
         points: &[CrashPoint::JournalBegun, CrashPoint::JournalRemoved],
         passed_max: 2,

@@ -28,24 +28,6 @@ const RESTARTS: u64 = 4;
 /// Calls of the disk that may still succeed at a point, at most.
 const CALLS_LEFT_MAX: u64 = 6;
 
-/// Points of checkpoints and compaction, and the first points of recovery.
-const POINTS: [CrashPoint; 14] = [
-    CrashPoint::CheckpointBegun,
-    CrashPoint::CheckpointPage,
-    CrashPoint::CheckpointWritten,
-    CrashPoint::CheckpointNamed,
-    CrashPoint::CheckpointInstalled,
-    CrashPoint::CheckpointRemoved,
-    CrashPoint::SegmentSealed,
-    CrashPoint::CompactionBegun,
-    CrashPoint::CompactionCopied,
-    CrashPoint::CompactionWritten,
-    CrashPoint::CompactionNamed,
-    CrashPoint::CompactionSwapped,
-    CrashPoint::CompactionRedirected,
-    CrashPoint::SegmentRemoved,
-];
-
 /// See the module.
 pub(super) struct Restarts<'w> {
     pub(super) world: &'w mut SimulatedCluster,
@@ -112,7 +94,8 @@ impl Restarts<'_> {
             }
             end = if draw.chance(1, 2) { NodeEnd::Power } else { NodeEnd::Killed };
             if draw.chance(3, 4) {
-                disk.cut_power_at(&[*draw.pick(&POINTS)], 1 + draw.below(4), draw.below(CALLS_LEFT_MAX + 1));
+                let points = [&CrashPoint::OF_CHECKPOINTS[..], &CrashPoint::OF_COMPACTION].concat();
+                disk.cut_power_at(&[*draw.pick(&points)], 1 + draw.below(4), draw.below(CALLS_LEFT_MAX + 1));
             }
             self.world.coverage.blob(engine_cases::RESTARTS[2]);
             let done = opened.upkeep();
