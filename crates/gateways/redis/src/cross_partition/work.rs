@@ -144,3 +144,40 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zerohop_client::AttemptFailure;
+
+    use super::*;
+
+    /// A unit of one command of RESP 2.
+    fn unit(words: &[&str]) -> Vec<u8> {
+        let mut bytes = vec![1, 0, 2, 0];
+        bytes.extend_from_slice(&[0; 12]);
+        bytes.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n{word}\r\n", word.len()).as_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn unknown_outcome_is_doubt_for_writes_only() {
+        let why = AttemptFailure::ConnectionLost {
+            address: "node:1".into(),
+            kind: std::io::ErrorKind::ConnectionReset,
+        };
+        let error = Error::Operation { key: None, reason: Box::new(Reason::Unknown { why: Box::new(why) }) };
+        for (words, start) in [
+            (&["MGET", "a", "b"][..], "-TRYAGAIN"),
+            (&["MSET", "a", "1", "b", "2"], "-ERR the command may have been done or not"),
+        ] {
+            let unit = unit(words);
+            assert!(Unit::decode(&unit).is_ok(), "{words:?}");
+            let mut reply = Vec::new();
+            append_error(&error, may_write(&unit), &mut reply);
+            assert!(reply.starts_with(start.as_bytes()), "{}", String::from_utf8_lossy(&reply));
+        }
+    }
+}
