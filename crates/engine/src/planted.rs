@@ -53,7 +53,7 @@ pub enum Bug {
     /// A follower that is behind the recent entries gets one of them in place of the entry that it asks for.
     RecentEntriesWrap,
     /// Recovery of a shared log takes a gap before which entries were durable for the end of a partition's log.
-    GapTakenForEnd,
+    GapReadAsEnd,
     /// A flush of a shared log does not wait for the sync of its large stream.
     StreamSyncNotAwaited,
     /// Recovery of a shared log gives a partition entries of a log partition that was dropped.
@@ -99,7 +99,7 @@ impl Bug {
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
     /// Bugs of a shared log.
     pub const OF_SHARED_LOGS: [Bug; 3] =
-        [Bug::GapTakenForEnd, Bug::StreamSyncNotAwaited, Bug::DroppedEntriesReplayed];
+        [Bug::GapReadAsEnd, Bug::StreamSyncNotAwaited, Bug::DroppedEntriesReplayed];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];

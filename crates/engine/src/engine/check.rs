@@ -172,8 +172,8 @@ mod tests {
         append(&mut engine, handle, 201).expect("is accepted");
         let broken = BrokenInvariant { owner: "a replica", rule: "it is whole" };
         engine.stop_broken(handle, broken);
-        let told = append(&mut engine, handle, 202).expect_err("is refused").to_string();
-        assert!(told.contains("an invariant of a replica is broken: it is whole"), "{told}");
+        let error = append(&mut engine, handle, 202).expect_err("is refused").to_string();
+        assert!(error.contains("an invariant of a replica is broken: it is whole"), "{error}");
         assert!(engine.truncate_after(handle, 160).is_err());
         append(&mut engine, other, 1).expect("is accepted");
         engine.flush().expect("flushes");

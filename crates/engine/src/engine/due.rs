@@ -113,13 +113,13 @@ impl<D: Disk> Engine<D> {
     /// Records what a started journal flush has made durable.
     pub(super) fn poll_journal(&mut self) -> EngineResult<()> {
         match self.journal.flush_done(&mut self.io.disk) {
-            Ok(held) => {
-                self.journaled(held);
+            Ok(partition_ends) => {
+                self.journaled(partition_ends);
                 Ok(())
             }
-            Err((error, held)) => {
+            Err((error, partition_ends)) => {
                 let error = self.flush_failed(error.into());
-                for handle in held.into_keys() {
+                for handle in partition_ends.into_keys() {
                     self.sync_instead(Handle(handle))?;
                 }
                 Err(error)
@@ -128,8 +128,8 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The journal makes these entries survive a crash: partition handles and their highest log indexes.
-    pub(super) fn journaled(&mut self, held: impl IntoIterator<Item = (u32, u64)>) {
-        for (handle, index) in held {
+    pub(super) fn journaled(&mut self, partition_ends: impl IntoIterator<Item = (u32, u64)>) {
+        for (handle, index) in partition_ends {
             if let Ok((_, store)) = self.store(Handle(handle)) {
                 store.journaled = store.journaled.max(index);
             }

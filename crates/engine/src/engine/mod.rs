@@ -216,8 +216,8 @@ impl<D: Disk> Engine<D> {
             }
         }
         match self.journal.flush(&mut self.io.disk) {
-            Ok(held) => {
-                self.journaled(held);
+            Ok(partition_ends) => {
+                self.journaled(partition_ends);
                 Ok(())
             }
             Err(error) => Err(self.flush_failed(error.into())),
@@ -355,12 +355,12 @@ impl<D: Disk> Engine<D> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
         Ok(match record.body {
             crate::RecordBody::SingleEntry(payload) => {
-                let held = if record.flags & FLAG_LIST == 0 {
+                let record_units = if record.flags & FLAG_LIST == 0 {
                     payload.len() as u64
                 } else {
                     payload.first_chunk::<4>().map_or(0, |count| u64::from(u32_at(count, 0)))
                 };
-                (units < held).then_some(TrimTo { part: record.index, skip: units })
+                (units < record_units).then_some(TrimTo { part: record.index, skip: units })
             }
             crate::RecordBody::Parts(parts) => parts.trim_point(units),
         })

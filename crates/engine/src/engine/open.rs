@@ -215,12 +215,12 @@ mod tests {
         for (bytes, number) in
             [(&b"zerohop engine data, format 2\n"[..], 2), (b"zerohop engine data, format 17\n", 17)]
         {
-            let told = refusal(bytes);
+            let error = refusal(bytes);
             assert!(
-                told.contains(&format!("is of format {number}")) && told.contains("zerohop that wrote it"),
-                "{told}"
+                error.contains(&format!("is of format {number}")) && error.contains("zerohop that wrote it"),
+                "{error}"
             );
-            assert!(!told.contains("damaged"), "{told}");
+            assert!(!error.contains("damaged"), "{error}");
         }
         // Every bit, except those that make another digit of the number.
         for at in 0..FORMAT.len() {
@@ -228,12 +228,12 @@ mod tests {
                 let mut bytes = FORMAT.to_vec();
                 bytes[at] ^= 1 << bit;
                 if other_format(&bytes).is_none() {
-                    let told = refusal(&bytes);
+                    let error = refusal(&bytes);
                     assert!(
-                        told.contains("format: damaged") && told.contains("empty folder"),
-                        "{at} {bit}: {told}"
+                        error.contains("format: damaged") && error.contains("empty folder"),
+                        "{at} {bit}: {error}"
                     );
-                    assert!(!told.contains("zerohop that wrote it"), "{told}");
+                    assert!(!error.contains("zerohop that wrote it"), "{error}");
                 } else {
                     assert_eq!(at, FORMAT_BEGIN.len(), "only the number");
                 }

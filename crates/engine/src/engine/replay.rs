@@ -50,8 +50,8 @@ impl Replay {
     }
 
     fn record_in_both(&mut self, partition: PartitionId, index: u64) {
-        let held = self.in_journal_and_log.entry(partition).or_default();
-        *held = index.max(*held);
+        let last = self.in_journal_and_log.entry(partition).or_default();
+        *last = index.max(*last);
     }
 }
 

@@ -113,15 +113,15 @@ impl<D: Disk> Engine<D> {
     pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
         let Engine { io, partitions, maintenance: upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        let taken = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
-        upkeep.wrote(handle, store, taken.bytes);
+        let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
+        upkeep.wrote(handle, store, installed.bytes);
         io.disk.reached(CrashPoint::InstallRun);
         if !io.logs.of(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
             upkeep.sync_later(handle, store.durability.sync_after_ms());
         }
-        let InstalledRun { newest, .. } = taken;
+        let InstalledRun { newest, .. } = installed;
         self.evict();
         Ok(newest)
     }

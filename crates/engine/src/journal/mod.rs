@@ -156,8 +156,8 @@ impl Journal {
         self.push_record(&JournalRecord::Truncated { partition, index });
         // This makes no entry durable; and the record need not outlast the entries before it, which are removed first.
         let begun = self.begun.as_mut().and_then(|begun| begun.partition_ends.get_mut(&handle));
-        for held in self.batch.get_mut(&handle).into_iter().chain(begun) {
-            *held = index.min(*held);
+        for durable_end in self.batch.get_mut(&handle).into_iter().chain(begun) {
+            *durable_end = index.min(*durable_end);
         }
     }
 
@@ -296,7 +296,7 @@ impl Journal {
     /// their highest log indexes. After `Full` the batch is kept and the call may be repeated.
     pub(crate) fn flush<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
         let is_new = !self.buffer.is_empty();
-        let mut held = if is_new { self.append_batch(disk)? } else { BTreeMap::new() };
+        let mut partition_ends = if is_new { self.append_batch(disk)? } else { BTreeMap::new() };
         // The started flush may hold entries that the caller waits for. Also, a failure is reported to only one of two syncs
         // of a file, and this sync must not miss it.
         if let Some(begun) = &self.begun {
@@ -309,10 +309,10 @@ impl Journal {
             file.synced_bytes = file.written_bytes;
         }
         for (handle, index) in self.begun.take().into_iter().flat_map(|begun| begun.partition_ends) {
-            let known = held.entry(handle).or_default();
+            let known = partition_ends.entry(handle).or_default();
             *known = index.max(*known);
         }
-        Ok(held)
+        Ok(partition_ends)
     }
 
     /// Starts to make the batch survive a crash; [`Journal::flush_done`] reports the end. Only while no other flush was
@@ -322,12 +322,11 @@ impl Journal {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let held = self.append_batch(disk)?;
+        let partition_ends = self.append_batch(disk)?;
         let Some(file) = self.files.back() else { unreachable!("a file was begun") };
         let begun = if is_awaited { disk.sync_begin_awaited(file.file) } else { disk.sync_begin(file.file) };
         let ticket = begun.map_err(DiskError::beyond_repair)?;
-        self.begun =
-            Some(JournalSync { ticket, file: file.file, bytes: file.written_bytes, partition_ends: held });
+        self.begun = Some(JournalSync { ticket, file: file.file, bytes: file.written_bytes, partition_ends });
         Ok(())
     }
 
@@ -342,16 +341,16 @@ impl Journal {
         if done == Ok(false) {
             return Ok(BTreeMap::new());
         }
-        let Some(JournalSync { file, bytes, partition_ends: held, .. }) = self.begun.take() else {
+        let Some(JournalSync { file, bytes, partition_ends, .. }) = self.begun.take() else {
             return Ok(BTreeMap::new());
         };
         if let Err(error) = done {
-            return Err((error, held));
+            return Err((error, partition_ends));
         }
         if let Some(file) = self.files.iter_mut().find(|one| one.file == file) {
             file.synced_bytes = file.synced_bytes.max(bytes);
         }
-        Ok(held)
+        Ok(partition_ends)
     }
 
     /// Appends the batch to the newest file. Returns its entries.
@@ -364,8 +363,8 @@ impl Journal {
         self.is_full = false;
         file.written_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {
-            let held = file.partition_ends.entry(handle).or_default();
-            *held = (*held).max(index);
+            let last = file.partition_ends.entry(handle).or_default();
+            *last = (*last).max(index);
         }
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER_RETAINED_BYTES);

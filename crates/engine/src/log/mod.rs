@@ -154,9 +154,9 @@ impl PartitionLog {
         let offset = segment.bytes;
         let head =
             entry::encode_head(segment.base(), meta, key, payload_bytes, entry::crc_of_pieces(payload));
-        let taken = segment.push_parts(&head, key, payload);
+        let allocated = segment.push_parts(&head, key, payload);
         segment.record_entry(meta, offset, entry_bytes);
-        io.memory.add_used(taken);
+        io.memory.add_used(allocated);
         self.last = (meta.epoch, meta.index);
         if !self.options.in_memory_only && self.segment(slot).has_full_block_to_write() {
             // The end of an entry that the journal cannot hold is written too, while there is room.
@@ -262,8 +262,8 @@ impl PartitionLog {
     /// Seals a segment with its footer and trailer.
     pub(crate) fn seal<D: Disk>(&mut self, io: &mut LogResources<'_, D>, slot: u32) -> EngineResult<()> {
         let segment = self.segment_mut(slot);
-        let taken = push_footer(segment, 0);
-        io.memory.add_used(taken);
+        let allocated = push_footer(segment, 0);
+        io.memory.add_used(allocated);
         if self.options.in_memory_only {
             return Ok(());
         }
@@ -316,9 +316,9 @@ impl PartitionLog {
         let meta = Meta { kind: EntryKind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
         let mut bytes = Vec::new();
         entry::encode(&base, &meta, &[], &scan::Mark { synced, commit }.encode(&segment.header), &mut bytes);
-        let taken = segment.push(&bytes);
+        let allocated = segment.push(&bytes);
         let due = segment.bytes + MARK_EVERY_BYTES;
-        io.memory.add_used(taken);
+        io.memory.add_used(allocated);
         self.marker_synced_index = synced;
         self.mark_due_at = due;
     }

@@ -10,8 +10,8 @@
 
 mod blocks;
 mod copy;
+mod installed;
 mod places;
-mod taken;
 
 use crate::accounts::{LogResources, Memory, is_synced};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
@@ -294,14 +294,14 @@ impl Segment {
 
     /// Adds bytes at the end, in memory. Returns the memory used.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> usize {
-        let mut taken = 0;
+        let mut allocated = 0;
         while !data.is_empty() {
             let within = self.bytes as usize % BLOCK_BYTES;
             if within == 0 {
                 // The first block of a segment starts small: an almost idle partition costs little.
                 let first = if self.blocks.is_empty() { FIRST_BLOCK_BYTES } else { BLOCK_BYTES };
                 self.blocks.push(Some(Vec::with_capacity(first)));
-                taken += first;
+                allocated += first;
             }
             let Some(Some(block)) = self.blocks.last_mut() else {
                 unreachable!("the block that is being filled stays in memory")
@@ -311,13 +311,13 @@ impl Segment {
                 let before = block.capacity();
                 let wanted = (2 * before).clamp(within + now, BLOCK_BYTES);
                 block.reserve_exact(wanted - block.len());
-                taken += block.capacity() - before;
+                allocated += block.capacity() - before;
             }
             block.extend_from_slice(&data[..now]);
             self.bytes += now as u64;
             data = &data[now..];
         }
-        taken
+        allocated
     }
 
     /// The bytes at an offset if they are in one block in memory and need no check; at most `bytes`, less at the segment's
@@ -493,7 +493,7 @@ impl Segment {
     /// Replaces bytes of the file in memory, where they stay. All later reads are checked, as the rest of their blocks may
     /// be as corrupt. Returns the memory used.
     pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
-        let (mut taken, mut at, mut left) = (0, offset, bytes);
+        let (mut allocated, mut at, mut left) = (0, offset, bytes);
         while !left.is_empty() {
             let number = at as usize / BLOCK_BYTES;
             let begin = (number * BLOCK_BYTES) as u64;
@@ -501,7 +501,7 @@ impl Segment {
                 let mut block = vec![0; (self.bytes - begin).min(BLOCK_BYTES as u64) as usize];
                 let file = self.ensure_file(disk)?;
                 disk.read_at(file, begin, &mut block)?;
-                taken += self.install(number, block);
+                allocated += self.install(number, block);
             }
             let within = (at - begin) as usize;
             let now = left.len().min(BLOCK_BYTES - within);
@@ -514,7 +514,7 @@ impl Segment {
             (at, left) = (at + now as u64, &left[now..]);
         }
         self.trust_from(u64::MAX);
-        Ok(taken)
+        Ok(allocated)
     }
 
     /// Number of blocks that [`Segment::patch`] has pinned in memory.

@@ -88,7 +88,7 @@ impl PartitionStore {
         if !meta.kind.has_key() {
             return Ok(());
         }
-        let (fragment, held) = match hint.filter(|hint| self.is_current(hint)) {
+        let (fragment, current) = match hint.filter(|hint| self.is_current(hint)) {
             Some(&Hint { fragment, found, location, seen, .. }) => {
                 debug_assert_eq!(fragment, self.fragment(key), "a hint is of the key that is written");
                 (fragment, Some(IndexedKey { found, location, seen }))
@@ -98,13 +98,13 @@ impl PartitionStore {
                 (fragment, self.is_part_of_state(io, fragment, key)?)
             }
         };
-        if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
-            self.count_dead_unless_used(&mut io.logs, meta, placed, fragment, held);
+        if let Some(current) = current.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
+            self.count_dead_unless_used(&mut io.logs, meta, placed, fragment, current);
             return Ok(());
         }
         match meta.kind {
-            EntryKind::Put => self.apply_put(&mut io.logs, meta, placed, fragment, key, held),
-            EntryKind::Remove => self.apply_remove(&mut io.logs, meta, fragment, key, held),
+            EntryKind::Put => self.apply_put(&mut io.logs, meta, placed, fragment, key, current),
+            EntryKind::Remove => self.apply_remove(&mut io.logs, meta, fragment, key, current),
             EntryKind::Append => {
                 let part = ChainPart { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
                 self.apply_append(
@@ -112,10 +112,10 @@ impl PartitionStore {
                     (meta, placed, ChunkHead::decode(payload)),
                     (fragment, key),
                     part,
-                    held,
+                    current,
                 )?;
             }
-            EntryKind::Trim => self.apply_trim(&mut io.logs, meta, fragment, key, payload, held),
+            EntryKind::Trim => self.apply_trim(&mut io.logs, meta, fragment, key, payload, current),
             EntryKind::Mark | EntryKind::Synced | EntryKind::Footer => {}
         }
         io.memory.freed(std::mem::take(&mut self.released_bytes));
@@ -129,10 +129,10 @@ impl PartitionStore {
         meta: &Meta,
         placed: AppendedPlace,
         fragment: u32,
-        held: &IndexedKey,
+        current: &IndexedKey,
     ) {
-        let is_held = match held.location.decode() {
-            EntryPlace::Entry(_) => held.location.is_same_entry(PartitionStore::location_of(placed)),
+        let is_part_of_state = match current.location.decode() {
+            EntryPlace::Entry(_) => current.location.is_same_entry(PartitionStore::location_of(placed)),
             EntryPlace::Chain(id) => {
                 let is_part = self.chains.get(id).has_part(meta.index);
                 if is_part {
@@ -142,7 +142,7 @@ impl PartitionStore {
                 is_part
             }
         };
-        if !is_held && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
+        if !is_part_of_state && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             let AppendedPlace { slot, entry_bytes, .. } = placed;
             self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
             logs.of_mut(self.handle).segment_mut(slot).count_dead(entry_bytes as u64);
@@ -173,13 +173,13 @@ impl PartitionStore {
         placed: AppendedPlace,
         fragment: u32,
         key: &[u8],
-        held: Option<IndexedKey>,
+        current: Option<IndexedKey>,
     ) {
         let location = PartitionStore::location_of(placed);
-        match held {
-            Some(held) => {
-                self.retire(logs, meta, fragment, key, &held);
-                self.index.replace(held.found, location);
+        match current {
+            Some(current) => {
+                self.retire(logs, meta, fragment, key, &current);
+                self.index.replace(current.found, location);
             }
             None => {
                 self.retain_absence(logs, meta, fragment, key);
@@ -194,11 +194,11 @@ impl PartitionStore {
         meta: &Meta,
         fragment: u32,
         key: &[u8],
-        held: Option<IndexedKey>,
+        current: Option<IndexedKey>,
     ) {
-        if let Some(held) = held {
-            self.retire(logs, meta, fragment, key, &held);
-            self.index.remove(held.found);
+        if let Some(current) = current {
+            self.retire(logs, meta, fragment, key, &current);
+            self.index.remove(current.found);
         }
     }
 
@@ -208,42 +208,42 @@ impl PartitionStore {
         (meta, placed, head): (&Meta, AppendedPlace, Option<ChunkHead>),
         (fragment, key): (u32, &[u8]),
         part: ChainPart,
-        held: Option<IndexedKey>,
+        current: Option<IndexedKey>,
     ) -> EngineResult<()> {
-        let Some(held) = held else {
+        let Some(current) = current else {
             self.retain_absence(&mut io.logs, meta, fragment, key);
             self.index.insert(fragment, PartitionStore::location_of(placed));
             return Ok(());
         };
         let form = Form::of(meta.flags);
         self.name_by_index(&io.logs, meta.index, PartitionStore::location_of(placed));
-        if held.seen.form != form && !held.seen.is_unreadable() {
+        if current.seen.form != form && !current.seen.is_unreadable() {
             // Upper layers refuse this before it gets here; if it happens, the entry replaces the record. It
             // is stored as a record of parts, by which compaction knows what has replaced the entries of the
             // other kind.
-            self.retire(&mut io.logs, meta, fragment, key, &held);
+            self.retire(&mut io.logs, meta, fragment, key, &current);
             let mut chain = Chain::new(key, form);
             chain.add(part, head);
             chain.record_entry(meta);
             let id = self.chains.add(chain);
-            self.index.replace(held.found, Location::chain(id));
+            self.index.replace(current.found, Location::chain(id));
             return Ok(());
         }
-        match held.location.decode() {
+        match current.location.decode() {
             EntryPlace::Entry(position) => {
                 // An unreadable entry stays a part, and reading the record returns an error until it is
                 // replaced or removed.
                 let (first, first_head) = match form.is_chunk {
-                    true => self.chunk_part(io, position, held.seen.as_part())?,
-                    false => (held.seen.as_part(), None),
+                    true => self.chunk_part(io, position, current.seen.as_part())?,
+                    false => (current.seen.as_part(), None),
                 };
-                self.name_by_index(&io.logs, first.index, held.location);
+                self.name_by_index(&io.logs, first.index, current.location);
                 self.retain_version(
                     &mut io.logs,
                     meta,
                     fragment,
                     key,
-                    FormerState::Entry(held.seen.newest_index),
+                    FormerState::Entry(current.seen.newest_index),
                     Vec::new(),
                 );
                 let mut chain = Chain::new(key, form);
@@ -251,7 +251,7 @@ impl PartitionStore {
                 chain.add(part, head);
                 chain.record_entry(meta);
                 let id = self.chains.add(chain);
-                self.index.replace(held.found, Location::chain(id));
+                self.index.replace(current.found, Location::chain(id));
             }
             EntryPlace::Chain(id) => {
                 let through = Newest::of(self.chains.get(id));
@@ -262,7 +262,7 @@ impl PartitionStore {
                 chain.record_entry(meta);
                 if keeps_versions && !gone.is_empty() {
                     // Parts of a chunk that the new one hides: the older version holds them.
-                    let older = chain.parts.iter().filter(|held| held.index != part.index);
+                    let older = chain.parts.iter().filter(|kept| kept.index != part.index);
                     let mut parts: Vec<ChainPart> = older.chain(&gone).copied().collect();
                     parts.sort_unstable_by_key(|part| part.index);
                     let was = FormerState::Chain { form, parts, skipped, newest: through };
@@ -290,24 +290,24 @@ impl PartitionStore {
         fragment: u32,
         key: &[u8],
         payload: &[u8],
-        held: Option<IndexedKey>,
+        current: Option<IndexedKey>,
     ) {
         let (payload, _) = split_trailer(meta.flags, payload);
-        let (Some(held), Some(to)) = (held, TrimTo::decode(payload)) else { return };
-        if held.seen.form.is_chunk {
+        let (Some(current), Some(to)) = (current, TrimTo::decode(payload)) else { return };
+        if current.seen.form.is_chunk {
             return;
         }
-        let id = match held.location.decode() {
+        let id = match current.location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(_) => {
-                if to.part != held.seen.newest_index {
+                if to.part != current.seen.newest_index {
                     return;
                 }
-                self.name_by_index(logs, held.seen.newest_index, held.location);
-                let mut chain = Chain::new(key, held.seen.form);
-                chain.push(held.seen.as_part());
+                self.name_by_index(logs, current.seen.newest_index, current.location);
+                let mut chain = Chain::new(key, current.seen.form);
+                chain.push(current.seen.as_part());
                 let id = self.chains.add(chain);
-                self.index.replace(held.found, Location::chain(id));
+                self.index.replace(current.found, Location::chain(id));
                 id
             }
         };
@@ -322,15 +322,20 @@ impl PartitionStore {
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
-    fn retire(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8], held: &IndexedKey) {
-        match held.location.decode() {
+    fn retire(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8], current: &IndexedKey) {
+        match current.location.decode() {
             EntryPlace::Entry(position) if !self.retains_versions() => {
                 // Of an unreadable entry, the least that it can have.
-                let entry_bytes = match held.seen.is_unreadable() {
+                let entry_bytes = match current.seen.is_unreadable() {
                     true => HEAD_BYTES as u64,
-                    false => u64::from(held.seen.entry_bytes),
+                    false => u64::from(current.seen.entry_bytes),
                 };
-                self.checkpoints.record_death(position.slot, fragment, held.seen.newest_index, entry_bytes);
+                self.checkpoints.record_death(
+                    position.slot,
+                    fragment,
+                    current.seen.newest_index,
+                    entry_bytes,
+                );
                 let segment = logs.of_mut(self.handle).segment_mut(position.slot);
                 if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
                     segment.count_dead_at(position.offset, entry_bytes);
@@ -343,14 +348,14 @@ impl PartitionStore {
                 self.dead_since_check += entry_bytes;
             }
             EntryPlace::Entry(_) => {
-                let gone = vec![held.seen.as_part()];
-                self.name_by_index(logs, held.seen.newest_index, held.location);
+                let gone = vec![current.seen.as_part()];
+                self.name_by_index(logs, current.seen.newest_index, current.location);
                 self.retain_version(
                     logs,
                     meta,
                     fragment,
                     key,
-                    FormerState::Entry(held.seen.newest_index),
+                    FormerState::Entry(current.seen.newest_index),
                     gone,
                 );
             }

@@ -445,13 +445,13 @@ impl PartitionStore {
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
-        let taken = output.push_parts(&head, read.key, [payload]);
+        let allocated = output.push_parts(&head, read.key, [payload]);
         output.record_entry(&meta, new_offset, entry_bytes);
         if meta.kind == EntryKind::Trim && meta.index <= job.removals_through && !is_kept {
             // The entry is kept because an existing record depends on it: rewriting it again would free nothing.
             output.removal_bytes -= entry_bytes as u64;
         }
-        io.memory.add_used(taken);
+        io.memory.add_used(allocated);
         if !io.logs.of(self.handle).is_in_memory_only() && output.has_full_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
@@ -544,8 +544,8 @@ impl PartitionStore {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         // It covers the range to its end, whatever the last live entry is.
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
-        let taken = push_footer(output, self.commit);
-        io.memory.add_used(taken);
+        let allocated = push_footer(output, self.commit);
+        io.memory.add_used(allocated);
         if io.logs.of(self.handle).is_in_memory_only() {
             return Ok(CompactionStage::Swap);
         }

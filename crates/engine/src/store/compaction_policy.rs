@@ -91,8 +91,9 @@ impl PartitionStore {
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
     fn may_be_rewritten(&self, logs: &Logs, slot: u32, once_durable: bool) -> bool {
-        let is_held = logs.of(self.handle).segment(slot).last_index <= self.state_retained_through(logs);
-        is_held && self.may_be_copied(logs, slot, once_durable)
+        let is_state_retained =
+            logs.of(self.handle).segment(slot).last_index <= self.state_retained_through(logs);
+        is_state_retained && self.may_be_copied(logs, slot, once_durable)
     }
 
     /// The same for a segment that is rewritten with all entries that the kept checkpoints do not cover, dead

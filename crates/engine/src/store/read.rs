@@ -345,10 +345,10 @@ impl PartitionStore {
             .map(|(fragment, location)| (fragment, bytes_of(location)))
             .collect();
         found.sort_unstable();
-        let mut held = 0;
+        let mut total_bytes = 0;
         for (before, (fragment, bytes_of_it)) in found.into_iter().enumerate() {
-            held += bytes_of_it;
-            if before >= most.max(1) || before > 0 && held > bytes {
+            total_bytes += bytes_of_it;
+            if before >= most.max(1) || before > 0 && total_bytes > bytes {
                 return fragment.saturating_sub(1).max(from);
             }
         }

@@ -203,12 +203,12 @@ impl PartitionStore {
         bytes: &[u8],
     ) -> EngineResult<bool> {
         let log = io.logs.of_mut(self.handle);
-        let held: usize = log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
-        if held >= REPAIRED_BLOCKS_MAX {
+        let repaired: usize = log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
+        if repaired >= REPAIRED_BLOCKS_MAX {
             return Ok(false);
         }
-        let taken = log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
-        io.memory.add_used(taken);
+        let allocated = log.segment_mut(slot).patch(&mut io.disk, offset, bytes)?;
+        io.memory.add_used(allocated);
         self.compaction.has_repaired = true;
         Ok(true)
     }

@@ -118,11 +118,11 @@ fn partitions_sync_their_own_logs_after_failed_journal_flush() {
         put(&mut engine, handle, "a", 100);
     }
     disk.fail_nth(DiskOperation::SyncDone, 1);
-    let mut told = 0;
+    let mut failures = 0;
     for now_ms in 1_000..3_000 {
-        told += u64::from(engine.maintain(now_ms).is_err());
+        failures += u64::from(engine.maintain(now_ms).is_err());
     }
-    assert!(told > 0, "the owner hears of it");
+    assert!(failures > 0, "the owner hears of it");
     for &handle in &handles {
         assert!(is_durable(&mut engine, handle));
     }

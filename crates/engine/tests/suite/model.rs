@@ -13,9 +13,9 @@ const SEEDS: u64 = 3000;
 fn recovery_restores_exactly_the_synced_entries() {
     let mut wrong = Vec::new();
     for seed in support::seeds(SEEDS) {
-        if let Err(told) = support::run_seed(seed) {
+        if let Err(failure) = support::run_seed(seed) {
             wrong.push(format!(
-                "{told}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test suite model",
+                "{failure}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test suite model",
                 seed + 1
             ));
             if wrong.len() == 20 {

@@ -157,8 +157,8 @@ fn logs_on_disk_yield_memory_to_memory_only_partition() {
         engine.write(on_disk, EntryKind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).expect("is accepted");
         engine.maintain(n).expect("is kept up");
     }
-    let held = engine.stats().resident_bytes;
-    assert!(held <= options.memory_bytes + (64 << 10), "{held} bytes in memory");
+    let resident_bytes = engine.stats().resident_bytes;
+    assert!(resident_bytes <= options.memory_bytes + (64 << 10), "{resident_bytes} bytes in memory");
     engine.write(in_memory, EntryKind::Put, 0, 3_000, b"a", &[8; 1000]).expect("there is room");
 }
 

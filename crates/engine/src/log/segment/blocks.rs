@@ -23,12 +23,12 @@ impl Segment {
     /// Whether the block that is filled next is in memory, or is a new one. It ends at the end of the segment.
     pub(crate) fn has_open_block(&self) -> bool {
         let within = self.bytes as usize % BLOCK_BYTES;
-        let held = self.blocks.get(self.bytes as usize / BLOCK_BYTES).and_then(Option::as_ref);
+        let open_block = self.blocks.get(self.bytes as usize / BLOCK_BYTES).and_then(Option::as_ref);
         debug_assert!(
-            held.is_none_or(|block| block.len() == within),
+            open_block.is_none_or(|block| block.len() == within),
             "a block that is not as long as it says"
         );
-        within == 0 || held.is_some()
+        within == 0 || open_block.is_some()
     }
 
     /// Evicts a block that is in the file too. Returns bytes of memory freed.
@@ -57,8 +57,8 @@ impl Segment {
         if place.is_some() {
             return 0;
         }
-        let taken = block.capacity();
+        let allocated = block.capacity();
         *place = Some(block);
-        taken
+        allocated
     }
 }

@@ -172,12 +172,12 @@ impl RecoveredLog {
         };
         let is_durable =
             |entry: &LogEntryPlace| entry.index <= marks.durable || is_proved(entry.stream, entry.place);
-        let mut taken = 0;
+        let mut accepted = 0;
         for entry in &candidates {
             let gap = entry.index > floor && entry.index > log.last.1 + 1;
             // Whatever was appended before a durable entry is durable too.
             let is_gap_damage = entry.index <= marks.durable + 1 || is_durable(entry);
-            if gap && (!is_gap_damage || is_planted(Bug::GapTakenForEnd))
+            if gap && (!is_gap_damage || is_planted(Bug::GapReadAsEnd))
                 || !entry.is_good && !is_durable(entry)
             {
                 break;
@@ -190,11 +190,11 @@ impl RecoveredLog {
             }
             log.entries.push(*entry);
             log.last = (entry.epoch, entry.index.max(floor));
-            taken += 1;
+            accepted += 1;
         }
-        log.is_cut = taken < candidates.len();
+        log.is_cut = accepted < candidates.len();
         log.cut_unfinished_unit();
-        if log.last.1 < marks.durable && !is_planted(Bug::GapTakenForEnd) {
+        if log.last.1 < marks.durable && !is_planted(Bug::GapReadAsEnd) {
             damage.push(LogDamage::Missing { partition, from: log.last.1 + 1, through: marks.durable });
             log.is_cut = true;
         }

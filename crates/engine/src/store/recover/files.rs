@@ -125,8 +125,8 @@ impl Recovery<'_> {
 /// Whether these bytes, which reach to the end of the segment's file, end with the trailer of a footer at that offset.
 pub(super) fn has_trailer(segment: &Segment, bytes: &[u8], footer_at: u64) -> bool {
     let trailer = bytes.len().checked_sub(TRAILER_BYTES).map(|at| &bytes[at..]);
-    let told = trailer.and_then(|trailer| header::decode_trailer(segment.base().salt, trailer));
-    told.is_some_and(|(at, length)| {
+    let footer_place = trailer.and_then(|trailer| header::decode_trailer(segment.base().salt, trailer));
+    footer_place.is_some_and(|(at, length)| {
         u64::from(at) == footer_at && footer_at + u64::from(length) + TRAILER_BYTES as u64 == segment.bytes
     })
 }

@@ -65,9 +65,9 @@ impl Recovery<'_> {
                 continue;
             }
             match self.load(&mut io.logs, &bytes) {
-                Ok(told) => {
-                    self.store.checkpoints.retained.push_front((told.header.commit, name.bytes));
-                    loaded = self.adopt(&mut io.logs, told);
+                Ok(facts) => {
+                    self.store.checkpoints.retained.push_front((facts.header.commit, name.bytes));
+                    loaded = self.adopt(&mut io.logs, facts);
                 }
                 Err(reason) if reason.contains("not known here") => {
                     return Err(EngineError::Format { path, reason });
@@ -89,8 +89,8 @@ impl Recovery<'_> {
         Ok(loaded)
     }
 
-    fn adopt(&mut self, logs: &mut Logs, told: CheckpointFacts) -> LoadedCheckpoint {
-        let CheckpointFacts { header, applied, rows } = told;
+    fn adopt(&mut self, logs: &mut Logs, facts: CheckpointFacts) -> LoadedCheckpoint {
+        let CheckpointFacts { header, applied, rows } = facts;
         let store = &mut *self.store;
         store.id.index_seed = header.index_seed;
         logs.of_mut(store.handle).last = (header.epoch, header.commit);
@@ -249,8 +249,8 @@ impl Recovery<'_> {
                     .of(self.store.handle)
                     .order_of(part.index)
                     .map(|at| io.logs.of(self.store.handle).order[at]);
-                let held = slot.and_then(|slot| rewritten.get(&slot));
-                if held.is_some_and(|held| held.binary_search(&part.index).is_err()) {
+                let stored = slot.and_then(|slot| rewritten.get(&slot));
+                if stored.is_some_and(|stored| stored.binary_search(&part.index).is_err()) {
                     missing.push(part.index);
                 }
             }
@@ -277,7 +277,7 @@ impl Recovery<'_> {
         io: &mut Io<D>,
         loaded: &LoadedCheckpoint,
     ) -> EngineResult<BTreeMap<u32, Vec<u64>>> {
-        let mut held = BTreeMap::new();
+        let mut stored_indexes = BTreeMap::new();
         for &slot in &io.logs.of(self.store.handle).order {
             let segment = io.logs.of(self.store.handle).segment(slot);
             let is_of_interest = segment.header.generation > 0
@@ -302,9 +302,9 @@ impl Recovery<'_> {
                 }
             }
             if is_whole {
-                held.insert(slot, indexes);
+                stored_indexes.insert(slot, indexes);
             }
         }
-        Ok(held)
+        Ok(stored_indexes)
     }
 }

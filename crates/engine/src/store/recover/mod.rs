@@ -445,9 +445,9 @@ impl Recovery<'_> {
             if n == 0 && begin > 0 {
                 continue;
             }
-            let taken =
+            let allocated =
                 io.logs.of_mut(self.store.handle).segment_mut(slot).install(first + n, block.to_vec());
-            io.memory.add_used(taken);
+            io.memory.add_used(allocated);
             io.memory.evictable.push_back((handle, slot, (first + n) as u32));
         }
     }

@@ -240,8 +240,8 @@ pub fn check_record(
         && got.parts.iter().zip(&expected.parts).all(|(got, (_, payload))| **got == **payload);
     let is_same = match (&got.chunk, &expected.chunk) {
         (Some(got), Some(expected)) => {
-            let (held, behind) = got.split_at(expected.bytes.len());
-            held == expected.bytes && behind.iter().all(|&byte| byte == 0)
+            let (written, behind) = got.split_at(expected.bytes.len());
+            written == expected.bytes && behind.iter().all(|&byte| byte == 0)
         }
         (None, None) => is_same,
         _ => false,

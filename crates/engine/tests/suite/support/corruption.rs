@@ -41,11 +41,11 @@ impl EngineWorld {
                 Err(error) => return Err(format!("{hits:?}: opening corrupt data: {error}")),
             };
             reported.extend(report.damage().map(|damage| damage.partition));
-            let told = report.damage().map(ToString::to_string).collect::<Vec<_>>();
-            self.trace(|| format!("{told:?}"));
+            let damage = report.damage().map(ToString::to_string).collect::<Vec<_>>();
+            self.trace(|| format!("{damage:?}"));
             for part in self.parts.iter().filter(|p| p.durability != Durability::Memory) {
                 let was_reported = reported.contains(&part.id);
-                let wrong = |wrong| format!("{hits:?}, round {round}, {told:?}: {wrong}");
+                let wrong = |wrong| format!("{hits:?}, round {round}, {damage:?}: {wrong}");
                 check_corrupt(&mut engine, part, was_reported).map_err(wrong)?;
                 let Some((_, handle)) = engine.partitions().find(|(id, _)| *id == part.id) else { continue };
                 let compacted = if round == 1 { engine.compact(handle) } else { Ok(()) };

@@ -125,7 +125,7 @@ impl EngineWorld {
         let mut records = std::collections::BTreeMap::new();
         records.extend(part.records.get_key_value(&key).map(|(key, value)| (key.clone(), value.clone())));
         part.log[part.commit as usize..].iter().filter(|e| e.key == key).for_each(|e| apply(&mut records, e));
-        let held = records.remove(&key);
+        let removed = records.remove(&key);
         let is_chunk_key = self.plan.chunks && key.get(1).is_some_and(|digit| digit % 2 == 1);
         let (kind, is_list, payload) = match self.random.below(20) {
             0..=2 if is_chunk_key => return self.chunk_entry(at, EntryKind::Put, key),
@@ -136,19 +136,21 @@ impl EngineWorld {
             11..=17 => {
                 // Sometimes the entry is of another type, which replaces the record.
                 let wrong = self.random.chance(1, 30);
-                let is_list = held.as_ref().map_or(is_list, |value| value.is_list != wrong);
+                let is_list = removed.as_ref().map_or(is_list, |value| value.is_list != wrong);
                 (EntryKind::Append, is_list, self.payload(is_list))
             }
-            18 => match held.as_ref().filter(|value| value.units() > 0).map(|value| (value, value.units())) {
-                Some((value, units)) => {
-                    let gone = self.random.below(units);
-                    match value.trim_point(gone) {
-                        Some(to) => (EntryKind::Trim, value.is_list, to.encode().to_vec()),
-                        None => (EntryKind::Remove, false, Vec::new()),
+            18 => {
+                match removed.as_ref().filter(|value| value.units() > 0).map(|value| (value, value.units())) {
+                    Some((value, units)) => {
+                        let gone = self.random.below(units);
+                        match value.trim_point(gone) {
+                            Some(to) => (EntryKind::Trim, value.is_list, to.encode().to_vec()),
+                            None => (EntryKind::Remove, false, Vec::new()),
+                        }
                     }
+                    None => (EntryKind::Remove, false, Vec::new()),
                 }
-                None => (EntryKind::Remove, false, Vec::new()),
-            },
+            }
             _ => (EntryKind::Mark, false, self.payload(false)),
         };
         let (jumps, drawn) = (self.plan.jumps, self.random.below(40));

@@ -336,11 +336,14 @@ impl EngineWorld {
 /// Every entry behind the state of an upper layer in a checkpoint must be there.
 fn check_state_of(engine: &mut Engine, handle: Handle, part: &ModelledPartition) -> Result<(), String> {
     let extra = engine.recovered_extra(handle).map_err(|e| e.to_string())?;
-    let told = |extra: &[u8]| extra.first_chunk::<8>().map_or(u64::MAX, |commit| u64::from_le_bytes(*commit));
+    let commit_of =
+        |extra: &[u8]| extra.first_chunk::<8>().map_or(u64::MAX, |commit| u64::from_le_bytes(*commit));
     let after = match &extra {
         None => 0,
-        Some((commit, extra)) if told(extra) == *commit => *commit,
-        Some((commit, extra)) => return Err(format!("state as of {}, said to be of {commit}", told(extra))),
+        Some((commit, extra)) if commit_of(extra) == *commit => *commit,
+        Some((commit, extra)) => {
+            return Err(format!("state as of {}, said to be of {commit}", commit_of(extra)));
+        }
     };
     let mut next = after + 1;
     let mut wrong = None;

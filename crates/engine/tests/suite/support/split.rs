@@ -89,8 +89,8 @@ impl EngineWorld {
             let Some(children) = self.parts[at].splitting.take() else { continue };
             let parent = self.parts[at].id;
             let there: Vec<PartitionId> = self.engine().partitions().map(|(id, _)| id).collect();
-            let held = children.map(|id| there.contains(&id));
-            match (there.contains(&parent), held) {
+            let are_there = children.map(|id| there.contains(&id));
+            match (there.contains(&parent), are_there) {
                 (false, [true, true]) => self.has_split(at, children)?,
                 (_, [false, false]) => {}
                 (true, _) => {
@@ -105,7 +105,7 @@ impl EngineWorld {
                         self.engine().drop_partition(id).map_err(|e| e.to_string())?;
                     }
                 }
-                (parent, held) => return Err(format!("p{at}: parent {parent}, children {held:?}")),
+                (parent, are_there) => return Err(format!("p{at}: parent {parent}, children {are_there:?}")),
             }
         }
         Ok(())
