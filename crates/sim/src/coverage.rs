@@ -55,13 +55,13 @@ pub const COMMITS: [&str; 22] = [
     "questions answered: over",
     "questions answered: unknown",
     "unknown transactions that come after all",
-    "decisions not held",
+    "decisions not known",
     "coordinators failed: side by side",
     "coordinators failed: in a chain",
     "coordinators failed: all prepared",
     "coordinators failed: telling",
     "decisions heard late",
-    "reads held",
+    "reads locked",
     "reads confirmed",
     "reads read again",
     "reads turned into transactions",
@@ -91,7 +91,7 @@ pub const BLOBS: [&str; 48] = [
     "blobs: writes of what has changed refused",
     "blobs: calls that others were faster than",
     "blobs: generations refused",
-    "blobs: reads held",
+    "blobs: reads locked",
     "blobs: reads to confirm",
     "blobs: reads",
     "blobs: streams",
@@ -357,7 +357,7 @@ impl Coverage {
             ("operations", self.operations),
             ("promotions", self.promotions),
             ("truncations", self.truncations),
-            ("states taken", self.snapshots_installed),
+            ("snapshots installed", self.snapshots_installed),
             ("lapses of leases", self.lease_expiries),
             ("primaries with full disks that handed over", self.handover_requests),
             ("members that said that their disk was full", self.disk_full_reports),
@@ -394,7 +394,7 @@ impl Coverage {
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
         // `NotHeld` answers a decision only after a participant has lost what it had prepared.
-        const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
+        const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not known"];
         // Staged data expires when its client dies in between: in one of a dozen runs at most. A
         // split in the middle of a scanned partition occurs in one of twenty.
         const LATE: [&str; 3] =
@@ -406,8 +406,8 @@ impl Coverage {
             "comparisons of several copies",
             "scans to the end",
             "scans that went on at another primary",
-            "reads held",
-            "blobs: reads held",
+            "reads locked",
+            "blobs: reads locked",
             "blobs: generations refused",
             "blobs: reads to confirm",
             "blobs: streams",

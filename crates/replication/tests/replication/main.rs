@@ -91,7 +91,7 @@ fn acknowledged_writes_survive_and_only_one_primary_answers() {
             ("operations", operations / 10_000),
             ("promotions", promotions),
             ("truncations", truncations),
-            ("states taken", states),
+            ("snapshots installed", states),
             ("lapses of leases", lapses),
             ("admissions", admissions),
             ("removals", removals),

@@ -65,16 +65,16 @@ impl LossCutter<'_> {
             OperationEnd::Open | OperationEnd::Unknown => call.operation.is_write(),
             OperationEnd::NotDone(_) => false,
         };
-        let told = call.returned.unwrap_or(Time::NEVER);
+        let returned = call.returned.unwrap_or(Time::NEVER);
         // Requests name epochs, and a group that has lost something goes on in another epoch.
         let until = match call.end.is_definite() {
-            true => told,
+            true => returned,
             false => {
-                self.losses.iter().map(|loss| loss.down).find(|down| *down >= told).unwrap_or(Time::NEVER)
+                self.losses.iter().map(|loss| loss.down).find(|down| *down >= returned).unwrap_or(Time::NEVER)
             }
         };
         let began_here = self.before.is_none_or(|loss| call.invoked >= loss.down);
-        let ended_here = self.loss.is_none_or(|loss| told <= loss.down);
+        let ended_here = self.loss.is_none_or(|loss| returned <= loss.down);
         let is_past = self.before.is_some_and(|loss| until < loss.down);
         let is_future = self.loss.is_some_and(|loss| call.invoked > loss.down);
         if !matters || is_past || is_future {
@@ -84,7 +84,7 @@ impl LossCutter<'_> {
         if !required && !call.operation.is_write() {
             return None;
         }
-        let is_old = self.loss.is_some_and(|loss| told <= loss.survives_until);
+        let is_old = self.loss.is_some_and(|loss| returned <= loss.survives_until);
         let is_before_one_seen =
             self.newest.is_some() && made_version(call).is_some_and(|made| Some(made) <= self.newest);
         Some(CheckedCall { call, until, required, survives: required && (is_old || is_before_one_seen) })
@@ -99,7 +99,7 @@ fn newest_after(history: &RunHistory, loss: &Loss) -> Option<Timestamp> {
         .calls
         .iter()
         .filter(of_it)
-        .filter(|call| call.returned.is_some_and(|told| told <= loss.down))
+        .filter(|call| call.returned.is_some_and(|returned| returned <= loss.down))
         .filter_map(made_version)
         .collect();
     let seen =

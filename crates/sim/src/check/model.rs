@@ -64,7 +64,7 @@ enum OracleAnswer<'a> {
         value: i64,
     },
     /// The complete record, which is gone now.
-    Taken {
+    Removed {
         of: &'a OracleRecord,
     },
     /// This range of the record.
@@ -106,7 +106,7 @@ pub(crate) fn steps(
     before: &ModelledRecord,
     operation: &RecordCall,
     clock_ms: (u64, u64),
-    told: ClientResult<'_>,
+    result: ClientResult<'_>,
     after: &mut Vec<ModelledRecord>,
 ) {
     for expired in [false, true] {
@@ -126,22 +126,22 @@ pub(crate) fn steps(
         {
             // Either this is the version that the operation names, or another one.
             let bound = OracleRecord { version: Some(version), ..OracleRecord::clone(record) };
-            evaluate(&Some(Rc::new(bound)), operation, clock_ms, told, after);
+            evaluate(&Some(Rc::new(bound)), operation, clock_ms, result, after);
         }
-        evaluate(&seen, operation, clock_ms, told, after);
+        evaluate(&seen, operation, clock_ms, result, after);
     }
 }
 
-/// Whether a record may be in the state `known` when an answer shows the state `told`. The version
+/// Whether a record may be in the state `known` when an answer shows the state `observed`. The version
 /// in the answer binds.
-pub(crate) fn is_consistent(known: &ModelledRecord, told: &ModelledRecord) -> bool {
-    match (known, told) {
+pub(crate) fn is_consistent(known: &ModelledRecord, observed: &ModelledRecord) -> bool {
+    match (known, observed) {
         (None, None) => true,
-        (Some(known), Some(told)) => {
+        (Some(known), Some(observed)) => {
             let open = |one: Option<Timestamp>, other: Option<Timestamp>| {
                 one.zip(other).is_none_or(|(one, other)| one == other)
             };
-            known.contents == told.contents && open(known.version, told.version)
+            known.contents == observed.contents && open(known.version, observed.version)
         }
         // It may have expired before the observation.
         (Some(known), None) => known.deadline.is_some(),
@@ -161,7 +161,7 @@ fn evaluate(
     before: &ModelledRecord,
     operation: &RecordCall,
     clock_ms: (u64, u64),
-    told: ClientResult<'_>,
+    result: ClientResult<'_>,
     after: &mut Vec<ModelledRecord>,
 ) {
     let record = before.as_deref();
@@ -170,15 +170,15 @@ fn evaluate(
             before,
             OracleAnswer::Failed(OracleRefusal::Condition(record)),
             before.clone(),
-            told,
+            result,
             after,
         );
     }
     let (answer, next) = match operation.is_write() {
         true => write(before, &operation.act, clock_ms),
-        false => (read(record, &operation.act, told), before.clone()),
+        false => (read(record, &operation.act, result), before.clone()),
     };
-    conclude(before, answer, next, told, after);
+    conclude(before, answer, next, result, after);
 }
 
 fn condition_holds(condition: Condition, record: Option<&OracleRecord>) -> bool {
@@ -195,10 +195,10 @@ fn conclude(
     before: &ModelledRecord,
     answer: OracleAnswer<'_>,
     next: ModelledRecord,
-    told: ClientResult<'_>,
+    result: ClientResult<'_>,
     after: &mut Vec<ModelledRecord>,
 ) {
-    let Some(learnt) = compare(before, &answer, told) else { return };
+    let Some(learnt) = compare(before, &answer, result) else { return };
     let next = match (next, learnt) {
         (Some(record), learnt) if learnt.version.is_some() || learnt.deadline.is_some() => {
             let version = learnt.version.or(record.version);
@@ -221,43 +221,46 @@ struct LearntVersion {
 fn compare(
     before: &ModelledRecord,
     answer: &OracleAnswer<'_>,
-    told: ClientResult<'_>,
+    result: ClientResult<'_>,
 ) -> Option<LearntVersion> {
     let old = before.as_ref().and_then(|record| record.version);
-    let is_old = |of: Option<&OracleRecord>, told: Timestamp| match of {
-        None => (told == Timestamp::ZERO).then(LearntVersion::default),
+    let is_old = |of: Option<&OracleRecord>, version: Timestamp| match of {
+        None => (version == Timestamp::ZERO).then(LearntVersion::default),
         Some(record) => {
-            let fits = told != Timestamp::ZERO && record.version.is_none_or(|known| known == told);
-            fits.then_some(LearntVersion { version: Some(told), deadline: None })
+            let fits = version != Timestamp::ZERO && record.version.is_none_or(|known| known == version);
+            fits.then_some(LearntVersion { version: Some(version), deadline: None })
         }
     };
-    let is_new = |told: Timestamp| {
-        let fits = told != Timestamp::ZERO && old.is_none_or(|old| told > old);
-        fits.then_some(LearntVersion { version: Some(told), deadline: None })
+    let is_new = |version: Timestamp| {
+        let fits = version != Timestamp::ZERO && old.is_none_or(|old| version > old);
+        fits.then_some(LearntVersion { version: Some(version), deadline: None })
     };
-    match (answer, told) {
+    match (answer, result) {
         (_, ClientResult::Nothing) => Some(LearntVersion::default()),
         (
             OracleAnswer::Done { version, number },
-            ClientResult::Done(Reply::Done { version: told, number: counted }),
+            ClientResult::Done(Reply::Done { version: returned, number: counted }),
         ) => {
             if number != counted {
                 return None;
             }
             match version {
-                Version::Zero => (*told == Timestamp::ZERO).then(LearntVersion::default),
-                Version::New => is_new(*told),
-                Version::Old => is_old(before.as_deref(), *told),
+                Version::Zero => (*returned == Timestamp::ZERO).then(LearntVersion::default),
+                Version::New => is_new(*returned),
+                Version::Old => is_old(before.as_deref(), *returned),
             }
         }
-        (OracleAnswer::Counter { value }, ClientResult::Done(Reply::Counter { version, value: told })) => {
-            if value == told {
+        (
+            OracleAnswer::Counter { value },
+            ClientResult::Done(Reply::Counter { version, value: returned }),
+        ) => {
+            if value == returned {
                 is_new(*version)
             } else {
                 None
             }
         }
-        (OracleAnswer::Taken { of }, ClientResult::Done(reply)) => {
+        (OracleAnswer::Removed { of }, ClientResult::Done(reply)) => {
             is_old(Some(of), version_in_reply(of, Range::ALL, reply)?).map(|_| LearntVersion::default())
         }
         (OracleAnswer::Contents { of, range }, ClientResult::Done(reply)) => {
@@ -391,7 +394,7 @@ impl OracleRecord {
     }
 }
 
-fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, told: ClientResult<'_>) -> OracleAnswer<'a> {
+fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, result: ClientResult<'_>) -> OracleAnswer<'a> {
     let is = |value: &[u8]| record.is_some_and(|record| record.bytes() == Some(value));
     let contents = |range| match record {
         Some(of) => OracleAnswer::Contents { of, range },
@@ -431,7 +434,7 @@ fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, told: ClientResult<'_>)
                 },
             };
             // A wait that ended without an answer may have met any state.
-            match holds || matches!(told, ClientResult::Nothing) {
+            match holds || matches!(result, ClientResult::Nothing) {
                 true => contents(Range::ALL),
                 false => OracleAnswer::Failed(OracleRefusal::TimedOut(record)),
             }
@@ -477,7 +480,7 @@ fn write<'a>(
         Act::Take => match record {
             None => refused(OracleRefusal::NotFound),
             Some(of) if of.stored_bytes() > TAKE_BYTES_MAX => refused(OracleRefusal::TooLong),
-            Some(of) => (OracleAnswer::Taken { of }, None),
+            Some(of) => (OracleAnswer::Removed { of }, None),
         },
         Act::Append { values } => {
             let mut list = match record.map(|record| &record.contents) {

@@ -62,8 +62,8 @@ impl RedisModel {
     fn after(&self, call: &RedisCall, replies: Option<&[StepReply]>) -> Option<RedisModel> {
         if let RedisCommand::Wait { token, .. } = call.command {
             let holds = self.text.as_ref().is_some_and(|text| *text == token_bytes(token));
-            let told = replies.is_none_or(|replies| *replies == [StepReply::Number(i64::from(holds))]);
-            return told.then(|| self.clone());
+            let fits = replies.is_none_or(|replies| *replies == [StepReply::Number(i64::from(holds))]);
+            return fits.then(|| self.clone());
         }
         let mut next = self.clone();
         for (at, step) in call.command.steps().iter().enumerate() {
@@ -172,8 +172,8 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
     // The last call of each connection on each key.
     let mut last: BTreeMap<(u64, RedisKey), usize> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.invoked < lost) {
-        let told = call.returned.unwrap_or(Time::NEVER);
-        let required = matches!(call.end, RedisEnd::Done(_)) && told <= lost;
+        let returned = call.returned.unwrap_or(Time::NEVER);
+        let required = matches!(call.end, RedisEnd::Done(_)) && returned <= lost;
         let matters = required || call.command.is_write() && !matches!(call.end, RedisEnd::NotDone(_));
         if !matters || matches!(call.command, RedisCommand::Ping(_)) {
             continue;
@@ -190,7 +190,7 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
         items.push(CheckedCommand {
             call,
             required,
-            until: if required { told } else { Time::NEVER },
+            until: if required { returned } else { Time::NEVER },
             behind,
         });
     }

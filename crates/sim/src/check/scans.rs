@@ -36,27 +36,27 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
                 what: format!("{} {what}{}", display_bytes(key), ScanReport(scan, key, keys.get(key))),
             });
         };
-        let mut told: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
+        let mut returned: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
         for page in &scan.pages {
             let Some(at) = page.answered_at else { continue };
             for key in page.keys.iter().map(|key| &**key) {
                 let known = keys.get(key);
                 match known {
-                    None => wrong(key, "is told and was never written".to_owned()),
+                    None => wrong(key, "is listed and was never written".to_owned()),
                     Some(known) if known.writes.iter().all(|call| call.invoked > at) => {
-                        wrong(key, "is told before it was written".to_owned());
+                        wrong(key, "is listed before it was written".to_owned());
                     }
                     Some(known) if known.is_absent(page.requested_at, at) => {
-                        wrong(key, format!("is told at {}, though it was removed before", at.0));
+                        wrong(key, format!("is listed at {}, though it was removed before", at.0));
                     }
                     Some(_) => {}
                 }
-                let Some((before, _)) = told.insert(key, (page, at)) else { continue };
+                let Some((before, _)) = returned.insert(key, (page, at)) else { continue };
                 let is_there = known.is_some_and(|known| {
                     known.stays(before.requested_at, at) || known.is_there(scan.begin, at)
                 });
                 if is_there {
-                    wrong(key, "is told twice, though it was there all the while".to_owned());
+                    wrong(key, "is listed twice, though it was there all the while".to_owned());
                 }
             }
         }
@@ -64,8 +64,8 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         let dropped = history.keyspace(scan.keyspace).and_then(|known| known.dropped);
         let Some(end) = scan.end.filter(|end| dropped.is_none_or(|dropped| dropped > *end)) else { continue };
         for (key, known) in keys {
-            if !told.contains_key(key) && known.is_there(scan.begin, end) {
-                wrong(key, "is not told, though it was there all the while".to_owned());
+            if !returned.contains_key(key) && known.is_there(scan.begin, end) {
+                wrong(key, "is not listed, though it was there all the while".to_owned());
             }
         }
     }
@@ -281,8 +281,8 @@ mod tests {
         }
     }
 
-    const GONE: &str = "is not told";
-    const TWICE: &str = "is told twice";
+    const GONE: &str = "is not listed";
+    const TWICE: &str = "is listed twice";
 
     #[test]
     fn scan_must_return_continuously_present_key_once() {

@@ -96,15 +96,18 @@ impl SectionCutter<'_> {
         };
         // A request takes no effect after the process that received it has ended: later processes
         // refuse its epoch.
-        let told = call.returned.unwrap_or(Time::NEVER);
+        let returned = call.returned.unwrap_or(Time::NEVER);
         let until = match call.end.is_definite() {
-            true => told,
-            false => {
-                self.history.outages.iter().find(|outage| outage.down >= told).map_or(Time::NEVER, |o| o.down)
-            }
+            true => returned,
+            false => self
+                .history
+                .outages
+                .iter()
+                .find(|outage| outage.down >= returned)
+                .map_or(Time::NEVER, |o| o.down),
         };
         let began_here = self.from.is_none_or(|from| call.invoked >= from);
-        let ended_here = self.outage.is_none_or(|outage| told <= outage.down);
+        let ended_here = self.outage.is_none_or(|outage| returned <= outage.down);
         let is_past = self.from.is_some_and(|from| until < from);
         let is_future = self.outage.is_some_and(|outage| call.invoked > outage.down);
         if !matters || is_past || is_future {
@@ -114,7 +117,7 @@ impl SectionCutter<'_> {
         if !required && !call.operation.is_write() {
             return None;
         }
-        Some(CheckedCall { call, until, required, survives: required && self.survives(call, told) })
+        Some(CheckedCall { call, until, required, survives: required && self.survives(call, returned) })
     }
 
     fn is_a_bound(&self, at: Time) -> bool {
@@ -122,18 +125,18 @@ impl SectionCutter<'_> {
     }
 
     /// Whether the state after the loss must show this call.
-    fn survives(&self, call: &ClientCall, told: Time) -> bool {
+    fn survives(&self, call: &ClientCall, returned: Time) -> bool {
         let Some(outage) = self.outage else { return false };
         let place = (call.keyspace, call.partition, outage.up);
         let is_before_one_found = made_version(call)
             .is_some_and(|made| self.newest.get(&place).is_some_and(|newest| made <= *newest));
-        let was_synced = match self.known.durability_at(told) {
+        let was_synced = match self.known.durability_at(returned) {
             Durability::Sync => true,
             Durability::Interval { ms } => {
                 // The node measures the interval by its own clock, which may run slow.
                 let slow = if self.history.clocks_were_set { CLOCK_RATE_MIN } else { CLOCK_RATE_TRUE };
                 let bound = u64::from(ms) * 1000 * CLOCK_RATE_TRUE / slow + INTERVAL_MARGIN_US;
-                told.after_us(bound) <= outage.down.min(outage.sound_until)
+                returned.after_us(bound) <= outage.down.min(outage.sound_until)
             }
             Durability::Memory => false,
         };
@@ -169,11 +172,11 @@ fn had_expired(calls: &[&ClientCall], from: Time, found: &ModelledRecord) -> boo
 /// The state of a record that was found after a restart.
 fn found_at(calls: &[&ClientCall], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
-    let told = |call: &&ClientCall| match (&call.operation.act, &call.end) {
+    let record_in = |call: &&ClientCall| match (&call.operation.act, &call.end) {
         (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::from_reply(reply),
         _ => None,
     };
-    let record = audits().find_map(told)?;
+    let record = audits().find_map(record_in)?;
     let deadline = audits().find_map(|call| match &call.end {
         OperationEnd::Done(Reply::Info { expires_at_ms, .. }) => *expires_at_ms,
         _ => None,

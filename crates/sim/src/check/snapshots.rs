@@ -100,7 +100,7 @@ pub(super) fn check_writes(
                         None => continue,
                     },
                     CheckedAction::Write { key, value, version } => match registers.get(key) {
-                        Some((held, at)) => (version.is_none_or(|version| version <= *at), held == value),
+                        Some((shown, at)) => (version.is_none_or(|version| version <= *at), shown == value),
                         None => continue,
                     },
                     _ => continue,

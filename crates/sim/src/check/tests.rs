@@ -338,7 +338,7 @@ fn record_expires_exactly_at_its_time() {
 
 #[test]
 fn expired_record_may_reappear_after_clock_is_set_back() {
-    let told = |clock_ms: u64, were_set: bool, version: u64| {
+    let restarted = |clock_ms: u64, were_set: bool, version: u64| {
         let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
         let info = Reply::Info {
             version: Timestamp(version),
@@ -348,23 +348,24 @@ fn expired_record_may_reappear_after_clock_is_set_back() {
         };
         let bytes = Bytes::from(token(1));
         let found = Reply::Value { version: Timestamp(version), length: bytes.len() as u64, bytes };
-        let mut told =
+        let mut history =
             builder_with_durability(Durability::Interval { ms: 1_000 }).call(0, Some(10), act, done(1, 0));
-        told.history.clocks_were_set = were_set;
-        told = told.outage(2_000, 2_010).call(2_010, Some(2_010), Act::Lookup, not_found());
-        (told.last().client, told.last().clock_ms) = (None, (clock_ms, clock_ms));
-        told = told.call(2_020, Some(2_021), Act::Lookup, not_found());
-        told.last().clock_ms = (clock_ms, clock_ms);
-        told = told.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, OperationEnd::Done(found));
-        told.last().client = None;
-        told = told.call(2_510, Some(2_510), Act::Inspect, OperationEnd::Done(info));
-        told.last().client = None;
-        told
+        history.history.clocks_were_set = were_set;
+        history = history.outage(2_000, 2_010).call(2_010, Some(2_010), Act::Lookup, not_found());
+        (history.last().client, history.last().clock_ms) = (None, (clock_ms, clock_ms));
+        history = history.call(2_020, Some(2_021), Act::Lookup, not_found());
+        history.last().clock_ms = (clock_ms, clock_ms);
+        history =
+            history.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, OperationEnd::Done(found));
+        history.last().client = None;
+        history = history.call(2_510, Some(2_510), Act::Inspect, OperationEnd::Done(info));
+        history.last().client = None;
+        history
     };
-    told(5_000, true, 1).good();
-    told(5_000, false, 1).bad("linear");
-    told(50, true, 1).bad("linear");
-    told(5_000, true, 7).bad("linear");
+    restarted(5_000, true, 1).good();
+    restarted(5_000, false, 1).bad("linear");
+    restarted(50, true, 1).bad("linear");
+    restarted(5_000, true, 7).bad("linear");
 }
 
 #[test]

@@ -169,8 +169,8 @@ fn snapshot_shows_one_moment_between_its_start_and_opening() {
 fn snapshot_may_include_only_later_of_two_concurrent_transactions() {
     let two = || {
         let first = vec![write(7, 70, 1), write(8, 80, 1)];
-        let told = BlobHistory::default().done(0, 0, first, &[]);
-        told.done(11, 12, vec![write(7, 71, 30)], &[]).done(13, 14, vec![write(8, 81, 10)], &[])
+        let history = BlobHistory::default().done(0, 0, first, &[]);
+        history.done(11, 12, vec![write(7, 71, 30)], &[]).done(13, 14, vec![write(8, 81, 10)], &[])
     };
     two().snapshot(10, 15, 20, vec![shows(7, 70, 1), shows(8, 81, 10)]).good();
     two().snapshot(10, 15, 30, vec![shows(7, 70, 1), shows(8, 81, 10)]).bad("snapshot");

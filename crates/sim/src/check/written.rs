@@ -23,7 +23,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         }
     }
     for call in &history.calls {
-        let told = call.returned.unwrap_or(Time::NEVER);
+        let returned = call.returned.unwrap_or(Time::NEVER);
         let mut strange = |what: String| {
             violations.push(Violation { checker: "written", what: format!("{what}\n    {call}") });
         };
@@ -31,7 +31,9 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
             let shown = display_bytes(&token);
             match sent.get(&(call.keyspace, &*call.operation.key, token)) {
                 None => strange(format!("{shown} was never written to this record")),
-                Some(first) if *first > told => strange(format!("{shown} was seen before it was written")),
+                Some(first) if *first > returned => {
+                    strange(format!("{shown} was seen before it was written"))
+                }
                 Some(_) => {}
             }
         }

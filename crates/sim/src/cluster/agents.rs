@@ -22,12 +22,12 @@ const MANAGERS_AGAIN: u64 = 100;
 
 impl SimulatedCluster {
     /// Hands an event to an agent and carries out the agent's effects.
-    pub(super) fn handle_agent_event(&mut self, at: usize, told: AgentEvent<'_>) {
+    pub(super) fn handle_agent_event(&mut self, at: usize, event: AgentEvent<'_>) {
         let now = self.now();
         let host = &mut self.hosts[at];
         let time = host.agent_time(now);
         let Some(agent) = &mut host.agent else { return };
-        let effects = agent.handle(time, told);
+        let effects = agent.handle(time, event);
         for effect in effects {
             self.perform_agent_effect(at, effect);
         }
@@ -218,7 +218,7 @@ impl SimulatedCluster {
         self.see_map(&map);
         let host = &self.hosts[at];
         if map.epoch() < host.folder.map.epoch() {
-            return self.record_violation("world", format!("n{at} is told an older map"));
+            return self.record_violation("world", format!("n{at} receives an older map"));
         }
         let delta = map.to_delta();
         self.watch_map(at, &map);
@@ -263,14 +263,14 @@ impl SimulatedCluster {
                 continue;
             }
             let end = replica.log_end();
-            let told = match end.is_complete {
+            let log_end = match end.is_complete {
                 true => LogEnd { epoch: end.last.epoch.into(), index: end.last.index },
                 false => LogEnd::default(),
             };
             // An empty disk is not intact: every in-sync replica has at least an epoch marker.
-            let intact = end.is_intact && end.is_complete && told != LogEnd::default();
+            let intact = end.is_intact && end.is_complete && log_end != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
-            logs.push(HeldLog { keyspace, partition, epoch, instance, end: told, intact });
+            logs.push(HeldLog { keyspace, partition, epoch, instance, end: log_end, intact });
         }
         if !logs.is_empty() {
             self.trace.record(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));

@@ -190,7 +190,7 @@ impl SimulatedCluster {
     fn count_procedure_result(&mut self, result: &Result<Reply, SessionError>) {
         match result {
             Ok(Reply::UnconfirmedReads { is_one_moment: true, .. }) => {
-                self.coverage.blob("blobs: reads held")
+                self.coverage.blob("blobs: reads locked")
             }
             Ok(Reply::UnconfirmedReads { .. }) => self.coverage.blob("blobs: reads to confirm"),
             Err(SessionError::Answer { failure: Failure::StaleBlob { .. } }) => {

@@ -61,8 +61,8 @@ pub(super) enum FrameContent {
 }
 
 impl FrameContent {
-    fn by(told: &ProtocolMessage) -> FrameContent {
-        match told.what {
+    fn by(message: &ProtocolMessage) -> FrameContent {
+        match message.what {
             TransactionMessage::Prepare { .. } => FrameContent::Prepare,
             TransactionMessage::Commit { .. } => FrameContent::Commit,
             TransactionMessage::Drop { .. } => FrameContent::Drop,
@@ -92,9 +92,9 @@ impl SimulatedCluster {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
                 Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(bytes), .. })) => {
-                    if let Ok(told) = ProtocolMessage::decode(bytes) {
-                        self.watch_commit(host, &told);
-                        said = said.max((FrameContent::by(&told), &rest[..used]));
+                    if let Ok(message) = ProtocolMessage::decode(bytes) {
+                        self.watch_commit(host, &message);
+                        said = said.max((FrameContent::by(&message), &rest[..used]));
                     }
                 }
                 Ok(Message::Peer(PeerMessage { body: PeerBody::Replicate { entries, .. }, .. })) => {
@@ -108,8 +108,8 @@ impl SimulatedCluster {
         said
     }
 
-    fn watch_commit(&mut self, host: usize, told: &ProtocolMessage) {
-        let ProtocolMessage { to, from, id, ref what } = *told;
+    fn watch_commit(&mut self, host: usize, message: &ProtocolMessage) {
+        let ProtocolMessage { to, from, id, ref what } = *message;
         let commits = &mut self.commits;
         let mut count = |what| self.coverage.commit(what);
         match what {
@@ -175,18 +175,18 @@ impl SimulatedCluster {
                     }
                 }
             }
-            TransactionMessage::NotHeld { .. } => count("decisions not held"),
+            TransactionMessage::NotHeld { .. } => count("decisions not known"),
             TransactionMessage::Released { .. } => {}
         }
     }
 
     /// Whether this message tells a participant that asked that a transaction is over whose
     /// coordinator had died while it ran.
-    pub(super) fn buries_orphan(&self, told: &ProtocolMessage) -> bool {
+    pub(super) fn buries_orphan(&self, message: &ProtocolMessage) -> bool {
         let Commits { questions, orphans, .. } = &self.commits;
-        matches!(told.what, TransactionMessage::Drop { .. })
-            && orphans.contains(&told.id)
-            && questions.contains(&(told.id, told.to))
+        matches!(message.what, TransactionMessage::Drop { .. })
+            && orphans.contains(&message.id)
+            && questions.contains(&(message.id, message.to))
     }
 
     /// A process ends, or its node stops serving: its undecided transactions become orphans.

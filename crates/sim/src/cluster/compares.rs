@@ -124,7 +124,7 @@ impl SimulatedCluster {
                     one.copies = copies.min(slice.copies);
                     if !slice.differing.is_empty() {
                         let (partition, differing) = (slice.partition, &slice.differing);
-                        let what = format!("{keyspace}/{partition}: {differing:?} are told to differ");
+                        let what = format!("{keyspace}/{partition}: {differing:?} are reported to differ");
                         self.record_violation("I6", what);
                     }
                 }

@@ -299,7 +299,7 @@ mod tests {
 
     #[track_caller]
     fn is_not(judged: &GroupVerdict, why: &str) {
-        assert!(matches!(judged, GroupVerdict::Not(told) if told.contains(why)), "{judged:?}");
+        assert!(matches!(judged, GroupVerdict::Not(reason) if reason.contains(why)), "{judged:?}");
     }
 
     #[test]
@@ -362,7 +362,7 @@ mod tests {
         assert!(following.is_check_repeated(due, due) && !following.is_check_repeated(end, due));
         assert!(left.is_check_repeated(due, due) && !left.is_check_repeated(end, due));
         let all = GroupsSample { is_missing: true, is_following: true, is_left: true };
-        assert!(!all.is_check_repeated(due, due), "what is missing at its time is told then");
+        assert!(!all.is_check_repeated(due, due), "what is missing at its time is reported then");
     }
 
     #[test]

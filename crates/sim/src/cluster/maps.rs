@@ -45,7 +45,7 @@ mod tests {
         let mut maps = Maps::default();
         let one = map(Vec::new());
         assert!(maps.see(&one) && maps.see(&one));
-        assert!(maps.see(&map(Vec::new())), "the same, told to another");
+        assert!(maps.see(&map(Vec::new())), "the same, sent to another");
         let joined = Node {
             id: NodeId(1),
             state: NodeState::Up,

@@ -33,26 +33,26 @@ pub(super) struct RunningTransaction {
 impl RunningTransaction {
     /// Adds the answer of its request to the history.
     pub(super) fn record_answer(&self, entry: &mut TransactionRecord, reply: &Reply) {
-        let mut told = AnswerRecorder { entry, bank: (0, 0) };
+        let mut recorder = AnswerRecorder { entry, bank: (0, 0) };
         let one = |reply: &Reply| [Ok(reply.clone())];
         match (&self.operation, reply) {
             (ClientOperationPlan::Commit(steps), Reply::Transacted { version, answers }) => {
-                told.transacted(*version, steps, answers);
+                recorder.transacted(*version, steps, answers);
             }
             (ClientOperationPlan::ReadMany(keys), Reply::Many(answers)) => {
-                told.committed();
-                told.reads(keys.iter().copied(), answers);
+                recorder.committed();
+                recorder.reads(keys.iter().copied(), answers);
             }
             (ClientOperationPlan::Single(step), _) => {
-                told.committed();
+                recorder.committed();
                 match (step.is_read(), reply) {
-                    (true, Reply::Many(answers)) => drop(told.reads([step.key()], answers)),
-                    (true, reply) => drop(told.reads([step.key()], &one(reply))),
-                    (false, Reply::Done { version, .. }) => told.version(*version),
-                    (false, other) => told.record_impossible(other),
+                    (true, Reply::Many(answers)) => drop(recorder.reads([step.key()], answers)),
+                    (true, reply) => drop(recorder.reads([step.key()], &one(reply))),
+                    (false, Reply::Done { version, .. }) => recorder.version(*version),
+                    (false, other) => recorder.record_impossible(other),
                 }
             }
-            (_, other) => told.record_impossible(other),
+            (_, other) => recorder.record_impossible(other),
         }
     }
 

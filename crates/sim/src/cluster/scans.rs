@@ -275,7 +275,7 @@ impl SimulatedCluster {
                 let Some(page) = one.entry.and_then(|entry| history[entry].pages.last_mut()) else { return };
                 page.answered_at = Some(now);
                 page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
-                self.trace.record(now, format_args!("c{client}: scan #{number} is told {page}"));
+                self.trace.record(now, format_args!("c{client}: scan #{number} receives {page}"));
             }
             ScanEvent::Fails(why) => {
                 if let Some(entry) = one.entry {

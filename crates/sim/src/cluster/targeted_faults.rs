@@ -85,10 +85,10 @@ pub(super) struct TargetedFaults {
     /// No coordinator is struck before then.
     again: Time,
     /// Decisions that are withheld until then.
-    withheld_decisions: BTreeMap<WithheldDecision, Time>,
+    delayed_decisions: BTreeMap<DelayedDecision, Time>,
     /// Decisions that are drawn to be delivered.
-    delivered_decisions: BTreeMap<WithheldDecision, Time>,
-    deaf: Option<WithheldKeyspace>,
+    delivered_decisions: BTreeMap<DelayedDecision, Time>,
+    deaf: Option<DeafKeyspace>,
     /// The end of the clients' pause after the death of a coordinator.
     clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
@@ -107,21 +107,21 @@ struct TransactionFrame<'f> {
 }
 
 /// A withheld decision: for all receivers, or for one alone.
-type WithheldDecision = (TransactionId, Option<RoutingKey>);
+type DelayedDecision = (TransactionId, Option<RoutingKey>);
 
 /// A keyspace that does not receive some decisions; with `coordinators`, only those of that
 /// keyspace.
 #[derive(Clone, Copy, Debug)]
-struct WithheldKeyspace {
+struct DeafKeyspace {
     keyspace: KeyspaceId,
     coordinators: Option<KeyspaceId>,
     until: Time,
 }
 
-impl WithheldKeyspace {
-    fn concerns(&self, told: &ProtocolMessage) -> bool {
-        told.to.keyspace == self.keyspace
-            && self.coordinators.is_none_or(|one| one == told.id.coordinator.keyspace)
+impl DeafKeyspace {
+    fn concerns(&self, message: &ProtocolMessage) -> bool {
+        message.to.keyspace == self.keyspace
+            && self.coordinators.is_none_or(|one| one == message.id.coordinator.keyspace)
     }
 }
 
@@ -134,13 +134,13 @@ fn transaction_frames(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<Tran
         let bytes = &rest[..used];
         rest = &rest[used..];
         let mut scratch = Vec::new();
-        let told = match frame.message(&mut scratch) {
-            Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(told), .. })) => {
-                ProtocolMessage::decode(told).ok()
+        let message = match frame.message(&mut scratch) {
+            Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(message), .. })) => {
+                ProtocolMessage::decode(message).ok()
             }
             _ => None,
         };
-        Some((bytes, told.map(|told| TransactionFrame { message: told, frame: bytes })))
+        Some((bytes, message.map(|message| TransactionFrame { message, frame: bytes })))
     })
 }
 
@@ -199,7 +199,7 @@ impl SimulatedCluster {
         }
         let mut left = Vec::with_capacity(frames.len());
         for (bytes, word) in transaction_frames(&frames) {
-            let is_lost = word.as_ref().is_some_and(|word| self.is_withheld(now, &word.message));
+            let is_lost = word.as_ref().is_some_and(|word| self.is_decision_delayed(now, &word.message));
             if !is_lost {
                 left.extend_from_slice(bytes);
             }
@@ -229,21 +229,21 @@ impl SimulatedCluster {
     }
 
     /// Whether a message is a decision that is withheld at this time.
-    fn is_withheld(&mut self, now: Time, told: &ProtocolMessage) -> bool {
-        if !matches!(told.what, TransactionMessage::Commit { .. }) {
+    fn is_decision_delayed(&mut self, now: Time, message: &ProtocolMessage) -> bool {
+        if !matches!(message.what, TransactionMessage::Commit { .. }) {
             return false;
         }
-        self.targeted_faults.withheld_decisions.retain(|_, until| now < *until);
+        self.targeted_faults.delayed_decisions.retain(|_, until| now < *until);
         self.targeted_faults.delivered_decisions.retain(|_, until| now < *until);
         // A dropped keyspace causes an error only if one of two remaining participants has received
         // the decision: what was done there stays.
         let alone = self.awaits_drop();
-        let decision = (told.id, alone.then_some(told.to));
-        if self.targeted_faults.withheld_decisions.contains_key(&decision) {
+        let decision = (message.id, alone.then_some(message.to));
+        if self.targeted_faults.delayed_decisions.contains_key(&decision) {
             return true;
         }
         if self.targeted_faults.delivered_decisions.contains_key(&decision)
-            || self.targeted_faults.withheld_decisions.len() >= WITHHELD_DECISIONS_MAX
+            || self.targeted_faults.delayed_decisions.len() >= WITHHELD_DECISIONS_MAX
         {
             return false;
         }
@@ -251,14 +251,14 @@ impl SimulatedCluster {
             (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_CLIENT_PAUSE_US) >= sleep => {
                 Time(until.0.saturating_sub(BEFORE_WAKING_US))
             }
-            (_, Some(deaf)) if now < deaf.until && deaf.concerns(told) => deaf.until,
+            (_, Some(deaf)) if now < deaf.until && deaf.concerns(message) => deaf.until,
             _ => return false,
         };
         let is_lost = match alone {
-            true => told.to.point >= UPPER_HALF,
+            true => message.to.point >= UPPER_HALF,
             false => self.streams.network.chance(1, 2),
         };
-        self.trace.record(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
+        self.trace.record(now, format_args!("DECISION of {:?} is heard: {}", message.id, !is_lost));
         if is_lost {
             self.coverage.commit("decisions heard late");
             if alone {
@@ -266,7 +266,7 @@ impl SimulatedCluster {
             }
         }
         let drawn = if is_lost {
-            &mut self.targeted_faults.withheld_decisions
+            &mut self.targeted_faults.delayed_decisions
         } else {
             &mut self.targeted_faults.delivered_decisions
         };
@@ -324,7 +324,7 @@ impl SimulatedCluster {
         length_us: u64,
     ) -> Time {
         let until = self.now().after_us(length_us);
-        self.targeted_faults.deaf = Some(WithheldKeyspace { keyspace, coordinators, until });
+        self.targeted_faults.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
         until
     }
 }

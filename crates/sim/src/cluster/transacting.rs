@@ -313,9 +313,9 @@ impl SimulatedCluster {
     /// Adds the counters of a client's reads of several records to the coverage, before they are
     /// gone.
     pub(super) fn count_reads(&mut self, client: usize) {
-        let ReadCounts { read_locked: held, unconfirmed: _, confirmed, read_again, transacted } =
+        let ReadCounts { read_locked, unconfirmed: _, confirmed, read_again, transacted } =
             self.clients[client].session.reads();
-        self.coverage.commits_seen("reads held", held);
+        self.coverage.commits_seen("reads locked", read_locked);
         self.coverage.commits_seen("reads confirmed", confirmed);
         self.coverage.commits_seen("reads read again", read_again);
         self.coverage.commits_seen("reads turned into transactions", transacted);

@@ -192,10 +192,10 @@ impl SimulatedCluster {
             return;
         }
         let lacks = self.replicas_lacking(applied, partitions);
-        let was_held = |cluster: &mut SimulatedCluster, epoch| {
+        let was_replicated = |cluster: &mut SimulatedCluster, epoch| {
             cluster.replicas_lacking(&AppliedEntries { epoch, ..applied.clone() }, partitions).is_empty()
         };
-        if lacks.is_empty() || applied.primary_epoch.is_some_and(|epoch| was_held(self, epoch)) {
+        if lacks.is_empty() || applied.primary_epoch.is_some_and(|epoch| was_replicated(self, epoch)) {
             return;
         }
         for (member, holds) in lacks {
@@ -203,7 +203,7 @@ impl SimulatedCluster {
             let what = format!(
                 "at {now} {instance} applies {keyspace}/{partition} up to {upto} in epoch {epoch}, and {member}, in sync, has {holds:?}"
             );
-            self.record_violation("held", what);
+            self.record_violation("replicated", what);
         }
     }
 

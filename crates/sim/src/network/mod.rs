@@ -294,15 +294,15 @@ impl Network {
     /// Either both ends learn of it and data on its way is lost, or one learns at once while its
     /// data still arrives, late.
     fn break_somehow(&mut self, now: Time, link: LinkId) {
-        let (told, other) = match self.random.below(3) {
+        let (first, other) = match self.random.below(3) {
             0 => return self.reset(now, link),
             1 => (LinkEnd::Opener, LinkEnd::Node),
             _ => (LinkEnd::Node, LinkEnd::Opener),
         };
         let late = now.after_us(self.random.below(self.faults.repeat_us + 1));
-        self.put(now, link, told, LinkArrival::Disconnected);
+        self.put(now, link, first, LinkArrival::Disconnected);
         self.put(late, link, other, LinkArrival::Disconnected);
-        self.shut(link, told);
+        self.shut(link, first);
         self.shut(link, other);
         self.over(link);
     }
@@ -314,7 +314,7 @@ impl Network {
             delay_us += self.random.below(self.faults.spike_us + 1);
         }
         let Some(link) = self.links.get_mut(&id) else { return };
-        let held = match link.opener {
+        let blocked_until = match link.opener {
             Opener::Client { client, .. } => {
                 let from_it = self.cut_off_from.get(&(client, link.instance)).copied();
                 self.cut_off[client].max(from_it.unwrap_or(Time(0)))
@@ -329,7 +329,7 @@ impl Network {
         if pipe.is_shut {
             return;
         }
-        let at = now.after_us(delay_us).max(held).max(pipe.last.after_us(1));
+        let at = now.after_us(delay_us).max(blocked_until).max(pipe.last.after_us(1));
         pipe.last = at;
         let filling = pipe.pipe_state;
         self.travelling.push(InTransit { at, link: id, to, what, pipe_state: filling });

@@ -96,15 +96,15 @@ impl Port {
                     self.refuse(&frame.envelope, BadRequestReason::Unexpected.into());
                 }
                 (Ok(Message::Gather(requests)), true) => {
-                    let mut taken = Vec::new();
+                    let mut received = Vec::new();
                     for (request, place) in requests.iter().zip(1..) {
                         let envelope = request.envelope(&frame.envelope, place);
                         match request.message() {
-                            Ok(message) => taken.push(self.accept_request(envelope, message)),
+                            Ok(message) => received.push(self.accept_request(envelope, message)),
                             Err(failure) => self.refuse(&envelope, failure),
                         }
                     }
-                    return Some(PortFrame::Requests(taken));
+                    return Some(PortFrame::Requests(received));
                 }
                 (Ok(message), true) => {
                     return Some(PortFrame::Requests(vec![self.accept_request(frame.envelope, message)]));
@@ -227,8 +227,8 @@ impl Port {
             Ok(payload) => out.extend_from_slice(&payload),
             Err(failure) => {
                 gathering.close(encoder, out);
-                let told = encoder.encode(envelope, &Message::Answer(Err(failure)), out);
-                assert!(told.is_ok(), "an error without a payload always fits a frame");
+                let encoded = encoder.encode(envelope, &Message::Answer(Err(failure)), out);
+                assert!(encoded.is_ok(), "an error without a payload always fits a frame");
             }
         }
     }
@@ -257,8 +257,8 @@ mod tests {
         Encoder::default().encode(&envelope, request, &mut frame).expect("fits");
         port.decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         assert!(matches!(port.handle_frame(&frame, &mut Vec::new()), Some(PortFrame::Requests(..))));
-        let told = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
-        port.shows_record_state(RequestId(7), &told)
+        let answer = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
+        port.shows_record_state(RequestId(7), &answer)
     }
 
     #[test]

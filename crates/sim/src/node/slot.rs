@@ -208,7 +208,7 @@ impl NodeSlot {
         now: ClockReading,
         (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
         read: &RecordRead<'_>,
-        mut told: impl FnMut(&Message<'_>),
+        mut on_answer: impl FnMut(&Message<'_>),
     ) {
         let Some(instance) = &mut self.instance else { return };
         let to = Token { connection: AUDIT, request: RequestId(0) };
@@ -216,7 +216,7 @@ impl NodeSlot {
         let envelope =
             Envelope { request, keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
         let message = Message::Read { seen: Default::default(), read: *read };
-        let mut answers = Answers { ports: &mut self.ports, audit: Some(&mut told) };
+        let mut answers = Answers { ports: &mut self.ports, audit: Some(&mut on_answer) };
         instance.request(now, to, &envelope, &message, &mut answers);
         instance.end_of_batch(now, &mut answers);
     }

@@ -269,8 +269,8 @@ impl NodeWorld {
                 let Some(delta) = self.manager.alter(id, durability) else { return };
                 let followed = self.apply_map_delta(&delta);
                 // If an instance could not follow the change, nothing is promised.
-                let told = if followed { durability } else { Durability::Memory };
-                self.keyspaces[1].durability.push((now, told));
+                let promised = if followed { durability } else { Durability::Memory };
+                self.keyspaces[1].durability.push((now, promised));
                 self.coverage.alterations += 1;
             }
         }

@@ -174,15 +174,16 @@ impl Keyspace {
         let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
         let read = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
         let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
-        let told = self.batch_within(client, &asked).await.into_iter().zip(names);
-        told.map(|(told, name)| match told {
-            Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
-            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
-            // The error shows the blob's name, not the key of its header.
-            Err(Error::Operation { reason, .. }) => Err(Error::about(name.as_ref(), *reason)),
-            Err(error) => Err(error),
-        })
-        .collect()
+        let replies = self.batch_within(client, &asked).await.into_iter().zip(names);
+        replies
+            .map(|(replies, name)| match replies {
+                Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
+                Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
+                // The error shows the blob's name, not the key of its header.
+                Err(Error::Operation { reason, .. }) => Err(Error::about(name.as_ref(), *reason)),
+                Err(error) => Err(error),
+            })
+            .collect()
     }
 }
 

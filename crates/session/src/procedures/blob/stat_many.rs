@@ -26,8 +26,8 @@ impl<'a> TransactionBlob<'a> {
     }
 
     /// Stores the result of that request.
-    pub(crate) fn header_found(&self, told: Result<Reply, Reason>) -> Result<(), Error> {
-        let found = match told {
+    pub(crate) fn header_found(&self, reply: Result<Reply, Reason>) -> Result<(), Error> {
+        let found = match reply {
             Ok(reply) => BlobKnowledge::There(PresentBlob::found(known_of(&reply)?)),
             Err(Reason::Answer { failure: Failure::NotFound }) => BlobKnowledge::Absent,
             Err(reason) => return Err(Error::about(&self.blob.name, reason)),

@@ -242,8 +242,8 @@ impl TransactionBlob<'_> {
             let number = &mut number[..width as usize];
             let (old, new) = write_buffer::change(number, &wire);
             self.put(&seen, (offset, end), Bytes::copy_from_slice(number))?;
-            let told = if returned == ReturnedNumber::Old { old } else { new };
-            return Ok(Promise::of_known(told, operation::transformed));
+            let number_returned = if returned == ReturnedNumber::Old { old } else { new };
+            return Ok(Promise::of_known(number_returned, operation::transformed));
         };
         let stamp = seen.header.chunk_stamp();
         self.grow(&seen, end)?;

@@ -163,7 +163,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
         (self.report)(BlobReport::Calls { actions, life });
         let result = call.await;
         (self.report)(BlobReport::Ended(match &result {
-            Ok(told) => Ok(outcome(told)),
+            Ok(found) => Ok(outcome(found)),
             Err(error) => Err(error.clone()),
         }));
         result
@@ -270,9 +270,9 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             }
         });
         let outcome = |(found, committed): &(BlobPresence<T>, Option<_>)| match (found, committed) {
-            (BlobPresence::Blob(told), Some(committed)) => {
+            (BlobPresence::Blob(found), Some(committed)) => {
                 let committed: &zerohop_session::procedures::CommittedTransaction = committed;
-                outcome(told, committed.version())
+                outcome(found, committed.version())
             }
             (BlobPresence::Nothing, _) => BlobOutcome {
                 actions: Some(Vec::new()),

@@ -323,10 +323,10 @@ impl RedisSide {
                         ask,
                         &mut self.ends.context(instance, now, collect),
                     ),
-                    PeerBody::UnitTold(told) => {
-                        self.ends.count_outcomes([told.verdict]);
+                    PeerBody::UnitTold(unit_outcome) => {
+                        self.ends.count_outcomes([unit_outcome.verdict]);
                         let at = &mut self.ends.context(instance, now, collect);
-                        self.clients.handle_outcome_piece((id, from), told, at);
+                        self.clients.handle_outcome_piece((id, from), unit_outcome, at);
                     }
                     _ => {}
                 }
