@@ -18,10 +18,12 @@ use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
 use super::delays::Delays;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::planted::{Bug, is_planted};
+use super::redis_client::RedisClient;
 use super::remote::Head;
 use super::scheduler::{RunningUnit, ScheduledStep, UnitOrigin, UnitScheduler, may_come_again, with_wait};
+use super::unit_batches::{ReplyBatch, Units};
 use super::world::ClientWorld;
-use super::{RelayContext, ReplyBatch, UNIT_TOKEN_BIT, UnitAnswer, Units};
+use super::{RelayContext, UNIT_TOKEN_BIT, UnitAnswer};
 
 /// The result of receiving bytes of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,12 +55,6 @@ pub struct Clients {
     /// Clients that have recently sent a wrong password.
     delays: Delays,
     pub(super) scheduler: UnitScheduler,
-}
-
-#[derive(Debug)]
-pub(super) struct RedisClient {
-    pub(super) id: ConnectionId,
-    pub(super) connection: Connection,
 }
 
 impl Clients {

@@ -12,7 +12,8 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message, Permission};
 
-use super::{ReplyBatch, UnitAnswer, Units};
+use super::UnitAnswer;
+use super::unit_batches::{ReplyBatch, Units};
 
 /// Whether units may have keys in several partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,10 +26,13 @@ pub mod limits;
 mod members;
 mod outgoing;
 pub mod planted;
+mod redis_client;
 mod remote;
 mod retry;
 mod scheduler;
 mod shutdown;
+mod shutdown_progress;
+mod unit_batches;
 mod unit_deadlines;
 mod world;
 
@@ -37,7 +40,7 @@ use zerohop_wire::Failure;
 
 pub use self::clients::{Clients, ReceivedBytes};
 pub use self::context::{CrossPartition, RelayContext};
-pub use self::outgoing::{AnsweredUnit, ForwardItem, ReplyBatch, Units};
+pub use self::unit_batches::{AnsweredUnit, ForwardItem, ReplyBatch, Units};
 
 /// Sets tokens of units apart from those of requests: no connection has so high a number.
 pub const UNIT_TOKEN_BIT: u64 = 1 << 31;

@@ -20,7 +20,7 @@ use super::limits::{
 use super::outgoing::OutgoingMessages;
 use super::remote::{Head, RemoteLinks};
 use super::retry::RetryTable;
-use super::shutdown::ShutdownProgress;
+use super::shutdown_progress::ShutdownProgress;
 use super::unit_deadlines::UnitDeadlines;
 use super::{RelayContext, UNIT_TOKEN_BIT};
 
@@ -370,6 +370,27 @@ impl UnitScheduler {
                     self.client_queues.schedule(lane, again_ms);
                     break;
                 }
+            }
+        }
+    }
+
+    /// Answers clients whose units have waited too long: a read was not done, a write is in doubt.
+    /// A later outcome is not reported any more.
+    pub(super) fn end_overdue(&mut self, at: &impl RelayContext) {
+        let now_ms = at.now().elapsed_ms;
+        // A unit that waits for a record has its own time limit.
+        let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
+        while let Some(number) =
+            self.deadlines.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
+        {
+            let Some(one) = self.under_way.remove(&number) else { continue };
+            let asker = one.reply_to;
+            match (one.is_write(), asker) {
+                (true, UnitOrigin::Client { connection, ticket }) => {
+                    self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
+                    self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+                }
+                _ => self.fail(asker, &unavailable()),
             }
         }
     }

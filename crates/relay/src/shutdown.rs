@@ -6,50 +6,12 @@
 //! ```
 
 use zerohop_base::connection::ConnectionId;
-use zerohop_placement::ClusterMap;
-use zerohop_resp::{PartitionPlace, Unit};
-use zerohop_wire::ids::InstanceId;
 
 use super::RelayContext;
 use super::clients::Clients;
 use super::limits::YIELD_MS;
 use super::scheduler::UnitScheduler;
-
-/// The progress of the shutdown.
-#[derive(Debug, Default)]
-pub(super) struct ShutdownProgress {
-    /// Writes of partitions that others can take over wait until then, in milliseconds of the
-    /// reactor's clock.
-    yields_until_ms: Option<u64>,
-    yielding: Option<StepProgress>,
-    /// No command of a client is accepted any more.
-    pub(super) ends: bool,
-    ending: Option<StepProgress>,
-}
-
-/// A step of the shutdown that somebody waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StepProgress {
-    UnderWay,
-    Done,
-}
-
-impl ShutdownProgress {
-    /// Whether a unit is not run here because another instance is about to be primary of its
-    /// partition.
-    pub(super) fn withholds(
-        &self,
-        (map, me): (&ClusterMap, InstanceId),
-        to: PartitionPlace,
-        unit: &Unit<'_>,
-    ) -> bool {
-        if self.yields_until_ms.is_none() || !unit.may_write() {
-            return false;
-        }
-        let group = map.keyspace(to.keyspace).and_then(|found| found.group(to.partition));
-        group.is_some_and(|group| group.primary == me && !group.in_sync.is_empty())
-    }
-}
+use super::shutdown_progress::StepProgress;
 
 impl Clients {
     /// From now on new writes wait for other instances to become primary, at most

@@ -4,13 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use zerohop_wire::Failure;
-use zerohop_wire::ids::Timestamp;
-
-use super::RelayContext;
-use super::client_queues::ClientLane;
-use super::scheduler::{RunningUnit, UnitOrigin, UnitScheduler, unavailable};
-
 /// The ends of all waits. All waits last equally long, so the ends are in the order of the
 /// beginnings.
 #[derive(Debug)]
@@ -52,29 +45,6 @@ impl UnitDeadlines {
     /// When the next wait may end.
     pub(super) fn next_ms(&self) -> Option<u64> {
         self.ends.front().map(|(end_ms, _)| *end_ms)
-    }
-}
-
-impl UnitScheduler {
-    /// Answers clients whose units have waited too long: a read was not done, a write is in doubt.
-    /// A later outcome is not reported any more.
-    pub(super) fn end_overdue(&mut self, at: &impl RelayContext) {
-        let now_ms = at.now().elapsed_ms;
-        // A unit that waits for a record has its own time limit.
-        let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
-        while let Some(number) =
-            self.deadlines.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
-        {
-            let Some(one) = self.under_way.remove(&number) else { continue };
-            let asker = one.reply_to;
-            match (one.is_write(), asker) {
-                (true, UnitOrigin::Client { connection, ticket }) => {
-                    self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
-                    self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
-                }
-                _ => self.fail(asker, &unavailable()),
-            }
-        }
     }
 }
 

@@ -11,10 +11,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
 use super::client_queues::ClientLane;
-use super::clients::RedisClient;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
 use super::planted::{Bug, is_planted};
+use super::redis_client::RedisClient;
 use super::scheduler::{UnitOrigin, UnitScheduler, encoded, may_come_again};
 use super::{CrossPartition, RelayContext};
 
