@@ -13,11 +13,14 @@
 //! missing ones are listed.
 
 mod child;
+mod crash_safety;
 mod failure;
 mod limits;
 mod measure;
+mod outcome;
 mod peers;
 mod reading;
+mod registry;
 mod rounds;
 mod scenarios;
 mod subjects;
@@ -34,10 +37,12 @@ use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use failure::Failure;
+use outcome::Outcome;
 use peers::{PEERS, PeerBuild};
-use rounds::{Contender, Outcome, Plan};
+use registry::REGISTRY;
+use rounds::{Contender, Plan};
 use scenarios::{Case, Scenario, ScenarioReading, ScenarioSummary};
-use subjects::{REGISTRY, Setup};
+use subjects::Setup;
 use summary::Summary;
 
 /// Measures zerohop's engine beside KyotoCabinet, LMDB, RocksDB, BerkeleyDB and a plain hash map.
@@ -121,7 +126,7 @@ fn main() -> ExitCode {
 
 fn run_one(arguments: &Arguments, subject: &str, dir: &Path) -> Result<ExitCode, Failure> {
     child::die_with_parent()?;
-    let run = (subjects::find(subject)?.run)(&Setup {
+    let run = (registry::find(subject)?.run)(&Setup {
         dir: dir.into(),
         records: first(&arguments.records, "--records")?,
         partitions: first(&arguments.partitions, "--partitions")?,

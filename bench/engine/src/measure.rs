@@ -232,7 +232,7 @@ pub(crate) fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subjects::CrashSafe;
+    use crate::crash_safety::CrashSafe;
     use crate::workload::{Key, Value};
     use std::collections::BTreeMap;
 

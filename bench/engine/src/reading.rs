@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::subjects::CrashSafe;
+use crate::crash_safety::CrashSafe;
 
 /// All phases of one subject in one round.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::statvfs;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::child;
 use crate::failure::Failure;
 use crate::limits;
+use crate::outcome::{ContenderRole, Outcome};
 use crate::peers::Peer;
-use crate::reading::Run;
 use crate::scenarios::{self, Scenario};
 
 /// A subject as the driver sees it: a program to start.
@@ -24,18 +23,6 @@ pub(crate) struct Contender {
     pub(crate) arguments: Vec<String>,
     /// It waits for the disk at every write, so it has a longer time limit.
     pub(crate) flushes: bool,
-}
-
-/// The role of a contender's figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum ContenderRole {
-    /// The engine under test.
-    Ours,
-    /// A library to compare with.
-    Peer,
-    /// A reference that is no store: shown, but not compared with.
-    Mark,
 }
 
 impl Contender {
@@ -96,14 +83,6 @@ pub(crate) struct Plan {
     pub(crate) mixed: bool,
     /// Each run's store has its own folder below this one.
     pub(crate) data: PathBuf,
-}
-
-/// One contender in one round, and the output of its child.
-pub(crate) struct Outcome<R = Run> {
-    pub(crate) label: String,
-    pub(crate) kind: ContenderRole,
-    pub(crate) round: usize,
-    pub(crate) result: Result<R, Failure>,
 }
 
 /// The prefix of run folders; the driver's process id and a random part follow.

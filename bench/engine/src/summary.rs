@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
+use crate::crash_safety::CrashSafe;
+use crate::outcome::{ContenderRole, Outcome};
 use crate::reading::{Phase, Run};
-use crate::rounds::{ContenderRole, Outcome};
-use crate::subjects::CrashSafe;
 use bench_common::Spread;
 
 /// Everything measured at one number of records.

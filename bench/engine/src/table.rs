@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::subjects::CrashSafe;
+use crate::crash_safety::CrashSafe;
 use crate::summary::{PeerChoice, PhaseSummary, Summary};
 use bench_common::Spread;
 

@@ -130,7 +130,8 @@ fn run(
     process::take_precedence(arguments.nice)?;
     let place = Place { own_program: own_program()?, core: arguments.server_core, dir: dir.into() };
     let Arguments { records, seconds, seed, .. } = *arguments;
-    let reading = work::run(scenarios::find(scenario, label)?, &Orders { place, records, seconds, seed })?;
+    let contender = scenarios::find(scenario, label)?;
+    let reading = work::run(contender.subject, contender.work, &Orders { place, records, seconds, seed })?;
     print(&json(&reading)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@
 //!   lease       which grants may be in use                            crates/replication/src/lease.rs
 //!   world       what is remembered, and what is under way             check    what must hold
 //!   rules       what can be left out, to see it noticed               bounds   how much is tried
+//!   model       its bounds and rules as methods                    steps, explore  what may happen, and when
 //!   commit      a transaction over three partitions                   crates/transaction/src/transactions
 //!   reads       a read of two records in one round or two        crates/session/src/transaction/reading.rs
 //! ```
@@ -19,10 +20,12 @@ pub mod bounds;
 mod check;
 pub mod commit;
 pub mod control;
+mod explore;
 mod lease;
 pub mod log;
 mod member;
 pub mod model;
 pub mod reads;
 pub mod rules;
+pub mod steps;
 pub mod world;

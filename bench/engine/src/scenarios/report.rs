@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use serde::Serialize;
 
 use super::{Bound, Scenario, ScenarioReading, Target};
-use crate::rounds::Outcome;
+use crate::outcome::Outcome;
 use bench_common::{Spread, table};
 
 /// Everything measured of one scenario.
@@ -163,7 +163,7 @@ pub(crate) fn write(out: &mut String, summary: &ScenarioSummary) -> fmt::Result 
 mod tests {
     use super::*;
     use crate::failure::Failure;
-    use crate::rounds::ContenderRole;
+    use crate::outcome::ContenderRole;
     use crate::scenarios::Figure;
 
     const SCENARIO: Scenario = Scenario {

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::{CrashSafe, Setup, Subject};
+use super::{Setup, Subject};
+use crate::crash_safety::CrashSafe;
 use crate::failure::Failure;
 use crate::workload::{Key, Value};
 
 /// Memory for all records is allocated at the start, as in KyotoCabinet and BerkeleyDB.
-pub(super) struct PlainMap {
+pub(crate) struct PlainMap {
     records: HashMap<Key, Box<[u8]>>,
 }
 

@@ -1,19 +1,16 @@
 //! The stores in Rust that can be measured, and their interface.
 //!
 //! To add one: a file beside this one with a type that implements [`Subject`], and a line in
-//! [`REGISTRY`]. The driver starts a process for every run, with an empty folder, and finds the
-//! subject by its name.
+//! [`REGISTRY`](crate::registry::REGISTRY). The driver starts a process for every run, with an empty
+//! folder, and finds the subject by its name.
 
-mod hash_map;
+pub(crate) mod hash_map;
 pub(crate) mod zerohop;
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
+use crate::crash_safety::CrashSafe;
 use crate::failure::Failure;
-use crate::measure;
-use crate::reading::Run;
 use crate::workload::{Key, Value};
 
 /// A store being measured: one thread calls it, one operation at a time.
@@ -57,41 +54,4 @@ pub(crate) struct Setup {
     pub(crate) seed: u64,
     /// Whether to run the mixed load too.
     pub(crate) mixed: bool,
-}
-
-/// The failures that a store survives, without a sync per operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum CrashSafe {
-    /// A killed process can leave it corrupt, or without answered changes.
-    None,
-    /// All answered changes survive a killed process; a power cut can leave the store corrupt.
-    Process,
-    /// Also after a power cut it opens and is consistent, without the last unsynced changes.
-    Power,
-}
-
-/// A line of the registry.
-pub(crate) struct Entry {
-    /// [`Subject::NAME`].
-    pub(crate) name: &'static str,
-    /// Whether it is measured for each of `--partitions`, or only once.
-    pub(crate) partitioned: bool,
-    /// Runs all phases on it.
-    pub(crate) run: fn(&Setup) -> Result<Run, Failure>,
-}
-
-/// All subjects in Rust, in the order of the table.
-pub(crate) const REGISTRY: &[Entry] = &[entry::<zerohop::Zerohop>(true), entry::<hash_map::PlainMap>(false)];
-
-/// The subject of that name.
-pub(crate) fn find(name: &str) -> Result<&'static Entry, Failure> {
-    REGISTRY
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| Failure::Usage(format!("no subject is called {name}")))
-}
-
-const fn entry<S: Subject>(partitioned: bool) -> Entry {
-    Entry { name: S::NAME, partitioned, run: measure::run::<S> }
 }

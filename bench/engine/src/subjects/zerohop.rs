@@ -9,7 +9,8 @@ use zerohop_engine::{
 };
 use zerohop_placement::{HashKind, PartitionCount};
 
-use super::{CrashSafe, Setup, Subject};
+use super::{Setup, Subject};
+use crate::crash_safety::CrashSafe;
 use crate::failure::Failure;
 use crate::workload::{Key, Value};
 

@@ -8,8 +8,7 @@ use bench_common::failure::Failure;
 use bench_common::protocol::Op;
 use bench_common::reading::Measurement;
 
-use crate::scenarios::Contender;
-use crate::subjects::Place;
+use crate::subjects::{Place, Subject};
 
 /// The kind of work.
 #[derive(Debug, Clone, Copy)]
@@ -43,19 +42,16 @@ pub(crate) struct Orders {
 }
 
 /// Starts the server, does the work, ends the server.
-pub(crate) fn run(contender: &Contender, orders: &Orders) -> Result<Measurement, Failure> {
-    let mut running = contender.subject.start(&orders.place)?;
-    let reading = match contender.work {
+pub(crate) fn run(subject: Subject, work: Work, orders: &Orders) -> Result<Measurement, Failure> {
+    let mut running = subject.start(&orders.place)?;
+    let reading = match work {
         Work::Idle => idle::rest(&running),
         Work::Load { connections, depth, chunk } => {
             let load = load::Load { connections, depth, chunk };
-            contender
-                .subject
-                .create_keyspace(&running)
-                .and_then(|()| load.put_on(contender.subject, &running, orders))
+            subject.create_keyspace(&running).and_then(|()| load.put_on(subject, &running, orders))
         }
         Work::Client(way) => {
-            contender.subject.create_keyspace(&running).and_then(|()| client::insert(way, &running, orders))
+            subject.create_keyspace(&running).and_then(|()| client::insert(way, &running, orders))
         }
     };
     // A server that has ended explains more than the load's error.

@@ -4,6 +4,7 @@
 //! committed is for the model of replica groups. Side by side and chain, releases, questions, repeated requests; readers of
 //! one record and of two. Messages are lost, repeated, late and overtaken.
 
+pub mod bounds;
 pub mod model;
 pub mod rules;
 mod step;

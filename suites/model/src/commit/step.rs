@@ -1,6 +1,6 @@
 //! What may happen to the transaction: `crates/transaction/src/transactions`.
 
-use super::model::Commit;
+use super::bounds::Commit;
 use super::rules::CommitRule;
 use super::world::{
     ATTEMPTS, AppendedEntry, AttemptSet, CommitDecision, CommitWorld, PARTICIPANTS, Pair, PreparedPart, Read,

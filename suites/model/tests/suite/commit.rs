@@ -2,7 +2,8 @@
 //! left out, leads to something that must not happen.
 
 use stateright::{Checker, HasDiscoveries, Model as _};
-use suite_model::commit::model::{ATOMIC, CURRENT, Commit, ENDS, NOT_LOST, ONCE, WHOLE};
+use suite_model::commit::bounds::Commit;
+use suite_model::commit::model::{ATOMIC, CURRENT, ENDS, NOT_LOST, ONCE, WHOLE};
 use suite_model::commit::rules::CommitRule;
 
 const BOUNDS: Commit = Commit { attempts: 3, entries: 2, failovers: 1, reads: 0, without: None };
