@@ -5,21 +5,26 @@
 //!   server     a node: its data folder, its instances, its manager; started and stopped together
 //!   manager    a node's control requests, map changes, status and metrics, on tokio
 //!   instance   a thread that serves records: the pure instance as the service of a reactor (`zerohop_reactor`)
-//!   gateway    what an instance and a gateway have to do with each other
+//!   saved      the files of a node, byte by byte; folder: the folder that has them
+//!   instance/gateway  what an instance and a gateway have to do with each other
 //!   logging    the structured log
 //!   access     what a connection may do: everything, or what its token permits
 //! ```
 
 mod access;
-pub mod gateway;
+mod control_job;
+mod error;
+mod folder;
 pub mod hosts;
 mod instance;
 pub mod limits;
 pub mod logging;
 mod manager;
 mod process;
+mod saved;
 mod server;
 
+pub use self::instance::gateway;
 pub use self::manager::Stream as ManagerStream;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,

@@ -12,6 +12,12 @@ use crate::world::{
 };
 
 impl Model {
+    /// Whether a rule is followed.
+    #[must_use]
+    pub fn follows(&self, rule: ReplicationRule) -> bool {
+        self.bounds.follows(rule)
+    }
+
     fn begin(&self) -> ReplicaWorld {
         let mut world = ReplicaWorld::default();
         let in_sync = self.bounds.in_sync & !only(0);

@@ -19,10 +19,6 @@ pub(crate) const LINK_RETRY_MS_MIN: u64 = 5;
 /// See [`LINK_RETRY_MS_MIN`].
 pub(crate) const LINK_RETRY_MS_MAX: u64 = 500;
 
-/// Number of starts that an instance's disk records. A group that names an older one treats the instance as new: its log is compared with the
-/// primary's, and nothing is lost.
-pub(crate) const STARTS_MAX: usize = 64;
-
 /// Maximum number of snapshots of one partition for one token: a quarter of the partition's limit.
 pub(crate) const TOKEN_SNAPSHOTS_MAX: usize = SNAPSHOTS_MAX / 4;
 

@@ -9,10 +9,9 @@
 //! This layer makes no decisions, it only translates connection ids, times and answers. Its only own function is to forward control requests, which
 //! only the manager can answer.
 
-mod closed;
+pub mod gateway;
 mod histogram;
 mod latencies;
-mod life;
 mod limits;
 mod links;
 mod notice;
@@ -24,13 +23,7 @@ mod tests;
 mod thread;
 mod timestamp_bounds;
 
-#[cfg(test)]
-pub(crate) use self::closed::encode as closed_bytes;
-pub(crate) use self::closed::read_mark as closed_mark;
-#[cfg(test)]
-pub(crate) use self::life::LifeRecord;
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
-pub(crate) use self::outlet::{Outlet, OutletEffects};
 pub(crate) use self::thread::{
-    EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
+    EndReport, EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
 };

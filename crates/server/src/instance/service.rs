@@ -20,6 +20,7 @@ use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
+use super::gateway::{Gateway, InstanceContext};
 use super::histogram::Histogram;
 use super::latencies::OperationLatencies;
 use super::links::Links;
@@ -28,9 +29,8 @@ use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use super::timestamp_bounds::TimestampBounds;
 use crate::access::permits_request;
-use crate::gateway::{Gateway, InstanceContext};
+use crate::control_job::{ControlJob, ReplyTo};
 use crate::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
-use crate::manager::{ControlJob, ReplyTo};
 
 /// The service; see the module.
 #[derive(Debug)]

@@ -18,7 +18,9 @@ use zerohop_wire::messages::{Admin, ClusterId, Hello, Message};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
 
 use super::*;
-use crate::manager::{ControlJob, ManagerInput, ReplyTo};
+use crate::control_job::ControlJob;
+use crate::control_job::ReplyTo;
+use crate::manager::{ManagerInput, report_end};
 
 mod links;
 
@@ -61,7 +63,7 @@ impl ServiceBench {
             history: MapHistory::new(Arc::new(map.clone())),
             driver,
             jobs: jobs_out,
-            control: control_out,
+            report_end: report_end(control_out),
             manager_messages: None,
             proofs: None,
             serves_cross_partition: false,

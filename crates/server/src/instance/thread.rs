@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -16,14 +17,14 @@ use zerohop_shard::{ClockReading, Identity, Instance, InstanceOptions, OpenRepor
 use zerohop_system::clock::Stopwatch;
 use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
-use super::closed;
+use super::gateway::{Gateway, GatewayStart, NoGateway};
 use super::notice::{InstanceMessage, InstanceNotice};
 use super::service::InstanceService;
 use super::timestamp_bounds::TimestampBounds;
-use crate::gateway::{Gateway, GatewayStart, NoGateway};
+use crate::control_job::ControlJob;
+use crate::folder::NodeFolder;
 use crate::limits::DAMAGE_REPORTED_MAX;
-use crate::manager::{ControlJob, ManagerInput};
-use crate::server::NodeFolder;
+use crate::saved::closed;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {
@@ -39,7 +40,7 @@ pub(crate) struct InstancePlan {
     /// A listening socket; clients that connect wait until the data is open.
     pub(crate) driver: MioDriver,
     pub(crate) jobs: mpsc::Sender<ControlJob>,
-    pub(crate) control: mpsc::Sender<ManagerInput>,
+    pub(crate) report_end: EndReport,
     /// The channel to the control group; `None`: the node is standalone.
     pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
     /// The proofs of the cluster's secret, if there is one.
@@ -94,12 +95,15 @@ pub(crate) struct EndedInstance {
     pub(crate) how: Result<(), String>,
 }
 
+/// How an instance reports its end.
+pub(crate) type EndReport = Arc<dyn Fn(EndedInstance) + Send + Sync>;
+
 /// The result of opening an instance.
 pub(crate) type OpenResult = (usize, Result<ReadyToServe, String>);
 
-/// Starts the thread. On `opened` it sends the result of opening, and after a success it reports its end on the plan's control channel.
+/// Starts the thread. On `opened` it sends the result of opening, and after a success it reports its end by the plan's `report_end`.
 pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::io::Result<JoinHandle<()>> {
-    let (place, control) = (plan.instance_index, plan.control.clone());
+    let (place, report_end) = (plan.instance_index, Arc::clone(&plan.report_end));
     Builder::new().name(format!("zerohop-{}", plan.identity.instance)).spawn(move || {
         let how = catch_unwind(AssertUnwindSafe(|| run(plan, &opened)));
         let how =
@@ -109,8 +113,7 @@ pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::
             // If the thread ended before it sent the result of opening, the receiver gets it now.
             drop(opened.try_send((place, Err(reason.clone()))));
         }
-        // The channel has room for one such message of every instance, unless the receiver is gone.
-        drop(control.try_send(ManagerInput::Ended(EndedInstance { instance_index: place, how })));
+        report_end(EndedInstance { instance_index: place, how });
     })
 }
 

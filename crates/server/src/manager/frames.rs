@@ -20,8 +20,8 @@ use super::cluster;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::visitor::Visitor;
-use super::{ControlJob, ReplyTo};
 use crate::access::permits_request;
+use crate::control_job::{ControlJob, ReplyTo};
 use crate::limits::{
     ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER, MANAGER_BODY_BYTES_MAX,
     OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,

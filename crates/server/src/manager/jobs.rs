@@ -23,10 +23,13 @@ use super::data_losses::DataLosses;
 use super::decide::decide;
 use super::instances::{self, apply_map_change};
 use super::shared::ManagerShared;
-use super::{ControlJob, ReplyTo, clustered, groups, keyspace_drop, status, tokens};
+use super::{clustered, groups, keyspace_drop, status, tokens};
+use crate::control_job::{ControlJob, ReplyTo};
+use crate::folder::NodeFolder;
 use crate::instance::{Figures, InstanceNotice};
 use crate::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT, REFUSALS_LOG_INTERVAL_MS};
-use crate::server::{NodeFolder, SavedLosses, SavedNode};
+use crate::saved::losses::SavedLosses;
+use crate::saved::persisted::SavedNode;
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {

@@ -51,8 +51,6 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zerohop_placement::MapHistory;
 use zerohop_reactor::Proofs;
-use zerohop_wire::Envelope;
-use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
 pub(crate) use self::cluster::{ClusterPlan, FirstKeyspace, OpeningOrder};
@@ -63,8 +61,11 @@ pub use self::stream::Stream;
 use self::cluster_handle::ClusterHandle;
 use self::jobs::JobWorker;
 use self::shared::ManagerShared;
-use crate::instance::{EndedInstance, panic_message};
-use crate::server::{NodeFolder, SavedLosses, ServeError};
+use crate::control_job::ControlJob;
+use crate::error::ServeError;
+use crate::folder::NodeFolder;
+use crate::instance::{EndReport, EndedInstance, panic_message};
+use crate::saved::losses::SavedLosses;
 
 /// The parameters of the manager.
 pub(crate) struct ManagerPlan {
@@ -87,35 +88,6 @@ pub(crate) enum ClusterMode {
     Standalone(KeyspaceId, SavedLosses),
     /// It is, or will be.
     InCluster(Box<ClusterPlan>),
-}
-
-/// A control request in progress.
-#[derive(Debug)]
-pub(crate) struct ControlJob {
-    /// The encoded request.
-    pub(crate) encoded: Vec<u8>,
-    /// The permissions of the client.
-    pub(crate) access: Access,
-    pub(crate) reply: ReplyTo,
-}
-
-/// The destination of a reply.
-#[derive(Debug)]
-pub(crate) enum ReplyTo {
-    /// To a connection of an instance.
-    Instance {
-        /// The index of the node's instance, from zero.
-        instance_index: usize,
-        /// The instance's number for the request.
-        request_number: u64,
-    },
-    /// To a connection of the manager itself, whose channel has room for it.
-    Here {
-        /// The envelope of the reply.
-        envelope: Envelope,
-        /// The channel to the connection's task.
-        sender: mpsc::Sender<(Envelope, Vec<u8>)>,
-    },
 }
 
 /// Messages of the server and of the instances' threads to the manager.
@@ -141,6 +113,12 @@ pub(crate) struct Serve {
     pub(crate) is_closed: bool,
     /// Notified once control requests are executed.
     pub(crate) executed: SyncSender<()>,
+}
+
+/// How an instance reports its end to the manager.
+pub(crate) fn report_end(manager: mpsc::Sender<ManagerInput>) -> EndReport {
+    // The channel has room for one such message of every instance, unless the manager has ended.
+    Arc::new(move |ended| drop(manager.try_send(ManagerInput::Ended(ended))))
 }
 
 /// Starts the manager's thread. On `outcome` it sends the node's result, once all instances have stopped.

@@ -17,11 +17,11 @@ use super::cluster_handle::Input;
 use super::instances::notify_all;
 use super::shared::{ManagerShared, NodePhase};
 use super::{ManagerInput, Serve};
+use crate::error::ServeError;
 use crate::instance::{EndedInstance, InstanceNotice};
 use crate::limits::{
     END_CLIENTS_WAIT, HAND_OVER_CHECK_INTERVAL, HAND_OVER_LINGER, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
 };
-use crate::server::ServeError;
 
 /// Returns once the node has ended.
 pub(super) async fn run(

@@ -184,7 +184,7 @@ pub(super) fn start(
         history: history.clone(),
         driver,
         jobs: jobs.clone(),
-        control: server.control.clone(),
+        report_end: manager::report_end(server.control.clone()),
         manager_messages: Some(words.clone()),
         proofs,
         serves_cross_partition: options.serves_cross_partition,
@@ -326,7 +326,7 @@ fn settings(
         contacts.extend(saved.contacts);
     }
     contacts.dedup();
-    contacts.truncate(super::identity::CONTACTS_MAX);
+    contacts.truncate(crate::saved::identity::CONTACTS_MAX);
     settings.contacts = contacts;
     settings.control = match (log, founding) {
         (Some(log), _) => ControlPart::Log(log),

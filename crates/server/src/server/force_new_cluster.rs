@@ -7,8 +7,8 @@ use zerohop_control::manager::RaftManager;
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::shown::shown_path;
 
-use super::error::StartError;
-use super::folder::NodeFolder;
+use crate::error::StartError;
+use crate::folder::NodeFolder;
 
 /// The contents of a folder, and the result.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
 use super::ServerOptions;
-use super::error::StartError;
+use crate::error::StartError;
 use zerohop_reactor::limits::BACKLOG;
 use zerohop_reactor::{MioDriver, TlsOptions};
 use zerohop_system::predecessor::outlive;

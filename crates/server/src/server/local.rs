@@ -17,10 +17,10 @@ use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
 use zerohop_wire::shown::shown_path;
 
-use super::error::StartError;
-use super::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
-use super::identity::SavedMember;
-use super::persisted::SavedNode;
+use crate::error::StartError;
+use crate::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
+use crate::saved::identity::SavedMember;
+use crate::saved::persisted::SavedNode;
 
 const MAGIC: [u8; 8] = *b"zerohopu";
 const VERSION: u32 = 1;
@@ -171,7 +171,7 @@ pub fn node_folder(root: &Path, place: usize) -> PathBuf {
 pub fn holds_data(root: &Path) -> bool {
     let is_kept = |name: &str| root.join(NODE_FOLDER).join(name).exists();
     [STATE_FILE, MEMBER_FILE, CONTROL_LOG].into_iter().any(is_kept)
-        || super::folder::names(root).iter().any(|name| name.starts_with(INSTANCE_PREFIX))
+        || crate::folder::names(root).iter().any(|name| name.starts_with(INSTANCE_PREFIX))
 }
 
 /// The owner of the folder; `None`: it has none yet. Takes no lock and changes nothing.

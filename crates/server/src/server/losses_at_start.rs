@@ -3,10 +3,10 @@
 use tracing::warn;
 use zerohop_placement::ClusterMap;
 
-use super::error::StartError;
-use super::folder::NodeFolder;
-use super::losses::SavedLosses;
-use super::persisted::SavedNode;
+use crate::error::StartError;
+use crate::folder::NodeFolder;
+use crate::saved::losses::SavedLosses;
+use crate::saved::persisted::SavedNode;
 
 /// The record of a start, saved. `before` is the state that the last start saved, and `map` the first map of this one. It must be called before the
 /// instances start, which remove their marks.

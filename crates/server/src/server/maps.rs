@@ -9,8 +9,8 @@ use zerohop_placement::{
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-use super::error::StartError;
-use super::persisted::SavedNode;
+use crate::error::StartError;
+use crate::saved::persisted::SavedNode;
 
 /// The id of the node that bootstraps a cluster.
 const FIRST_NODE: NodeId = NodeId(1);

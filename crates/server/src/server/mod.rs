@@ -12,17 +12,12 @@
 mod clustered;
 #[cfg(test)]
 mod documented;
-mod error;
-mod folder;
 mod force_new_cluster;
-mod identity;
 mod listen;
 mod local;
-mod losses;
 mod losses_at_start;
 mod maps;
 mod new_cluster;
-mod persisted;
 #[cfg(test)]
 mod tests;
 
@@ -49,19 +44,19 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
 pub use self::clustered::{ClusterOptions, JoinMethod};
-pub use self::error::{ServeError, StartError};
-pub(crate) use self::folder::NodeFolder;
 pub use self::force_new_cluster::{ForcedCluster, found_again};
-pub(crate) use self::identity::SavedMember;
 pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
-pub(crate) use self::losses::SavedLosses;
 pub use self::new_cluster::new_cluster;
-pub use self::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
+pub use crate::error::{ServeError, StartError};
+pub(crate) use crate::folder::NodeFolder;
 pub use crate::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
+pub(crate) use crate::saved::identity::SavedMember;
+pub(crate) use crate::saved::losses::SavedLosses;
+pub use crate::saved::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::listen::Listeners;
 use self::maps::Start;
-use crate::gateway::{GatewayStart, Siblings, Spanning};
+use crate::instance::gateway::{GatewayStart, Siblings, Spanning};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::limits::{
     INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
@@ -450,7 +445,7 @@ impl Assembly<'_> {
             history: history.clone(),
             driver,
             jobs: jobs.clone(),
-            control: control.clone(),
+            report_end: manager::report_end(control.clone()),
             manager_messages: None,
             proofs,
             serves_cross_partition: options.serves_cross_partition,

@@ -8,11 +8,11 @@ use zerohop_wire::messages::ClusterId;
 use zerohop_wire::shown::shown_path;
 
 use super::clustered::{address, name_of};
-use super::error::StartError;
-use super::folder::NodeFolder;
-use super::identity::SavedMember;
 use super::local::{LocalCluster, holds_data, node_folder};
-use super::persisted::SavedNode;
+use crate::error::StartError;
+use crate::folder::NodeFolder;
+use crate::saved::identity::SavedMember;
+use crate::saved::persisted::SavedNode;
 
 /// Maximum number of node folders in the folder of a local cluster.
 const FOLDERS_MAX: usize = 64;

@@ -25,9 +25,10 @@ use super::super::shared::ManagerShared;
 use super::peers::Peers;
 use super::store::{ManagerStore, StoreWrite};
 use super::{ClusterPlan, FirstKeyspace, MembershipEnd, OpeningOrder};
+use crate::folder::NodeFolder;
 use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::limits::STATS_WAIT;
-use crate::server::{NodeFolder, SavedMember};
+use crate::saved::identity::SavedMember;
 
 /// Maximum age of the map in the member file. The map is only the starting point of a search, and must not delay the control log.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;

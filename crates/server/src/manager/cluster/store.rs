@@ -13,7 +13,8 @@ use tracing::{error, info, warn};
 use zerohop_engine::disk::{DiskError, DiskResult};
 
 use super::super::cluster_handle::Input;
-use crate::server::{NodeFolder, SavedMember};
+use crate::folder::NodeFolder;
+use crate::saved::identity::SavedMember;
 
 /// Maximum number of writes that wait for the disk: normally the agent has only a few. A node with so many pending writes is useless to the control
 /// group, and ends.

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message};
 
-use crate::instance::{Outlet, OutletEffects};
+use crate::instance::outlet::{Outlet, OutletEffects};
 
 /// The instance, the time, and the way to answer its own clients.
 pub struct InstanceContext<'a, 'r, D: Disk> {

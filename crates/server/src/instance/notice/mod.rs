@@ -1,5 +1,8 @@
 //! Messages between the manager and an instance.
 
+mod cross_partition;
+mod siblings;
+
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -12,10 +15,12 @@ use zerohop_resp::Ticket;
 use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
-use super::histogram::Histogram;
-use super::latencies::{LatencyHistogram, OperationClass};
-use crate::gateway::{Siblings, Spanning};
+use crate::instance::histogram::Histogram;
+use crate::instance::latencies::{LatencyHistogram, OperationClass};
 use zerohop_relay::{ReplyBatch, Units};
+
+pub use self::cross_partition::{ReplyAddress, Spanning, TooManyUnits};
+pub use self::siblings::Siblings;
 
 /// A message to an instance's thread.
 #[derive(Debug)]

@@ -15,20 +15,20 @@ use zerohop_disk::{EMBEDDED_SETTINGS_FILE, LOCK_FILE, NodeDisk, OpenDiskError};
 use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use zerohop_wire::ids::Incarnation;
 
-use super::error::StartError;
-use super::identity::{MEMBER_BYTES_MAX, SavedMember};
-use super::losses::{LOSSES_BYTES_MAX, SavedLosses};
-use super::persisted::{SAVED_BYTES_MAX, SavedNode};
-use crate::instance::closed_mark;
+use crate::error::StartError;
+use crate::saved::closed::read_mark as closed_mark;
+use crate::saved::identity::{MEMBER_BYTES_MAX, SavedMember};
+use crate::saved::losses::{LOSSES_BYTES_MAX, SavedLosses};
+use crate::saved::persisted::{SAVED_BYTES_MAX, SavedNode};
 
-pub(super) const NODE_FOLDER: &str = "node";
-pub(super) const STATE_FILE: &str = "state";
+pub(crate) const NODE_FOLDER: &str = "node";
+pub(crate) const STATE_FILE: &str = "state";
 const LOSSES_FILE: &str = "losses";
-pub(super) const MEMBER_FILE: &str = "member";
-pub(super) const CONTROL_LOG: &str = "control.log";
+pub(crate) const MEMBER_FILE: &str = "member";
+pub(crate) const CONTROL_LOG: &str = "control.log";
 /// The suffix of a file that is not complete.
 const UNFINISHED: &str = ".tmp";
-pub(super) const INSTANCE_PREFIX: &str = "instance-";
+pub(crate) const INSTANCE_PREFIX: &str = "instance-";
 
 /// The node's part of a data folder, or of memory.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl NodeFolder {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn read_losses(&mut self) -> Result<Option<SavedLosses>, StartError> {
+    pub(crate) fn read_losses(&mut self) -> Result<Option<SavedLosses>, StartError> {
         let found = self.read_file(LOSSES_FILE, LOSSES_BYTES_MAX as u64)?;
         Ok(found.map_or(Some(SavedLosses::default()), |bytes| SavedLosses::decode(&bytes)))
     }
@@ -92,7 +92,7 @@ impl NodeFolder {
     }
 
     /// The process start that ended in order, according to the disk of an instance.
-    pub(super) fn closed_mark(&self, place: usize) -> Option<Incarnation> {
+    pub(crate) fn closed_mark(&self, place: usize) -> Option<Incarnation> {
         closed_mark(&Self::instance_folder(self.root()?, place))
     }
 
@@ -249,7 +249,7 @@ fn check(root: &Path) -> Result<(), StartError> {
     }
 }
 
-pub(super) fn names(root: &Path) -> Vec<String> {
+pub(crate) fn names(root: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
     let mut names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -260,8 +260,8 @@ pub(super) fn names(root: &Path) -> Vec<String> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests put files where they do not belong")]
 mod tests {
-    use super::super::persisted::tests::sample;
     use super::*;
+    use crate::saved::persisted::tests::sample;
 
     fn reason(root: &Path) -> String {
         NodeFolder::open(root).unwrap_err().to_string()

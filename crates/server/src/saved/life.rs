@@ -6,7 +6,9 @@ use std::fmt;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::{Incarnation, Timestamp};
 
-use super::limits::STARTS_MAX;
+/// Number of starts that an instance's disk records. A group that names an older one treats the instance as new: its log is compared with the
+/// primary's, and nothing is lost.
+pub(crate) const STARTS_MAX: usize = 64;
 
 const MAGIC: [u8; 8] = *b"zerohopl";
 const VERSION: u32 = 1;

@@ -7,8 +7,7 @@ use zerohop_relay::{ReplyBatch, Units};
 use zerohop_resp::Ticket;
 use zerohop_wire::ids::InstanceId;
 
-use super::ReplyAddress;
-use crate::instance::InstanceNotice;
+use super::{InstanceNotice, ReplyAddress};
 
 /// All instances of a node, by their place.
 #[derive(Clone, Debug, Default)]

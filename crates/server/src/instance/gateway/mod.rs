@@ -9,8 +9,6 @@
 //! ```
 
 mod context;
-mod cross_partition;
-mod forward;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,8 +25,7 @@ use zerohop_wire::Envelope;
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest};
 
 pub use self::context::InstanceContext;
-pub use self::cross_partition::{ReplyAddress, Spanning, TooManyUnits};
-pub use self::forward::Siblings;
+pub use super::notice::{ReplyAddress, Siblings, Spanning, TooManyUnits};
 pub use crate::access::permits;
 pub use crate::process::resident_bytes;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use zerohop_reactor::{ConnectionId, NoticeError, ReactorMailbox};
 use zerohop_resp::Ticket;
 
-use crate::instance::InstanceNotice;
+use super::InstanceNotice;
 
 /// Executes units over several partitions. It must not block: an instance's thread calls it.
 pub trait Spanning: fmt::Debug + Send + Sync {
@@ -38,7 +38,7 @@ pub struct ReplyAddress {
 }
 
 impl ReplyAddress {
-    pub(super) fn new(
+    pub(crate) fn new(
         mailbox: ReactorMailbox<InstanceNotice>,
         connection: ConnectionId,
         ticket: Ticket,

@@ -151,7 +151,7 @@ impl fmt::Display for SavedError {
 impl std::error::Error for SavedError {}
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
     use zerohop_placement::{
         Address, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
@@ -163,7 +163,7 @@ pub(super) mod tests {
     /// Version 1, byte by byte: later programs must be able to read it.
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/state");
 
-    pub(in super::super) fn sample() -> SavedNode {
+    pub(crate) fn sample() -> SavedNode {
         let node = Node {
             id: NodeId(1),
             state: NodeState::Up,

@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 8 + 4 + 4;
 const ENTRY_BYTES: usize = 4 + 8;
 const CHECKSUM_BYTES: usize = 4;
 /// Maximum length of the file in bytes: far more keyspaces than a map has.
-pub(super) const LOSSES_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LOSSES_BYTES_MAX: usize = 1 << 20;
 
 /// The keyspaces with a loss that the operator has not acknowledged, each with the first map epoch of the start that found it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct SavedLosses(BTreeMap<KeyspaceId, MapEpoch>);
 
 impl SavedLosses {
     /// Records that the process before this start was not stopped in order. `map` is the first one of this start.
-    pub(super) fn record(&mut self, map: &ClusterMap) {
+    pub(crate) fn record(&mut self, map: &ClusterMap) {
         self.0.retain(|keyspace, _| map.keyspace(*keyspace).is_some());
         for (keyspace, found) in map.keyspaces() {
             if found.config().durability != Durability::Sync {
@@ -61,7 +61,7 @@ impl SavedLosses {
     }
 
     /// The bytes of the file.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + ENTRY_BYTES * self.0.len() + CHECKSUM_BYTES);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -76,7 +76,7 @@ impl SavedLosses {
     }
 
     /// `None`: the bytes are corrupt, or of a version that this program does not know.
-    pub(super) fn decode(bytes: &[u8]) -> Option<SavedLosses> {
+    pub(crate) fn decode(bytes: &[u8]) -> Option<SavedLosses> {
         let (body, checksum) = bytes.split_last_chunk::<4>()?;
         let (magic, rest) = body.split_first_chunk::<8>()?;
         let (version, rest) = rest.split_first_chunk::<4>()?;
@@ -99,7 +99,7 @@ impl SavedLosses {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::super::persisted::tests::sample;
@@ -108,7 +108,7 @@ pub(super) mod tests {
     /// The file of version 1, byte by byte.
     const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/losses");
 
-    pub(in super::super) fn losses() -> SavedLosses {
+    pub(crate) fn losses() -> SavedLosses {
         SavedLosses([(KeyspaceId(6), MapEpoch(0x0102_0304_0506_0708)), (KeyspaceId(7), MapEpoch(9))].into())
     }
 

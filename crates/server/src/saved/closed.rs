@@ -21,7 +21,7 @@ const BYTES: usize = 8 + 4 + 8 + 4;
 ///
 /// # Errors
 /// Those of the system. Then there is no mark, or it is this one, which is true.
-pub(super) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
+pub(crate) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
     replace_file(folder, FILE, &encode(incarnation))
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn read_mark(folder: &Path) -> Option<Incarnation> {
 ///
 /// # Errors
 /// In words: the mark may still be there.
-pub(super) fn take_mark(folder: &Path) -> Result<Option<Incarnation>, String> {
+pub(crate) fn take_mark(folder: &Path) -> Result<Option<Incarnation>, String> {
     let path = folder.join(FILE);
     let failed = |error: io::Error| format!("{} could not be taken away: {error}", path.display());
     #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]

@@ -13,7 +13,7 @@ use zerohop_wire::ids::InstanceId;
 use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::{by_number, counted};
 
-use super::persisted::SavedError;
+use crate::saved::persisted::SavedError;
 
 /// The reason why a node does not start. Nothing was changed except by recovery's own repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub enum ServeError {
 
 impl StartError {
     /// The error for this limit of descriptors, with the least limit that these instances need.
-    pub(super) fn too_few_descriptors(limit: u64, instances: usize) -> Self {
+    pub(crate) fn too_few_descriptors(limit: u64, instances: usize) -> Self {
         let is_enough = |most: &u64| !Descriptors::new(Some(*most), instances as u64).is_too_few();
         StartError::Descriptors { limit, required: (limit..).find(is_enough).unwrap_or(u64::MAX) }
     }
