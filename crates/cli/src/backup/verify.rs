@@ -46,7 +46,12 @@ struct VerifyOutput {
     folders: Vec<String>,
     at_ms: u64,
     records: u64,
-    bytes: u64,
+    /// For a cluster: bytes of contents that were read, as of `backup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    /// For a backup: bytes of all files that were read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file_bytes: Option<u64>,
     /// For a cluster: what the members of partitions found when they compared their contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<ComparisonTotals>,
@@ -96,9 +101,9 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
                 format_bytes(progress.bytes),
                 counted(folders.len(), "folder")
             );
-            let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
+            let (at_ms, file_bytes) = (manifest.at_ms, Some(progress.bytes));
             Ok((
-                VerifyOutput { whole: true, folders, at_ms, records, bytes, ..VerifyOutput::default() },
+                VerifyOutput { whole: true, folders, at_ms, records, file_bytes, ..VerifyOutput::default() },
                 said,
             ))
         }
@@ -151,7 +156,7 @@ async fn of_cluster(
     };
     let troubles = status.nodes.iter().flat_map(tell).collect();
     let whole = compared.differing.is_empty();
-    let compared = Some(compared);
+    let (compared, bytes) = (Some(compared), Some(bytes));
     Ok((VerifyOutput { whole, at_ms, records, bytes, compared, troubles, ..VerifyOutput::default() }, said))
 }
 

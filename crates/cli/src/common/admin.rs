@@ -268,7 +268,8 @@ async fn in_doubt(client: &Client, why: &str) -> CommandError {
     };
     CommandError::InDoubt(match status {
         Some(AdminReply::Status(status)) if !view::has_quorum(&status) => format!(
-            "{message}. The control group has no quorum, and decides nothing before more of its nodes are up"
+            "{message}. The control group has no quorum, and decides nothing before more of its nodes are up: start the managers again that \
+             `zerohop node managers` lists"
         ),
         _ => message,
     })

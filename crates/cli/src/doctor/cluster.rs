@@ -41,7 +41,7 @@ pub(super) async fn check_cluster(
         findings.extend(check_manager(id, heard, &view));
     }
     if view.no_primary + view.stuck == 0 {
-        findings.push(check_groups(&groups.unwrap_or_default()));
+        findings.push(check_groups(&groups.unwrap_or_default(), &nodes));
     }
     findings.extend(damaged.iter().map(check_damaged));
     let is_present = |node: &&NodeStatus| node.state != "down" && node.state != "silent";
@@ -170,7 +170,7 @@ fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView)
     findings
 }
 
-fn check_groups(groups: &GroupsStatus) -> Finding {
+fn check_groups(groups: &GroupsStatus, nodes: &[NodeStatus]) -> Finding {
     let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = *groups;
     let (check, about) = ("partitions", "");
     if lost > 0 {
@@ -209,11 +209,30 @@ fn check_groups(groups: &GroupsStatus) -> Finding {
             "the cluster makes new copies, if there are nodes to copy to: look again later, or add nodes";
         return Finding::warning(check, about, found, advice);
     }
+    if let Some(found) = absent_copies(groups, nodes) {
+        let advice = "start the node again; after half a minute the cluster makes its copies on other nodes, if there are any: \
+                      `zerohop node list` shows them";
+        return Finding::warning(check, about, found, advice);
+    }
     Finding::ok(
         check,
         about,
         format!("all {groups} have their copies; {moving} {} moving", by_number(moving, "is", "are")),
     )
+}
+
+/// The copies on nodes that do not answer. Groups count them as their copies until others take their place.
+fn absent_copies(groups: u32, nodes: &[NodeStatus]) -> Option<String> {
+    let has_copies = |node: &&NodeStatus| {
+        let copies = node.primaries + node.in_sync + node.following;
+        copies > 0 && matches!(node.state.as_str(), "down" | "silent")
+    };
+    let of = |node: &NodeStatus| {
+        let copies = node.primaries + node.in_sync + node.following;
+        format!("{copies} of {groups} have a copy on node {}, which does not answer", node.id)
+    };
+    let absent: Vec<String> = nodes.iter().filter(has_copies).map(of).collect();
+    (!absent.is_empty()).then(|| format!("{}: writes since then are not in it", absent.join("; ")))
 }
 
 fn check_damaged(one: &DamagedPartition) -> Finding {
@@ -305,7 +324,7 @@ mod tests {
         let of = |change: fn(&mut GroupsStatus)| {
             let mut groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
             change(&mut groups);
-            check_groups(&groups).verdict
+            check_groups(&groups, &[]).verdict
         };
         assert_eq!(of(|_| {}), Severity::Ok);
         assert_eq!(of(|groups| groups.moving = 3), Severity::Ok);
@@ -318,6 +337,28 @@ mod tests {
         ] {
             assert_eq!(of(worse), Severity::Problem);
         }
+    }
+
+    #[test]
+    fn copies_on_absent_nodes_are_not_said_to_be_there() {
+        let groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
+        for (state, is_absent) in [("up", false), ("draining", false), ("down", true), ("silent", true)] {
+            let node = NodeStatus {
+                id: 3,
+                state: state.to_owned(),
+                following: 200,
+                in_sync: 7,
+                ..Default::default()
+            };
+            let finding = check_groups(&groups, &[NodeStatus { id: 1, ..Default::default() }, node]);
+            assert_eq!(finding.verdict == Severity::Warning, is_absent, "{finding}");
+            let words = "207 of 256 have a copy on node 3, which does not answer";
+            assert_eq!(finding.found.starts_with(words), is_absent, "{finding}");
+            assert_eq!(finding.found.contains("all 256 have their copies"), !is_absent, "{finding}");
+        }
+        // What has no copies is missed by nobody.
+        let empty = NodeStatus { id: 3, state: "down".to_owned(), ..Default::default() };
+        assert_eq!(check_groups(&groups, &[empty]).verdict, Severity::Ok);
     }
 
     #[test]

@@ -105,7 +105,8 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
                                  at this machine alone with --machine"
                     .to_owned(),
             };
-            vec![Finding::problem("cluster", target.endpoints().join(","), error.to_string(), advice)]
+            let found = without_advice(&error.to_string(), &advice);
+            vec![Finding::problem("cluster", target.endpoints().join(","), found, advice)]
         }
     }
 }
@@ -141,6 +142,11 @@ fn proof_advice(error: &CommandError) -> Option<String> {
             None => "use the same version of zerohop, and the same secret, here and on the nodes".to_owned(),
         },
     })
+}
+
+/// The text of an error without this advice: the advice has a line of its own.
+fn without_advice(error: &str, advice: &str) -> String {
+    error.replacen(&format!(": {advice}"), "", 1)
 }
 
 /// The first endpoint at which somebody takes connections.
@@ -179,5 +185,19 @@ mod tests {
             assert!(text.contains(words) && !text.contains("ss -ltnp"), "{failure:?}: {text}");
         }
         assert_eq!(advice(Failure::NotFound), "");
+    }
+
+    #[test]
+    fn finding_does_not_repeat_its_advice() {
+        for fault in [AuthFault::TlsWanted, AuthFault::Proof, AuthFault::ClientCertificateWanted] {
+            let reason = Box::new(Reason::Answer { failure: Failure::AuthFailed { fault } });
+            let error = CommandError::Client(zerohop_client::Error::Operation { key: None, reason });
+            let advice = proof_advice(&error).unwrap();
+            assert!(error.to_string().contains(&advice), "{error}: {advice}");
+            let found = without_advice(&error.to_string(), &advice);
+            assert!(!found.contains(&advice) && found.len() > 20, "{found}");
+            assert!(error.to_string().starts_with(&found[..20]), "{found}");
+        }
+        assert_eq!(without_advice("refused (111)", "start one"), "refused (111)");
     }
 }

@@ -1,13 +1,22 @@
 //! `zerohop node list`, `drain`, `up`, `remove` and `managers`: the nodes of a running cluster.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zerohop_wire::admin::NodeStatus;
+use tokio::time::{Instant, sleep};
+use zerohop_client::Client;
+use zerohop_wire::admin::{KeyspaceStatus, NodeStatus, Status};
+use zerohop_wire::words::{by_number, counted};
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, view};
+use crate::common::{admin, names, view};
 use crate::output;
+
+/// The pause between two looks at the control group.
+const MANAGERS_PAUSE: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
@@ -28,8 +37,10 @@ pub(crate) enum NodeCommand {
     /// Lists the managers of the control group, or sets them.
     ///
     /// With --set, new managers join one at a time: each catches up and then votes. Managers that are not named leave
-    /// only after that. If a manager is down for half a minute, another node replaces it. A control group that is too
-    /// small grows: it has 1 manager for up to two nodes, 3 for up to eight, and 5 for more.
+    /// only after that. The command waits for the end of that, at most for the time of --timeout; after that it prints
+    /// the managers of that moment, and the change goes on. If a manager is down for half a minute, another node
+    /// replaces it. A control group that is too small grows: it has 1 manager for up to two nodes, 3 for up to eight,
+    /// and 5 for more.
     Managers(ManagersArguments),
 }
 
@@ -131,8 +142,15 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
 
 impl OneNode {
     async fn set_state(&self, state: &'static str) -> Result<(), CommandError> {
-        admin::set_node_state(&self.target.connect().await?, self.node, state).await?;
+        let client = self.target.connect().await?;
+        admin::set_node_state(&client, self.node, state).await?;
         output::note_done(output::COMMAND);
+        // The drain is accepted, whether or not the status can be read.
+        if state == "draining"
+            && let Ok(status) = admin::status(&client).await
+        {
+            copies_that_stay(&status, self.node).iter().for_each(|text| output::problem(text));
+        }
         self.print(state)
     }
 
@@ -144,14 +162,40 @@ impl OneNode {
     }
 }
 
+/// What a draining node keeps, because too few other nodes are up for all copies.
+fn copies_that_stay(status: &Status, draining: u32) -> Vec<String> {
+    let others = status.nodes.iter().filter(|node| node.id != draining && node.state == "up").count();
+    let has_too_many = |keyspace: &&KeyspaceStatus| keyspace.replicas as usize > others;
+    let sentence = |keyspace: &KeyspaceStatus| {
+        let KeyspaceStatus { name, replicas, .. } = keyspace;
+        let alter = match others {
+            0 => String::new(),
+            others => format!(", or run `zerohop keyspace alter {name} --replicas {others}`"),
+        };
+        format!(
+            "zerohop: node {draining} keeps its copies of keyspace {}, which has {}, and {} {} up: start more nodes{alter}",
+            names::quoted(name.as_bytes()),
+            counted(*replicas as usize, "copy"),
+            counted(others, "other node"),
+            by_number(others, "is", "are")
+        )
+    };
+    status.keyspaces.iter().filter(has_too_many).map(sentence).collect()
+}
+
 async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     let ManagersArguments { set, target, json } = arguments;
     let client = target.connect().await?;
+    let mut status = None;
     if !set.is_empty() {
-        admin::set_managers(&client, set).await?;
+        admin::set_managers(&client, set.clone()).await?;
         output::note_done(output::COMMAND);
+        status = Some(until_managers_are(&target, &client, &set).await?);
     }
-    let status = admin::status(&client).await?;
+    let status = match status {
+        Some(status) => status,
+        None => admin::status(&client).await?,
+    };
     view::print_problems(&status, json)?;
     let nodes = status.nodes.into_iter().filter(|node| node.in_control);
     let all: Vec<ListedManager> = nodes
@@ -167,9 +211,82 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
+/// Waits until these nodes are the control group, or the time is over, and returns the status then.
+async fn until_managers_are(
+    target: &ClusterTarget,
+    client: &Client,
+    wanted: &[u32],
+) -> Result<Status, CommandError> {
+    let until = Instant::now().checked_add(target.timeout());
+    loop {
+        let status = admin::status(client).await;
+        let is_over = until.is_some_and(|until| Instant::now() >= until);
+        match status {
+            Ok(status) if are_managers(&status, wanted) => return Ok(status),
+            Ok(status) if is_over => {
+                output::problem(
+                    "zerohop: the change is accepted and in progress: new managers join one at a time; `zerohop node managers` \
+                     shows how far it is, and --timeout allows this command more time",
+                );
+                return Ok(status);
+            }
+            // The node that was asked may have left the control group, or follow another leader in a moment.
+            Err(error) if is_over => return Err(error),
+            Ok(_) | Err(_) => sleep(MANAGERS_PAUSE).await,
+        }
+    }
+}
+
+fn are_managers(status: &Status, wanted: &[u32]) -> bool {
+    let wanted: BTreeSet<u32> = wanted.iter().copied().collect();
+    let present: BTreeSet<u32> =
+        status.nodes.iter().filter(|node| node.in_control).map(|node| node.id).collect();
+    present == wanted
+}
+
 impl From<NodeStatus> for ListedNode {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, manager, primaries, in_sync, following, .. } = status;
         ListedNode { id, state, manager, primaries, in_sync, following }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drain_that_cannot_end_names_the_command_that_helps() {
+        let node = |id, state: &str| NodeStatus { id, state: state.to_owned(), ..NodeStatus::default() };
+        let keyspace =
+            |replicas, name: &str| KeyspaceStatus { replicas, name: name.to_owned(), ..Default::default() };
+        let status = Status {
+            nodes: vec![node(1, "up"), node(2, "up"), node(3, "draining"), node(4, "down")],
+            keyspaces: vec![keyspace(3, "kept"), keyspace(2, "moved")],
+            ..Status::default()
+        };
+        let sentences = copies_that_stay(&status, 3);
+        let words = "which has 3 copies, and 2 other nodes are up: start more nodes, or run `zerohop keyspace alter kept --replicas 2`";
+        assert!(
+            sentences.len() == 1 && sentences[0].contains("node 3 keeps") && sentences[0].ends_with(words),
+            "{sentences:?}"
+        );
+        let alone = Status { nodes: vec![node(3, "draining")], ..status };
+        let sentences = copies_that_stay(&alone, 3);
+        assert!(
+            sentences.len() == 2 && sentences[0].ends_with("and 0 other nodes are up: start more nodes"),
+            "{sentences:?}"
+        );
+    }
+
+    #[test]
+    fn managers_are_complete_when_exactly_the_wanted_ones_are_in_the_control_group() {
+        let status = |ids: &[u32]| {
+            let node = |id| NodeStatus { id, in_control: ids.contains(&id), ..NodeStatus::default() };
+            Status { nodes: (1..6).map(node).collect(), ..Status::default() }
+        };
+        assert!(are_managers(&status(&[1, 2, 4]), &[4, 1, 2]));
+        assert!(!are_managers(&status(&[1, 2, 3, 4]), &[1, 2, 4]), "one has not left");
+        assert!(!are_managers(&status(&[1, 2]), &[1, 2, 4]), "one has not joined");
     }
 }

@@ -144,8 +144,14 @@ fn warnings(
     if !silent.is_empty() {
         let by = node_view.node;
         let advice = match node_view.quorum {
-            true => "the control group will mark it as down",
-            false => "the map has it as up, because the control group cannot decide",
+            true => {
+                "the control group will mark it as down; start it again with its folder, or see whether the network between the two \
+                 works: `zerohop node list` shows when it is up"
+            }
+            false => {
+                "the map has it as up, because the control group cannot decide: start the managers again that `zerohop node managers` \
+                 lists"
+            }
         };
         warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
     }
@@ -159,10 +165,16 @@ fn warnings(
     }
     if node_view.stuck > 0 {
         warnings.push(format!(
-            "{} of {} {} blocked: the primary is up, and an in-sync replica does not answer",
+            "{} of {} {} blocked although the primary is up, because an in-sync replica does not answer: {}",
             node_view.stuck,
             counted(groups, "partition"),
-            by_number(node_view.stuck, "is", "are")
+            by_number(node_view.stuck, "is", "are"),
+            match node_view.quorum {
+                true =>
+                    "that ends when its node is marked as down, usually within seconds; start the node again that `zerohop node list` \
+                     shows as silent",
+                false => "start the managers again that `zerohop node managers` lists: then the control group decides without it",
+            }
         ));
     }
     warnings
@@ -174,7 +186,9 @@ fn advice_without_primary(quorum: bool, no_primary: u32, lost: u32) -> String {
     match lost {
         _ if !quorum => {
             let they = by_number(no_primary, "it is", "they are");
-            format!("{they} not served before the control group decides again")
+            format!(
+                "{they} not served before the control group decides again: start the managers again that `zerohop node managers` lists"
+            )
         }
         0 => {
             let they = by_number(no_primary, "it is", "they are");
@@ -259,7 +273,9 @@ mod tests {
         assert!(advice_without_primary(true, 5, 1).starts_with("1 of them is lost, "));
         for lost in [0, 2, 5] {
             let advice = advice_without_primary(false, 5, lost);
-            assert_eq!(advice, "they are not served before the control group decides again");
+            let start =
+                "they are not served before the control group decides again: start the managers again";
+            assert!(advice.starts_with(start) && advice.contains("`zerohop node managers`"), "{advice}");
         }
     }
 }
