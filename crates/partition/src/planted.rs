@@ -94,6 +94,8 @@ pub enum Bug {
     CorruptEntriesSkipped,
     /// A step breaks an invariant of a primary, which then does what it does in a release build.
     InvariantBroken,
+    /// A primary with a broken invariant reports it, and serves on.
+    BrokenServesOn,
     /// Corrupt entries are not requested from other members.
     CorruptionNotRepaired,
     /// Members send the digest of their applied state, whatever log index was requested.

@@ -23,7 +23,10 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) {
         if is_planted(Bug::InvariantBroken) {
-            self.break_invariant();
+            self.break_epoch_marker();
+        }
+        if self.health.break_plan.begin() {
+            self.break_members();
         }
         if let Err(broken) = self.check().and_then(|()| context.engine.check(self.partition.handle())) {
             self.report_broken(context, broken, effects);
@@ -56,14 +59,40 @@ impl Replica {
         if self.health.broken.is_some() {
             return;
         }
-        assert!(!cfg!(debug_assertions) || is_planted(Bug::InvariantBroken), "{broken}: {self:?}");
+        let is_on_purpose = is_planted(Bug::InvariantBroken) || self.health.break_plan.is_done();
+        assert!(!cfg!(debug_assertions) || is_on_purpose, "{broken}: {self:?}");
+        if is_planted(Bug::BrokenServesOn) {
+            return effects.invariant_broken(broken);
+        }
         self.stop_broken(context, broken, effects);
     }
 
     /// Planted bug: breaks an invariant of a primary.
-    fn break_invariant(&mut self) {
+    fn break_epoch_marker(&mut self) {
         if self.role == Role::Primary && self.health.broken.is_none() {
             self.lead.epoch_marker = self.last() + 1;
+        }
+    }
+
+    /// Breaks an invariant of a primary at the end of its next step, as a fault of the program would: it then counts on an entry
+    /// of each other member that was not sent. For tests and simulations, and absent without debug assertions. Returns whether
+    /// this member is a primary whose invariants hold.
+    #[cfg(debug_assertions)]
+    pub fn break_invariant(&mut self) -> bool {
+        let may_break = self.role == Role::Primary && self.health.broken.is_none();
+        if may_break {
+            self.health.break_plan.ask();
+        }
+        may_break
+    }
+
+    fn break_members(&mut self) {
+        let next = self.last() + 1;
+        for stream in &mut self.lead.streams {
+            (stream.matched, stream.durable, stream.next) = (next, next, next + 1);
+        }
+        if self.lead.streams.is_empty() {
+            self.break_epoch_marker();
         }
     }
 

@@ -123,11 +123,19 @@ impl Replica {
         let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.has_lost_state;
         let repair = EntryRepair::of_start(engine, partition.handle())?.filter(|_| !restored.has_lost_state);
         let replica = Replica::new(partition, me, id, options);
+        let damage = match restored.has_lost_state {
+            true => Damage::of_start(engine, replica.handle())?,
+            false => Damage::default(),
+        };
         let (needs_state, has_corruption) = (restored.has_lost_state, repair.is_none());
-        let damage =
-            if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
-        let repair = repair.unwrap_or_default();
-        let health = CopyHealth { needs_state, is_intact, has_corruption, repair, damage, broken: None };
+        let health = CopyHealth {
+            needs_state,
+            is_intact,
+            has_corruption,
+            repair: repair.unwrap_or_default(),
+            damage,
+            ..CopyHealth::default()
+        };
         Ok(Replica { health, ..replica })
     }
 

@@ -26,6 +26,47 @@ pub(crate) struct CopyHealth {
     pub(crate) damage: Damage,
     /// The broken invariant because of which the replica has stopped.
     pub(crate) broken: Option<BrokenInvariant>,
+    pub(crate) break_plan: BreakPlan,
+}
+
+/// Whether a test or a simulation has asked for a broken invariant. Without debug assertions it never has, and this needs no
+/// memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BreakPlan {
+    #[cfg(debug_assertions)]
+    is_asked: bool,
+    #[cfg(debug_assertions)]
+    is_done: bool,
+}
+
+#[cfg(debug_assertions)]
+impl BreakPlan {
+    pub(crate) fn ask(&mut self) {
+        self.is_asked = true;
+    }
+
+    /// Whether the invariant is to be broken now; this is so once.
+    pub(crate) fn begin(&mut self) -> bool {
+        let is_due = std::mem::take(&mut self.is_asked);
+        self.is_done |= is_due;
+        is_due
+    }
+
+    /// Whether the invariant was broken on purpose.
+    pub(crate) fn is_done(self) -> bool {
+        self.is_done
+    }
+}
+
+#[cfg(not(debug_assertions))]
+impl BreakPlan {
+    pub(crate) const fn begin(self) -> bool {
+        false
+    }
+
+    pub(crate) const fn is_done(self) -> bool {
+        false
+    }
 }
 
 impl Default for CopyHealth {
@@ -37,6 +78,7 @@ impl Default for CopyHealth {
             repair: EntryRepair::default(),
             damage: Damage::default(),
             broken: None,
+            break_plan: BreakPlan::default(),
         }
     }
 }

@@ -199,6 +199,14 @@ impl Replicas {
         self.index.get(key).map(|at| &self.slot(at).replica)
     }
 
+    /// See [`Replica::break_invariant`].
+    #[cfg(debug_assertions)]
+    pub fn break_invariant(&mut self, key: PartitionKey) -> bool {
+        let Some(at) = self.index.get(key) else { return false };
+        self.touch(at);
+        self.slot_mut(at).replica.break_invariant()
+    }
+
     /// All replicas, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = (PartitionKey, &Replica)> {
         self.index.iter().map(|(key, at)| (key, &self.slot(at).replica))

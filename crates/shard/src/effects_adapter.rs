@@ -113,11 +113,7 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
                 ));
             }
             ReplicaEffect::InvariantBroken(broken) => {
-                self.counters.broken_invariants += 1;
-                self.counters.record_error_text(format!(
-                    "keyspace {keyspace}, partition {partition}: {broken}; this copy serves nothing and its log is not \
-                     written until the process starts again, and another in-sync copy takes over"
-                ));
+                self.counters.record_broken(keyspace, partition, broken);
                 self.out.push(InstanceEffect::InvariantBroken { keyspace, partition, broken });
             }
             ReplicaEffect::FetchMap { .. } => self.out.push(InstanceEffect::FetchMap),

@@ -232,6 +232,13 @@ impl<D: Disk> Instance<D> {
         self.engine.epoch_at(replica.handle(), index)
     }
 
+    /// Has the primary of a partition break one of its invariants, as a fault of the program would: for tests and simulations.
+    /// Returns false if it is not here, or has stopped.
+    #[cfg(debug_assertions)]
+    pub fn break_invariant(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        self.partitions.by.break_invariant((keyspace, partition))
+    }
+
     /// The last log index of a shared partition that survives a crash; none if the partition is not here.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::FrameKind;
@@ -86,8 +87,8 @@ pub struct InstanceStats {
     pub damage_text: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
     /// The first of the partitions that have continued without their damaged part, on an operator's command, since the start.
     pub loss_accepted: Vec<(KeyspaceId, PartitionId, CopyDamage)>,
-    /// Invariants of partitions that were found broken. Each such partition has stopped.
-    pub broken_invariants: u64,
+    /// Invariants of partitions that were found broken since the start. Each such partition has stopped.
+    pub broken_invariants: Vec<(KeyspaceId, PartitionId, BrokenInvariant)>,
     /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
     pub errors: Vec<String>,
 }
@@ -100,7 +101,7 @@ pub(super) struct RequestCounters {
     pub(super) dropped_requests: u64,
     pub(super) atomic_batches: u64,
     pub(super) flushes: u64,
-    pub(super) broken_invariants: u64,
+    broken_invariants: Vec<(KeyspaceId, PartitionId, BrokenInvariant)>,
     errors: Vec<String>,
 }
 
@@ -119,7 +120,7 @@ impl Default for RequestCounters {
             dropped_requests: 0,
             atomic_batches: 0,
             flushes: 0,
-            broken_invariants: 0,
+            broken_invariants: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -150,6 +151,24 @@ impl RequestCounters {
     /// The newest failure that no request has caused.
     pub(super) fn newest_error(&self) -> Option<&str> {
         self.errors.last().map(String::as_str)
+    }
+
+    /// Records that an invariant of a partition is broken.
+    pub(super) fn record_broken(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        broken: BrokenInvariant,
+    ) {
+        let found = (keyspace, partition, broken);
+        if self.broken_invariants.contains(&found) {
+            return;
+        }
+        self.broken_invariants.push(found);
+        self.record_error_text(format!(
+            "keyspace {keyspace}, partition {partition}: {broken}; this copy serves nothing and its log is not \
+             written until the process starts again, and another in-sync copy takes over"
+        ));
     }
 
     /// [`RequestCounters::record_error`] for a text.
@@ -187,7 +206,7 @@ impl<D: Disk> Instance<D> {
             dropped_requests: counters.dropped_requests,
             atomic_batches: counters.atomic_batches,
             flushes: counters.flushes,
-            broken_invariants: counters.broken_invariants,
+            broken_invariants: counters.broken_invariants.clone(),
             partitions: partitions.len() as u64,
             splits_pending,
             engine: engine.stats(),

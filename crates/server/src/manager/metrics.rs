@@ -36,6 +36,7 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let counts = groups::count(&map);
     let snapshot = MetricsSnapshot {
         keyspaces: keyspaces(&map, &instances, &counts),
+        broken: broken(&map, &instances),
         nodes: nodes(&map, &view.node_view.silent),
         instances,
         map_epoch: map.epoch().0,
@@ -67,6 +68,25 @@ fn keyspaces(map: &ClusterMap, instances: &[InstanceMetrics], counts: &GroupCoun
         .collect()
 }
 
+/// The broken invariants of this node's partitions.
+fn broken(map: &ClusterMap, instances: &[InstanceMetrics]) -> Vec<BrokenMetrics> {
+    let mut all = Vec::new();
+    for one in instances {
+        let stats = one.figures.as_deref().map(|figures| &figures.stats);
+        for (id, partition, broken) in stats.into_iter().flat_map(|stats| &stats.broken_invariants) {
+            let name = map.keyspace(*id).map(|keyspace| keyspace.config().name.to_string());
+            all.push(BrokenMetrics {
+                instance: one.id.clone(),
+                // A keyspace that was dropped meanwhile has no name.
+                keyspace: name.unwrap_or_else(|| id.to_string()),
+                partition: partition.to_string(),
+                invariant: broken.rule,
+            });
+        }
+    }
+    all
+}
+
 /// The number of nodes in each state of [`NODE_STATES`].
 fn nodes(map: &ClusterMap, silent: &[u32]) -> [u32; NODE_STATES.len()] {
     let mut counts = [0; NODE_STATES.len()];
@@ -91,6 +111,15 @@ struct KeyspaceMetrics {
     groups: GroupsStatus,
 }
 
+/// A broken invariant of a partition.
+#[derive(Debug)]
+struct BrokenMetrics {
+    instance: String,
+    keyspace: String,
+    partition: String,
+    invariant: &'static str,
+}
+
 /// The figures of one scrape.
 #[derive(Debug)]
 struct MetricsSnapshot {
@@ -103,6 +132,7 @@ struct MetricsSnapshot {
     view: admin::NodeView,
     groups: GroupsStatus,
     keyspaces: Vec<KeyspaceMetrics>,
+    broken: Vec<BrokenMetrics>,
     nodes: [u32; NODE_STATES.len()],
     connections: usize,
     refused: u64,
@@ -184,7 +214,7 @@ const STATS_COUNTERS: [StatMetric; 6] = [
     (
         "broken_invariants",
         "Invariants of partitions found broken; each such partition has stopped",
-        |stats| stats.broken_invariants,
+        |stats| stats.broken_invariants.len() as u64,
     ),
     ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
 ];
@@ -243,6 +273,17 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
         for (name, help, read) in STATS_COUNTERS {
             let mut family = Family::counter(&mut encoder, name, help)?;
             self.each(|one, figures| family.counter_of(&labels(one), read(&figures.stats)))?;
+        }
+        let help = "1 for each invariant found broken, with its partition, until the process starts again";
+        let mut family = Family::gauge(&mut encoder, "broken_invariant", help)?;
+        for BrokenMetrics { instance, keyspace, partition, invariant } in &self.broken {
+            let labels = vec![
+                ("instance", &**instance),
+                ("keyspace", keyspace),
+                ("partition", partition),
+                ("invariant", invariant),
+            ];
+            family.gauge_of(&labels, 1)?;
         }
         for (name, help, read) in COUNTERS {
             let mut family = Family::counter(&mut encoder, name, help)?;
