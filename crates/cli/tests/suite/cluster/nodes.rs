@@ -58,7 +58,8 @@ impl NodeCluster {
 
     /// As [`Self::start`], with the switch that breaks an invariant of a partition.
     pub(crate) fn start_breakable(folder: &Path, nodes: u16) -> NodeCluster {
-        let mut cluster = NodeCluster { is_breakable: true, ..NodeCluster::of(folder, nodes, false) };
+        let mut cluster = NodeCluster::of(folder, nodes, false);
+        cluster.is_breakable = true;
         cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
         cluster
     }
