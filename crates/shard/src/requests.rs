@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::Keyspace;
+use zerohop_placement::limits::PARTITIONS_MAX;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
@@ -100,8 +101,11 @@ impl<D: Disk> Instance<D> {
                 splits.prefer(keyspace, partition);
             }
             Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
-            Some(_) => relay.fail(to, BadRequestReason::NoSuchPartition.into()),
-            // The client may know a newer map than this instance.
+            Some(_) if partition.0 >= PARTITIONS_MAX => {
+                relay.fail(to, BadRequestReason::NoSuchPartition.into());
+            }
+            // The client may know a newer map than this instance: one in which the keyspace has been split, or created.
+            Some(_) => unavailable(&mut relay, to),
             None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
             None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
         }

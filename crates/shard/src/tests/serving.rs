@@ -2,6 +2,7 @@
 
 use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
+use zerohop_placement::limits::PARTITIONS_MAX;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
@@ -104,7 +105,7 @@ fn request_for_unknown_keyspace_or_partition_is_refused() {
     let request = bench.read_at(strange, "a", Query::Lookup);
     let failure = Failure::UnknownKeyspace { keyspace: KeyspaceId(9) };
     assert_eq!(bench.answer(request), Some(Err(failure)));
-    let beyond = Envelope { partition: PartitionId(256), ..envelope };
+    let beyond = Envelope { partition: PartitionId(PARTITIONS_MAX), ..envelope };
     let request = bench.read_at(beyond, "a", Query::Lookup);
     assert_eq!(bench.answer(request), Some(Err(BadRequestReason::NoSuchPartition.into())));
     // The keyspace of a map that has not arrived here, and not a keyspace that does not exist.

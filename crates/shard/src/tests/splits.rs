@@ -141,6 +141,46 @@ fn split_keeps_every_record_exactly_once() {
 }
 
 #[test]
+fn request_routed_by_newer_map_is_temporarily_refused_and_served_after_split() {
+    let mut bench = filled_bench(Durability::Sync);
+    let delta = split(bench.instance.map());
+    let newer = bench.instance.map().apply(&delta).expect("applies");
+    let route = |n: &u32| newer.route(KeyspaceId(2), key(*n).as_bytes()).expect("is routed");
+    let n = (0..KEYS).find(|n| route(n).partition.0 >= 4).expect("is one in an added partition");
+    let (name, partition) = (key(n), route(&n).partition);
+    let envelope = Envelope {
+        keyspace: KeyspaceId(2),
+        partition,
+        partition_epoch: route(&n).epoch,
+        ..Envelope::default()
+    };
+    let change = messages::WriteChange::Insert(messages::Insert { value: b"new", expiry: Expiry::Never });
+    let write = RecordWrite { key: name.as_bytes(), condition: Condition::Always, change };
+    let read = messages::RecordRead { key: name.as_bytes(), query: messages::Query::Lookup };
+    let requests = [
+        Message::Write { stamp: Stamp::default(), write },
+        Message::Read { seen: Timestamp::ZERO, read },
+        Message::Scan(Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 10, blobs: false }),
+    ];
+    let send = |bench: &mut InstanceBench, request: &Message<'_>| {
+        let request_id = bench.send_request(envelope, request);
+        bench.end();
+        bench.answer(request_id).expect("is answered")
+    };
+    for request in &requests {
+        let answer = send(&mut bench, request);
+        assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
+    }
+    bench.apply(&delta);
+    run_until_idle(&mut bench);
+    for request in &requests {
+        let answer = send(&mut bench, request);
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    assert_eq!(bench.value(2, &name), Ok("new".to_owned()));
+}
+
+#[test]
 fn split_survives_crash_and_continues_cleanup() {
     let mut bench = filled_bench(Durability::Sync);
     let delta = split(bench.instance.map());
