@@ -58,6 +58,10 @@ pub enum Bug {
     StreamSyncNotAwaited,
     /// Recovery of a shared log gives a partition entries of a log partition that was dropped.
     DroppedEntriesReplayed,
+    /// Recovery of a shared log does not write down which bytes it could not read.
+    UnreadableBytesComeBack,
+    /// What a failed sync of a shared log may have lost is not written again.
+    FailedSyncRepeated,
 }
 
 impl Bug {
@@ -98,8 +102,13 @@ impl Bug {
     /// Bugs that only a reader of many committed entries by log index finds.
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
     /// Bugs of a shared log.
-    pub const OF_SHARED_LOGS: [Bug; 3] =
-        [Bug::GapReadAsEnd, Bug::StreamSyncNotAwaited, Bug::DroppedEntriesReplayed];
+    pub const OF_SHARED_LOGS: [Bug; 5] = [
+        Bug::GapReadAsEnd,
+        Bug::StreamSyncNotAwaited,
+        Bug::DroppedEntriesReplayed,
+        Bug::UnreadableBytesComeBack,
+        Bug::FailedSyncRepeated,
+    ];
 
     /// Bugs that only a scan shows that continues in another engine.
     pub const OF_WALKS: [Bug; 1] = [Bug::KeyHashSeedIgnored];

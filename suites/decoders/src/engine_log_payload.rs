@@ -1,6 +1,6 @@
 //! Any bytes as the payload of a local entry of a shared log: what is read is what was written.
 
-use zerohop_engine::log::shared::local::{Birth, LogFooter, LogMark};
+use zerohop_engine::log::shared::local::{Birth, LogFooter, LogMark, VoidRange};
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
@@ -9,6 +9,9 @@ pub fn run(bytes: &[u8]) {
     }
     if let Some(mark) = LogMark::decode(bytes) {
         assert_eq!(mark.encode(), bytes);
+    }
+    if let Some(rows) = VoidRange::decode_all(bytes) {
+        assert_eq!(VoidRange::encode_all(&rows), bytes);
     }
     if let Some(footer) = LogFooter::decode(bytes) {
         assert_eq!(footer.encode(), bytes);

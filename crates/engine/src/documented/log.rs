@@ -8,7 +8,7 @@ use crate::log::shared::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LogId, LogPartition, LogStream, SharedHead,
     SharedHeader, SharedKind, head_sum,
 };
-use crate::log::shared::local::{Birth, LogFooter, LogMark, MarkRow, RunRow, StreamEnd};
+use crate::log::shared::local::{Birth, LogFooter, LogMark, MarkRow, RunRow, StreamEnd, VoidRange};
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/log.md");
 
@@ -30,6 +30,7 @@ fn logs_are_as_documented() {
         births(document);
         mark(document);
         footer(document);
+        voids(document);
     });
     check_comments(DOCUMENT, include_str!("../log/shared/format.rs"));
     assert_eq!(FIRST_ENTRY_AT, 4096, "the document has it");
@@ -113,6 +114,7 @@ fn kinds(document: &mut Document<'_>) {
                 SharedKind::Mark => "mark, local",
                 SharedKind::Footer => "footer, local",
                 SharedKind::Pad => "pad, local",
+                SharedKind::Voids => "voids, local",
             };
             Some((u64::from(number), name))
         })
@@ -219,4 +221,16 @@ fn footer(document: &mut Document<'_>) {
         }),
     ];
     document.sentence(&format!("Trailer, the last {TRAILER_BYTES} bytes:"), &trailer, &fields);
+}
+
+fn voids(document: &mut Document<'_>) {
+    let row = VoidRange { segment: 0x0102_0304_0506_0708, from: 0x1112_1314, until: 0x2122_2324 };
+    let bytes = VoidRange::encode_all(&[row]);
+    assert_eq!(VoidRange::decode_all(&bytes), Some(vec![row]));
+    let fields = [
+        field("number of the segment", row.segment.to_le_bytes()),
+        field("first offset", row.from.to_le_bytes()),
+        field("offset behind the last one", row.until.to_le_bytes()),
+    ];
+    document.layout("Voids / offset", &[], &bytes, &fields);
 }

@@ -1,10 +1,10 @@
 //! The log of an instance against a model: partitions that begin, are truncated, split and dropped, two streams, crashes at any
-//! disk operation, and corrupt bytes.
+//! disk operation, failing writes, corrupt bytes, and bytes that are unreadable once.
 
 use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
-use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::simulated::{Chance, DiskOperation, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
 use zerohop_engine::log::shared::prefix::{LogDamage, RecoveredLog};
 use zerohop_engine::log::shared::recover::{recover, resume};
@@ -68,6 +68,9 @@ struct LogWorld {
     random: Random,
     stamp: u64,
     next_partition: u64,
+    moves: usize,
+    /// Segments up to this number were there at the last recovery.
+    recovered_segments: u64,
 }
 
 impl LogWorld {
@@ -80,6 +83,8 @@ impl LogWorld {
             random: Random::new(seed),
             stamp: seed << 20,
             next_partition: 1,
+            moves: 0,
+            recovered_segments: 0,
         };
         for _ in 0..3 {
             let id = world.new_id();
@@ -103,6 +108,51 @@ impl LogWorld {
         partition.epoch += 1;
         partition.states.push(Some(Vec::new()));
         Ok(())
+    }
+
+    /// Operations on files fail from now on, now and then; those of the log's own answer too.
+    fn begin_faults(&mut self) {
+        let operations = [
+            DiskOperation::Open,
+            DiskOperation::Append,
+            DiskOperation::SyncBegin,
+            DiskOperation::SyncDone,
+            DiskOperation::Truncate,
+            DiskOperation::SyncDir,
+        ];
+        let chance = Chance { numerator: 1, denominator: 40 };
+        let fail = operations.into_iter().map(|operation| (operation, chance)).collect();
+        self.disk.set_faults(SimulatedFaults { fail, ..SimulatedFaults::default() });
+    }
+
+    /// Follows the places of entries that a failed file has moved.
+    fn follow_moves(&mut self) {
+        let mut into = Vec::new();
+        for moved in self.log.take_moved() {
+            self.moves += 1;
+            let head = self.log.read(&mut self.disk, moved.to, &mut into).expect("is in memory");
+            assert_eq!((head.partition, head.index), (moved.number, moved.index));
+            let is_it = |span: &&mut EntrySpan| {
+                span.0 == moved.from.segment && span.1.start == u64::from(moved.from.offset)
+            };
+            let span = self.spans.iter_mut().find(is_it).expect("is known");
+            let from = u64::from(moved.to.offset);
+            *span = (moved.to.segment, from..from + span.1.end - span.1.start);
+        }
+    }
+
+    /// Corrupts a byte of an entry that no flush covers. Returns where.
+    fn corrupt_what_is_not_flushed(&mut self) -> Option<(String, u64)> {
+        let ends = self.log.durable_ends();
+        let is_flushed = |segment: u64, at: u64| {
+            segment <= self.recovered_segments
+                || ends.iter().any(|end| (segment, at) < (end.segment, u64::from(end.offset)))
+        };
+        let spans: Vec<_> = self.spans.iter().filter(|span| !is_flushed(span.0, span.1.start)).collect();
+        let (segment, range) = spans.get(self.random.below(spans.len().max(1) as u64) as usize)?;
+        let at = range.start + self.random.below((range.end - range.start).min(200));
+        let path = format!("log/{segment:016x}.log");
+        self.disk.corrupt_at(&path, at, 1).ok().map(|()| (path, at))
     }
 
     /// A partition that is open, with its slot.
@@ -139,6 +189,12 @@ impl LogWorld {
     }
 
     fn step(&mut self) -> Result<(), EngineError> {
+        let done = self.one_step();
+        self.follow_moves();
+        done
+    }
+
+    fn one_step(&mut self) -> Result<(), EngineError> {
         let Some((id, slot)) = self.any() else {
             let id = self.new_id();
             return self.begin(id);
@@ -264,12 +320,13 @@ impl LogWorld {
         entries
     }
 
-    /// Recovers on a sound disk: each log is in one of its states.
+    /// Recovers on a disk on which what was flushed is sound: each log is in one of its states.
     fn recover(&mut self) {
+        self.disk.set_faults(SimulatedFaults::default());
         let recovery = recover(&mut self.disk, "log", LOG).expect("recovers");
         assert_eq!(recovery.damage, [], "the disk is sound");
         let found = recovery.partitions.clone();
-        let (log, slots) = resume(options(), recovery).expect("resumes");
+        let (log, slots) = resume(&mut self.disk, options(), recovery).expect("resumes");
         let mut recovered: BTreeMap<PartitionId, (LogSlot, Vec<LoggedEntry>)> = BTreeMap::new();
         for (one, slot) in found.iter().zip(slots) {
             assert_eq!(one.seed, one.partition.0);
@@ -294,6 +351,8 @@ impl LogWorld {
             partition.states = vec![state];
         }
         assert!(recovered.is_empty(), "nobody began {:?}", recovered.keys());
+        let highest = self.log.segments().last().copied();
+        self.recovered_segments = highest.unwrap_or_default();
     }
 
     /// Corrupts bytes of what a mark proves, and recovers: all that was not hit is there.
@@ -307,7 +366,7 @@ impl LogWorld {
         let hits = self.disk.corrupt_random(1 + self.random.below(4) as usize);
         let recovery = recover(&mut self.disk, "log", LOG).expect("recovers");
         let (found, damage) = (recovery.partitions.clone(), recovery.damage.clone());
-        let (log, _) = resume(options(), recovery).expect("resumes");
+        let (log, _) = resume(&mut self.disk, options(), recovery).expect("resumes");
         let hits: Vec<(u64, u64)> = hits
             .iter()
             .filter_map(|hit| {
@@ -360,9 +419,13 @@ impl LogWorld {
     }
 }
 
-fn run_crashes(seed: u64) {
+/// Returns how many entries failed files have moved.
+fn run_crashes(seed: u64, with_faults: bool) -> usize {
     let mut world = LogWorld::new(seed);
     for _ in 0..4 {
+        if with_faults {
+            world.begin_faults();
+        }
         world.disk.cut_power_after(world.random.below(150));
         let steps = world.random.below(120);
         for _ in 0..steps {
@@ -377,6 +440,33 @@ fn run_crashes(seed: u64) {
         }
         world.recover();
     }
+    world.moves
+}
+
+/// Bytes that are unreadable at one recovery, and readable at later ones.
+fn run_unreadable(seed: u64) {
+    let mut world = LogWorld::new(seed);
+    for round in 0..6 {
+        world.disk.cut_power_after(world.random.below(150));
+        let steps = world.random.below(60);
+        for _ in 0..steps {
+            if world.step().is_err() {
+                break;
+            }
+        }
+        world.disk.crash();
+        let mut hits = Vec::new();
+        if round % 2 == 0 {
+            for _ in 0..6 {
+                hits.extend(world.corrupt_what_is_not_flushed());
+            }
+        }
+        world.recover();
+        for (path, at) in hits {
+            // The file may be a spare by now.
+            let _ = world.disk.corrupt_at(&path, at, 1);
+        }
+    }
 }
 
 fn run_corruption(seed: u64) {
@@ -390,7 +480,20 @@ fn run_corruption(seed: u64) {
 #[test]
 fn logs_recover_to_one_of_their_states() {
     for seed in 0..200 {
-        run_crashes(seed);
+        run_crashes(seed, false);
+    }
+}
+
+#[test]
+fn entries_of_failed_files_are_written_again() {
+    let moves: usize = (0..200).map(|seed| run_crashes(seed, true)).sum();
+    assert!(moves > 200, "{moves} entries were moved");
+}
+
+#[test]
+fn entries_that_were_unreadable_once_stay_dead() {
+    for seed in 0..300 {
+        run_unreadable(seed);
     }
 }
 
@@ -418,7 +521,8 @@ fn test_finds_every_shared_log_mutant() {
         plant(Some(bug));
         let finds = |seed| {
             catch_unwind(AssertUnwindSafe(|| {
-                run_crashes(seed);
+                run_crashes(seed, seed % 2 == 1);
+                run_unreadable(seed);
                 run_corruption(seed);
             }))
             .is_err()

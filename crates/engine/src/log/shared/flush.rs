@@ -4,8 +4,8 @@ use super::flushes::SegmentSync;
 use super::format::LogStream;
 use super::local::StreamEnd;
 use super::streams::SharedLog;
-use crate::disk::{Disk, DiskError};
-use crate::error::{EngineError, EngineResult};
+use crate::disk::Disk;
+use crate::error::EngineResult;
 use crate::planted::{Bug, is_planted};
 
 impl SharedLog {
@@ -24,42 +24,22 @@ impl SharedLog {
     /// The small and the large stream are always flushed together: an entry of one is nothing without the entries before it,
     /// which may stand in the other.
     ///
+    /// If a file fails, what may be lost with it is written into another one ([`SharedLog::take_moved`]).
+    ///
     /// # Errors
-    /// [`EngineError::is_out_of_space`]: the call may be repeated. Otherwise the log stops: what was not durable may be lost.
+    /// [`EngineError::is_out_of_space`]: the call may be repeated. Otherwise two files in a row have failed, and the log stops:
+    /// what was not durable may be lost.
     pub fn flush_begin(&mut self, disk: &mut impl Disk, with_cold: bool) -> EngineResult<bool> {
         self.check_runs()?;
         if self.is_flushing() {
             return Ok(false);
         }
-        // All is issued before the first sync begins, so that a full disk changes nothing.
-        self.write_unsettled(disk, |stream| with_cold || stream != LogStream::Cold)?;
-        let (mut syncs, mut ends) = (std::mem::take(&mut self.flushes.syncs), self.ends);
-        let mut begun = Ok(());
-        for number in self.unsettled.clone() {
-            let folder = self.options.folder.clone();
-            let Some(segment) = self.segment_mut(number) else { continue };
-            let stream = segment.header.stream;
-            if stream == LogStream::Cold && !with_cold {
-                continue;
-            }
-            match segment.sync_begin(disk, &folder) {
-                Ok(None) => {}
-                Ok(Some((ticket, bytes))) => {
-                    syncs.push(SegmentSync { segment: number, stream, ticket, bytes });
-                    let end = &mut ends[stream as usize];
-                    *end = (*end).max(StreamEnd { segment: number, offset: bytes as u32 });
-                }
-                Err(error) => {
-                    begun = Err(error);
-                    break;
-                }
-            }
-        }
-        (self.flushes.syncs, self.flushes.ends) = (syncs, ends);
-        if let Err(error) = begun {
+        self.flushes.with_cold = with_cold;
+        self.flushes.ends = self.ends;
+        if let Err(error) = self.begin_syncs(disk) {
             // The syncs that have begun are waited for: their outcome counts.
             self.await_syncs(disk, true)?;
-            return Err(self.failed(error));
+            return Err(error);
         }
         self.flushes.count.begun += 1;
         Ok(true)
@@ -74,16 +54,23 @@ impl SharedLog {
     /// Whether no flush runs any more. With `wait` it waits for the running one.
     ///
     /// # Errors
-    /// The log stops: what was not durable may be lost.
+    /// As [`SharedLog::flush_begin`].
     pub fn flush_done(&mut self, disk: &mut impl Disk, wait: bool) -> EngineResult<bool> {
         self.check_runs()?;
         if self.is_flushing() {
-            if !self.await_syncs(disk, wait)? {
-                return Ok(false);
+            loop {
+                if !self.await_syncs(disk, wait)? {
+                    return Ok(false);
+                }
+                if !self.flushes.again {
+                    break;
+                }
+                self.begin_syncs(disk)?;
             }
             self.flushes.count.done = self.flushes.count.begun;
             // Not before all syncs have ended: a mark must not prove a segment whose predecessor may be lost.
             self.ends = self.flushes.ends;
+            self.failures = [0; 4];
         }
         Ok(true)
     }
@@ -97,6 +84,29 @@ impl SharedLog {
             self.flush_done(disk, true)?;
         }
         self.flush_done(disk, true).map(drop)
+    }
+
+    /// Issues all that the flush is for, then begins the syncs: a full disk changes nothing.
+    fn begin_syncs(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
+        let with_cold = self.flushes.with_cold;
+        self.write_unsettled(disk, |stream| with_cold || stream != LogStream::Cold)?;
+        self.flushes.again = false;
+        for number in self.unsettled.clone() {
+            let folder = self.options.folder.clone();
+            let Some(segment) = self.segment_mut(number) else { continue };
+            let stream = segment.header.stream;
+            if stream == LogStream::Cold && !with_cold {
+                continue;
+            }
+            match segment.sync_begin(disk, &folder) {
+                Ok(None) => {}
+                Ok(Some((ticket, bytes))) => {
+                    self.flushes.syncs.push(SegmentSync { segment: number, stream, ticket, bytes });
+                }
+                Err(error) => self.give_up(number, error)?,
+            }
+        }
+        Ok(())
     }
 
     /// Asks about the syncs that run, and records those that have ended. Returns whether none is left.
@@ -114,13 +124,22 @@ impl SharedLog {
                     self.record_synced(sync);
                 }
                 Ok(false) => return Ok(false),
-                Err(error) => return Err(self.failed(error.beyond_repair())),
+                Err(_) if is_planted(Bug::FailedSyncRepeated) => {
+                    self.flushes.syncs.pop();
+                    self.flushes.again = true;
+                }
+                Err(error) => {
+                    self.flushes.syncs.pop();
+                    self.give_up(sync.segment, error.beyond_repair())?;
+                }
             }
         }
         Ok(true)
     }
 
     fn record_synced(&mut self, sync: SegmentSync) {
+        let end = &mut self.flushes.ends[sync.stream as usize];
+        *end = (*end).max(StreamEnd { segment: sync.segment, offset: sync.bytes as u32 });
         if let Some(segment) = self.segment_mut(sync.segment) {
             segment.record_synced(sync.bytes);
             if segment.is_settled() {
@@ -131,28 +150,24 @@ impl SharedLog {
 
     /// Issues what is in memory only of the segments that are not settled: all of it, or full pieces.
     fn write_unsettled(&mut self, disk: &mut impl Disk, all: impl Fn(LogStream) -> bool) -> EngineResult<()> {
-        let mut spares = std::mem::take(&mut self.spares);
-        let mut written = Ok(());
-        for number in self.unsettled.clone() {
+        let mut at = 0;
+        while let Some(&number) = self.unsettled.get(at) {
             let lengths = LogStream::ON_DISK.map(|stream| self.options.length_of(stream));
-            let Some(segment) = self.segment_mut(number) else { continue };
-            let stream = segment.header.stream;
-            written = segment.write_out(disk, &mut spares, lengths[stream as usize], all(stream));
-            if written.is_err() {
-                break;
+            let mut spares = std::mem::take(&mut self.spares);
+            let written = self.segment_mut(number).map_or(Ok(()), |segment| {
+                let stream = segment.header.stream;
+                segment.write_out(disk, &mut spares, lengths[stream as usize], all(stream))
+            });
+            self.spares = spares;
+            match written {
+                Ok(()) => at += 1,
+                Err(error) => {
+                    self.give_up(number, error)?;
+                    // A segment before this one may have got what this one had.
+                    at = 0;
+                }
             }
         }
-        self.spares = spares;
-        written.map_err(|error| self.failed(error))
-    }
-
-    fn failed(&mut self, error: DiskError) -> EngineError {
-        if !error.is_temporary() {
-            self.stopped = Some(error.to_string());
-        }
-        match error {
-            DiskError::Full => EngineError::DiskFull { free_bytes: 0 },
-            error => EngineError::from(error),
-        }
+        Ok(())
     }
 }

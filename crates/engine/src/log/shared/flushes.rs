@@ -17,6 +17,10 @@ pub(super) struct Flushes {
     pub(super) count: FlushCount,
     /// Those that have not ended.
     pub(super) syncs: Vec<SegmentSync>,
+    /// It flushes the cold stream too.
+    pub(super) with_cold: bool,
+    /// A file has failed, and what it had stands in another one: more syncs must begin.
+    pub(super) again: bool,
     /// The ends of the streams once it is done.
     pub(super) ends: [StreamEnd; 3],
 }

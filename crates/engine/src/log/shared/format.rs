@@ -219,6 +219,8 @@ pub enum SharedKind {
     Footer,
     /// Local: nothing, up to where the next entry may begin.
     Pad,
+    /// Local: [`VoidRange`](super::local::VoidRange) rows.
+    Voids,
 }
 
 impl SharedKind {
@@ -232,6 +234,7 @@ impl SharedKind {
             SharedKind::Mark => 49,
             SharedKind::Footer => 50,
             SharedKind::Pad => 51,
+            SharedKind::Voids => 52,
         }
     }
 
@@ -243,6 +246,7 @@ impl SharedKind {
             49 => Some(SharedKind::Mark),
             50 => Some(SharedKind::Footer),
             51 => Some(SharedKind::Pad),
+            52 => Some(SharedKind::Voids),
             _ => EntryKind::from_u8(number).filter(|kind| !kind.is_local()).map(SharedKind::Replicated),
         }
     }

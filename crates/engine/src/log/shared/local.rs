@@ -1,4 +1,4 @@
-//! The payloads of the local entries of a shared log: births, marks and footers. `docs/formats/log.md` has the tables.
+//! The payloads of the local entries of a shared log: births, marks, footers and voids. `docs/formats/log.md` has the tables.
 
 use crate::PartitionId;
 use crate::log::entry::{u32_at, u64_at};
@@ -11,6 +11,7 @@ const BIRTH_BYTES: usize = 40;
 const MARK_FIXED_BYTES: usize = HEADER_BYTES + 3 * 12 + 8;
 const MARK_ROW_BYTES: usize = 28;
 const RUN_ROW_BYTES: usize = 40;
+const VOID_ROW_BYTES: usize = 16;
 const INCOMING: u32 = 1;
 const DROPPED: u32 = 2;
 
@@ -236,5 +237,48 @@ impl LogFooter {
             (run.number.0 > 0 && run.first <= run.last).then_some(run)
         });
         Some(LogFooter { header: SharedHeader::decode(header).ok()?, runs: rows.collect::<Option<_>>()? })
+    }
+}
+
+/// Bytes of a segment that are nothing, whatever a later reader finds there: entries that begin in them, and the header if it
+/// does. Recovery found them unreadable, or a failed file has them and another segment has what was written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VoidRange {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The first offset.
+    pub from: u32,
+    /// The offset behind the last one.
+    pub until: u32,
+}
+
+impl VoidRange {
+    /// Whether an offset of a segment is in it.
+    #[must_use]
+    pub fn has(&self, segment: u64, offset: u32) -> bool {
+        self.segment == segment && (self.from..self.until).contains(&offset)
+    }
+
+    /// The payload of an entry of these rows.
+    #[must_use]
+    pub fn encode_all(rows: &[VoidRange]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(VOID_ROW_BYTES * rows.len());
+        for row in rows {
+            out.extend_from_slice(&row.segment.to_le_bytes());
+            out.extend_from_slice(&row.from.to_le_bytes());
+            out.extend_from_slice(&row.until.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads the rows; `None` if they cannot be rows.
+    #[must_use]
+    pub fn decode_all(bytes: &[u8]) -> Option<Vec<VoidRange>> {
+        bytes.len().is_multiple_of(VOID_ROW_BYTES).then_some(())?;
+        let rows = bytes.chunks_exact(VOID_ROW_BYTES).map(|row| {
+            let range = VoidRange { segment: u64_at(row, 0), from: u32_at(row, 8), until: u32_at(row, 12) };
+            (range.segment < SEGMENT_NUMBER_END && range.from < range.until).then_some(range)
+        });
+        rows.collect()
     }
 }

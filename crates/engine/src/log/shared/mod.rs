@@ -3,7 +3,7 @@
 //! ```text
 //!   SharedLog ── streams: small, large, cold, memory; one open segment each     (streams, segment)
 //!     │            entry: log partition, epoch, index, key, payload             (format)
-//!     │            births, marks, footers                                       (local)
+//!     │            births, marks, footers, voids                                (local)
 //!     └─ Births ── which partition owns the entries of a log partition          (births)
 //!
 //!   recover ────── the segments of a folder to the log of each partition        (recover, scan)
@@ -15,8 +15,10 @@ mod flushes;
 pub mod format;
 mod lives;
 pub mod local;
+mod marks;
 pub mod prefix;
 pub mod recover;
+pub mod rewrite;
 pub mod scan;
 pub(crate) mod segment;
 pub mod streams;

@@ -79,6 +79,11 @@ impl FoundEntries {
         });
     }
 
+    /// Leaves out those at these places.
+    pub(super) fn forget(&mut self, is_void: impl Fn(LogPlace) -> bool) {
+        self.by_number.values_mut().for_each(|entries| entries.retain(|entry| !is_void(entry.place)));
+    }
+
     pub(super) fn numbers(&self) -> impl Iterator<Item = LogPartition> {
         self.by_number.keys().copied()
     }

@@ -8,13 +8,14 @@ use std::collections::BTreeMap;
 
 use super::births::Births;
 use super::format::{FIRST_ENTRY_AT, HEADER_BYTES, LogId, LogPartition, LogStream, SharedHeader};
-use super::local::{LogMark, StreamEnd};
+use super::local::{Birth, LogMark, StreamEnd, VoidRange};
 use super::prefix::{FoundEntries, LogDamage, MarkedPartition, RecoveredLog};
 use super::scan::{LogItem, items};
 use super::segment::{SharedSegment, number_in, segment_path, spare_path};
 use super::streams::{LogBeginning, LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
 use crate::disk::{Disk, FileId, OpenMode};
 use crate::error::{EngineError, EngineResult};
+use crate::planted::{Bug, is_planted};
 
 /// What [`recover`] has found.
 pub struct LogRecovery {
@@ -26,6 +27,8 @@ pub struct LogRecovery {
     pub checkpoint: u64,
     /// Log partitions whose births were lost before they were durable.
     unborn: Vec<LogPartition>,
+    /// Bytes that are nothing from here on.
+    voids: Vec<VoidRange>,
     beginning: LogBeginning,
     segments: Vec<SharedSegment>,
 }
@@ -34,6 +37,12 @@ pub struct LogRecovery {
 #[derive(Default)]
 struct LogContents {
     births: Births,
+    /// Rows of births, and of voids, with the places where they stand.
+    birth_rows: Vec<(LogPlace, Birth)>,
+    void_rows: Vec<(LogPlace, VoidRange)>,
+    /// Unreadable bytes.
+    bad: Vec<(LogStream, VoidRange)>,
+    voids: Vec<VoidRange>,
     entries: FoundEntries,
     marked: BTreeMap<LogPartition, MarkedPartition>,
     ends: [StreamEnd; 3],
@@ -70,6 +79,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
         contents.read(&header, &bytes);
         segments.push((SharedSegment::existing(header, folder, file, bytes.len() as u64), file));
     }
+    let voids = contents.settle_voids();
     let proves = |number: u64| {
         contents.ends.iter().any(|end| end.segment == number)
             || segments.iter().any(|(segment, _)| {
@@ -79,7 +89,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     };
     let mut damage = Vec::new();
     for (number, file) in unreadable {
-        if proves(number) {
+        if proves(number) && !contents.is_void(number, 0) {
             damage.push(LogDamage::Header { segment: number });
         } else {
             disk.close(file);
@@ -102,24 +112,38 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     let unborn = contents.unborn(&mut damage);
     let beginning = LogBeginning {
         next_segment,
-        next_number: contents.highest.0.max(contents.births.highest().0).saturating_add(1),
+        next_number: contents.highest.0.saturating_add(1),
         births: contents.births,
         newest,
         // Not the ends of what was read: there are bytes below them that belong to nobody before births are durable.
         ends: contents.ends,
+        voids: contents.voids,
         spares,
         timestamp: contents.timestamp,
     };
     let segments = segments.into_iter().map(|(segment, _)| segment).collect();
-    Ok(LogRecovery { partitions, damage, checkpoint: contents.checkpoint, unborn, beginning, segments })
+    Ok(LogRecovery {
+        partitions,
+        damage,
+        checkpoint: contents.checkpoint,
+        unborn,
+        voids,
+        beginning,
+        segments,
+    })
 }
 
 /// The log that continues what was found, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
-/// entries that were found stand before the first new entry.
+/// entries that were found stand before the first new entry. What says that unreadable bytes are void survives a crash when
+/// this returns.
 ///
 /// # Errors
-/// As [`SharedLog::begin`].
-pub fn resume(options: SharedLogOptions, recovery: LogRecovery) -> EngineResult<(SharedLog, Vec<LogSlot>)> {
+/// As [`SharedLog::begin`], and as [`SharedLog::flush_begin`].
+pub fn resume(
+    disk: &mut impl Disk,
+    options: SharedLogOptions,
+    recovery: LogRecovery,
+) -> EngineResult<(SharedLog, Vec<LogSlot>)> {
     let mut log = SharedLog::resume(options, recovery.beginning);
     recovery.segments.into_iter().for_each(|segment| log.add_existing(segment));
     // Later marks prove the segments that have their entries, and must not make damage of them.
@@ -137,6 +161,10 @@ pub fn resume(options: SharedLogOptions, recovery: LogRecovery) -> EngineResult<
         if let Some(slot) = slots.last() {
             log.note_progress(*slot, found.commit, found.covered);
         }
+    }
+    if !recovery.voids.is_empty() && !is_planted(Bug::UnreadableBytesComeBack) {
+        log.add_voids(&recovery.voids)?;
+        log.flush(disk, false)?;
     }
     Ok((log, slots))
 }
@@ -163,18 +191,71 @@ impl LogContents {
                     self.highest = self.highest.max(head.partition);
                     self.timestamp = self.timestamp.max(head.timestamp);
                     let place = LogPlace { segment: header.number, offset: offset as u32 };
+                    if !payload_is_good {
+                        let until = place.offset + head.entry_bytes() as u32;
+                        let range = VoidRange { segment: header.number, from: place.offset, until };
+                        self.bad.push((header.stream, range));
+                    }
                     self.entries.add(&head, header.stream, place, payload_is_good);
                 }
                 LogItem::Entry { head, .. } => self.highest = self.highest.max(head.partition),
-                LogItem::Births { rows, .. } => rows.into_iter().for_each(|row| self.births.add(row)),
+                LogItem::Births { offset, rows } => {
+                    let place = LogPlace { segment: header.number, offset: offset as u32 };
+                    self.birth_rows.extend(rows.into_iter().map(|row| (place, row)));
+                }
+                LogItem::Voids { offset, rows } => {
+                    let place = LogPlace { segment: header.number, offset: offset as u32 };
+                    self.void_rows.extend(rows.into_iter().map(|row| (place, row)));
+                }
                 LogItem::Mark { mark, .. } => self.read_mark(&mark),
                 LogItem::Footer { footer, .. } => {
                     let highest = footer.runs.iter().map(|run| run.number).max();
                     self.highest = self.highest.max(highest.unwrap_or_default());
                 }
-                LogItem::Bad { .. } => {}
+                LogItem::Bad { offset, until } => {
+                    let range =
+                        VoidRange { segment: header.number, from: offset as u32, until: until as u32 };
+                    self.bad.push((header.stream, range));
+                }
             }
         }
+    }
+
+    fn is_void(&self, segment: u64, offset: u32) -> bool {
+        self.voids.iter().any(|range| range.has(segment, offset))
+    }
+
+    /// Leaves out what is void. Returns what is void from now on: what cannot be read and is not proved, so that it stays dead if
+    /// it is readable once more. Otherwise old entries would mix with those that follow this recovery.
+    fn settle_voids(&mut self) -> Vec<VoidRange> {
+        // A row in void bytes was unreadable for the recovery that made them void, which counted what the row leaves out.
+        self.void_rows.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
+        for (place, range) in std::mem::take(&mut self.void_rows) {
+            if !self.is_void(place.segment, place.offset) {
+                self.voids.push(range);
+            }
+        }
+        for (place, row) in std::mem::take(&mut self.birth_rows) {
+            self.highest = self.highest.max(row.number);
+            if !self.is_void(place.segment, place.offset) {
+                self.births.add(row);
+            }
+        }
+        let voids = &self.voids;
+        let fresh = self.bad.iter().filter_map(|(stream, range)| {
+            let end = self.ends[*stream as usize];
+            let proved = if end.segment == range.segment { end.offset } else { 0 };
+            let from = range.from.max(proved);
+            let is_known = voids
+                .iter()
+                .any(|void| void.segment == range.segment && void.from <= from && void.until >= range.until);
+            let is_news = end.segment <= range.segment && from < range.until && !is_known;
+            is_news.then_some(VoidRange { from, ..*range })
+        });
+        let fresh: Vec<VoidRange> = fresh.collect();
+        let is_void = |place: LogPlace, range: &VoidRange| range.has(place.segment, place.offset);
+        self.entries.forget(|place| voids.iter().chain(&fresh).any(|range| is_void(place, range)));
+        fresh
     }
 
     fn read_mark(&mut self, mark: &LogMark) {

@@ -1,7 +1,7 @@
 //! Reading a segment of a shared log from front to back, whatever its bytes are.
 
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, SharedHead, SharedKind, place_for};
-use super::local::{Birth, LogFooter, LogMark};
+use super::local::{Birth, LogFooter, LogMark, VoidRange};
 use crate::log::entry::crc;
 
 /// An item in a segment of a shared log.
@@ -33,6 +33,13 @@ pub enum LogItem<'a> {
         offset: u64,
         /// Its contents.
         mark: LogMark,
+    },
+    /// Bytes that are nothing.
+    Voids {
+        /// Their offset.
+        offset: u64,
+        /// The rows.
+        rows: Vec<VoidRange>,
     },
     /// The end of a sealed segment.
     Footer {
@@ -138,6 +145,9 @@ impl<'a> LogItems<'a> {
             }
             SharedKind::Mark => {
                 good.and_then(LogMark::decode).map_or(bad, |mark| LogItem::Mark { offset, mark })
+            }
+            SharedKind::Voids => {
+                good.and_then(VoidRange::decode_all).map_or(bad, |rows| LogItem::Voids { offset, rows })
             }
             SharedKind::Footer => {
                 // Old bytes may follow it.

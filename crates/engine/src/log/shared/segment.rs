@@ -9,8 +9,8 @@
 //! `synced <= written <= bytes`. What is not synced is in memory; other blocks may be evicted.
 
 use super::format::{
-    FIRST_ENTRY_AT, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END, SharedHead,
-    SharedHeader, SharedKind, head_sum, place_for,
+    FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END,
+    SharedHead, SharedHeader, SharedKind, head_sum, is_long, place_for,
 };
 use super::local::{LogFooter, RunRow};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
@@ -41,6 +41,14 @@ pub(crate) struct SharedSegment {
     name_is_durable: bool,
     /// No more entries are added.
     is_sealed: bool,
+    /// Entries count from the header's timestamp, or copies of the header do.
+    pub(crate) is_base_fixed: bool,
+    /// A write or a sync of its file has failed: what is behind the durable end is in another segment.
+    pub(crate) has_failed: bool,
+    /// The owner does not know yet where that is, and may read it here.
+    pub(crate) is_pinned: bool,
+    /// First offset, and the one behind the last, of the long entries that were added.
+    long: Vec<(u32, u32)>,
     /// What may stand behind the end of the file, of an earlier file or of the space that was laid out, is cut off.
     is_cut: bool,
 }
@@ -60,6 +68,10 @@ impl SharedSegment {
             file: None,
             name_is_durable: false,
             is_sealed: false,
+            is_base_fixed: false,
+            has_failed: false,
+            is_pinned: false,
+            long: Vec::new(),
             is_cut: false,
         };
         segment.extend(&header.encode());
@@ -84,6 +96,10 @@ impl SharedSegment {
             file: Some(file),
             name_is_durable: true,
             is_sealed: true,
+            is_base_fixed: true,
+            has_failed: false,
+            is_pinned: false,
+            long: Vec::new(),
             is_cut: true,
         }
     }
@@ -96,6 +112,9 @@ impl SharedSegment {
         let at = place_for(self.bytes, head.entry_bytes(), head.payload_bytes);
         if at > self.bytes {
             self.pad(at);
+        }
+        if is_long(head.payload_bytes) {
+            self.long.push((at as u32, at as u32 + head.entry_bytes() as u32));
         }
         let mut encoded = head.encode_unsummed(&self.base);
         let within = at as usize % LOG_BLOCK_BYTES;
@@ -125,6 +144,42 @@ impl SharedSegment {
     pub(crate) fn push_local(&mut self, kind: SharedKind, payload: &[u8]) -> u64 {
         let head = SharedHead::local(kind, &self.base, payload.len(), crc(payload));
         self.push(&head, &[], [payload])
+    }
+
+    /// Sets the timestamp that entries count from, as long as nothing counts from it and nothing was issued.
+    #[cold]
+    pub(crate) fn rebase(&mut self, timestamp: u64) {
+        if !self.is_base_fixed && self.runs.is_empty() && self.file.is_none() {
+            self.header.timestamp = timestamp;
+            self.base = self.header.base();
+            if let Some(Some(block)) = self.blocks.first_mut() {
+                block[..HEADER_BYTES].copy_from_slice(&self.header.encode());
+            }
+        }
+    }
+
+    /// Ends the segment where it is: its file has failed.
+    pub(crate) fn fail(&mut self) {
+        (self.is_sealed, self.has_failed, self.is_pinned) = (true, true, true);
+    }
+
+    /// The bytes from the first entry on that does not survive a crash, and where it begins. They are in memory.
+    pub(crate) fn not_synced(&self) -> (u64, Vec<u8>) {
+        let block = self.synced - self.synced % LOG_BLOCK_BYTES as u64;
+        // Short entries do not cross the limits of blocks, but long ones do.
+        let before = self.long.iter().rev().find(|(from, _)| u64::from(*from) <= self.synced);
+        let from = match before {
+            Some((from, until)) if u64::from(*until) > self.synced => u64::from(*from),
+            Some((_, until)) => block.max(u64::from(*until)),
+            None => block,
+        };
+        let from = from.max(FIRST_ENTRY_AT as u64);
+        let mut bytes = Vec::new();
+        for block in self.blocks.iter().skip(from as usize / LOG_BLOCK_BYTES) {
+            bytes.extend_from_slice(block.as_deref().unwrap_or_default());
+        }
+        bytes.drain(..bytes.len().min(from as usize % LOG_BLOCK_BYTES));
+        (from, bytes)
     }
 
     /// Ends the segment with a footer.
@@ -225,7 +280,15 @@ impl SharedSegment {
             return Ok(file);
         }
         let file = match spares.last() {
-            Some(from) => disk.open(&self.path, OpenMode::Recycled { from })?,
+            Some(from) => match disk.open(&self.path, OpenMode::Recycled { from }) {
+                Ok(file) => file,
+                Err(error) => {
+                    if !error.is_temporary() {
+                        spares.pop();
+                    }
+                    return Err(error);
+                }
+            },
             None => {
                 let file = disk.open(&self.path, OpenMode::Create)?;
                 disk.reserve(file, reserve_bytes);
@@ -263,7 +326,7 @@ impl SharedSegment {
 
     /// Whether all of it survives a crash, and nothing more will be added.
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_sealed && self.is_cut && self.synced == self.bytes && self.name_is_durable
+        self.has_failed || self.is_sealed && self.is_cut && self.synced == self.bytes && self.name_is_durable
     }
 
     /// The path of its file, if it has one.
@@ -273,8 +336,15 @@ impl SharedSegment {
 
     /// Evicts the blocks that survive a crash, but for the one that is being filled. Returns bytes of memory freed.
     pub(crate) fn evict_synced(&mut self) -> usize {
-        let whole =
-            if self.is_settled() { self.blocks.len() } else { self.synced as usize / LOG_BLOCK_BYTES };
+        // An entry that does not wholly survive a crash stays whole in memory.
+        let is_crossing =
+            |(from, until): &&(u32, u32)| (u64::from(*from)..u64::from(*until)).contains(&self.synced);
+        let whole = if self.is_settled() && !self.is_pinned {
+            self.blocks.len()
+        } else {
+            let crossing = self.long.iter().rev().find(is_crossing);
+            crossing.map_or(self.synced, |(from, _)| u64::from(*from)) as usize / LOG_BLOCK_BYTES
+        };
         self.blocks[..whole].iter_mut().filter_map(Option::take).map(|block| block.capacity()).sum()
     }
 

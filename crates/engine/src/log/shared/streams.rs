@@ -8,7 +8,9 @@ use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
     SharedKind, is_long,
 };
-use super::local::{Birth, LogFooter, LogMark, MarkRow, RunRow, StreamEnd};
+use super::local::{LogFooter, RunRow, StreamEnd, VoidRange};
+use super::marks::MarkState;
+use super::rewrite::MovedEntry;
 use super::segment::{SharedSegment, spare_path};
 pub use super::tail::NewLogPartition;
 use super::tail::PartitionTail;
@@ -17,10 +19,6 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{Meta, TIMESTAMP_RANGE, crc, crc_of_pieces};
-
-/// A mark is written after so many bytes, or after so many times its own length, whichever is more.
-const MARK_EVERY_BYTES: u64 = 1 << 20;
-const MARK_EVERY_LENGTHS: u64 = 50;
 
 /// How a shared log uses the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,17 +62,22 @@ pub struct LogSlot(pub(super) u32);
 /// The log of an instance; see the module.
 pub struct SharedLog {
     /// The open segments, by stream.
-    open: [Option<Box<SharedSegment>>; 4],
+    pub(super) open: [Option<Box<SharedSegment>>; 4],
     pub(super) tails: Vec<PartitionTail>,
     pub(super) flushes: Flushes,
     pub(super) marks: MarkState,
     pub(super) options: SharedLogOptions,
     pub(super) births: Births,
     pub(super) free_slots: Vec<u32>,
-    sealed: BTreeMap<u64, Box<SharedSegment>>,
+    pub(super) sealed: BTreeMap<u64, Box<SharedSegment>>,
     /// The number of the newest segment of each stream.
-    newest: [u64; 4],
+    pub(super) newest: [u64; 4],
     pub(super) ends: [StreamEnd; 3],
+    /// Bytes that are nothing.
+    pub(super) voids: Vec<VoidRange>,
+    /// Files of each stream that have failed since a flush last ended.
+    pub(super) failures: [u32; 4],
+    pub(super) moved: Vec<MovedEntry>,
     /// Segments with files, or which get them, that are not settled.
     pub(super) unsettled: Vec<u64>,
     /// Paths of spares. Their names are durable: otherwise a crash could show a new segment under the name of an old one.
@@ -82,23 +85,6 @@ pub struct SharedLog {
     next_segment: u64,
     pub(super) next_number: u32,
     pub(super) stopped: Option<String>,
-}
-
-/// What the next mark says.
-pub(super) struct MarkState {
-    /// Bytes appended since the last mark, and at how many the next is due.
-    bytes: u64,
-    due_bytes: u64,
-    /// Rows that the next mark repeats.
-    pub(super) births: Vec<Birth>,
-    /// Log partitions whose births may not survive a crash, and how many flushes had begun then.
-    pub(super) fresh: Vec<(LogPartition, u64)>,
-    /// Slots of which the next mark has rows.
-    pub(super) changed: Vec<u32>,
-    /// The number of the newest checkpoint file.
-    checkpoint: u64,
-    /// A timestamp of an entry, for segments that begin with a local one.
-    timestamp: u64,
 }
 
 /// What [`SharedLog::resume`] begins with.
@@ -114,6 +100,8 @@ pub struct LogBeginning {
     pub newest: [u64; 3],
     /// The ends of these streams, which survive a crash.
     pub ends: [StreamEnd; 3],
+    /// Bytes of segments that are nothing.
+    pub voids: Vec<VoidRange>,
     /// Paths of spares, whose names are durable.
     pub spares: Vec<String>,
     /// A timestamp of a late entry; 0: there are none.
@@ -135,15 +123,7 @@ impl SharedLog {
             open: [const { None }; 4],
             tails: Vec::new(),
             flushes: Flushes::default(),
-            marks: MarkState {
-                bytes: 0,
-                due_bytes: MARK_EVERY_BYTES,
-                births: Vec::new(),
-                fresh: Vec::new(),
-                changed: Vec::new(),
-                checkpoint: 0,
-                timestamp: beginning.timestamp,
-            },
+            marks: MarkState::new(beginning.timestamp),
             options,
             next_number: beginning.next_number.max(beginning.births.highest().0.saturating_add(1)),
             births: beginning.births,
@@ -151,6 +131,9 @@ impl SharedLog {
             sealed: BTreeMap::new(),
             newest: [small, large, cold, 0],
             ends: beginning.ends,
+            voids: beginning.voids,
+            failures: [0; 4],
+            moved: Vec::new(),
             unsettled: Vec::new(),
             spares: beginning.spares,
             next_segment: beginning.next_segment.max(1),
@@ -180,15 +163,6 @@ impl SharedLog {
     #[must_use]
     pub fn durable(&self, slot: LogSlot) -> u64 {
         self.tail(slot).durable(self.flushes.count)
-    }
-
-    /// Sets the commit index, and the index that checkpoints cover, for the next mark.
-    pub fn note_progress(&mut self, slot: LogSlot, commit: u64, covered: u64) {
-        let tail = &mut self.tails[slot.0 as usize];
-        if (tail.commit, tail.covered) != (commit, covered) {
-            (tail.commit, tail.covered) = (commit, covered);
-            self.change(slot);
-        }
     }
 
     /// Appends an entry in memory. `payload` is the pieces of its payload.
@@ -265,27 +239,6 @@ impl SharedLog {
         if is_good { Ok(head) } else { Err(corrupt()) }
     }
 
-    /// Whether a mark is due: enough bytes were appended since the last one.
-    #[must_use]
-    pub fn is_mark_due(&self) -> bool {
-        self.marks.bytes >= self.marks.due_bytes
-    }
-
-    /// Appends a mark, if there is anything to say: what survives a crash by now, after the births since the last mark again.
-    /// `checkpoint` is the number of the newest checkpoint file.
-    ///
-    /// # Errors
-    /// [`EngineError::Stopped`].
-    pub fn mark(&mut self, checkpoint: u64) -> EngineResult<()> {
-        self.check_runs()?;
-        let is_news = std::mem::replace(&mut self.marks.checkpoint, checkpoint) != checkpoint;
-        if is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty() {
-            self.ensure_open(LogStream::Small, None, 0);
-            self.push_mark();
-        }
-        Ok(())
-    }
-
     /// Ends the open segment of a stream: its next entry begins a new one.
     ///
     /// # Errors
@@ -306,11 +259,24 @@ impl SharedLog {
             return Err(EngineError::UnknownPartition);
         };
         let spare = spare_path(&self.options.folder, number);
-        disk.rename(path, &spare)?;
+        // A file that has failed once is not written again.
+        let is_spare = settled.is_some_and(|segment| !segment.has_failed);
+        if is_spare {
+            disk.rename(path, &spare)?
+        } else {
+            disk.remove(path)?
+        }
         self.sealed.remove(&number);
         disk.sync_dir(&self.options.folder)?;
-        self.spares.push(spare);
+        self.spares.extend(is_spare.then_some(spare));
         Ok(())
+    }
+
+    /// The ends of the streams of [`LogStream::ON_DISK`] when the last flush ended; those of the marks that recovery has read, if
+    /// none has.
+    #[must_use]
+    pub fn durable_ends(&self) -> [StreamEnd; 3] {
+        self.ends
     }
 
     /// Numbers of the segments, open ones included.
@@ -372,13 +338,6 @@ impl SharedLog {
         Ok(())
     }
 
-    pub(super) fn change(&mut self, slot: LogSlot) {
-        let tail = &mut self.tails[slot.0 as usize];
-        if !tail.is_in_memory && !std::mem::replace(&mut tail.is_changed, true) {
-            self.marks.changed.push(slot.0);
-        }
-    }
-
     #[inline]
     fn push<const N: usize>(
         &mut self,
@@ -428,41 +387,16 @@ impl SharedLog {
         }
     }
 
-    fn push_mark(&mut self) {
-        let Some(header) = self.open[LogStream::Small as usize].as_ref().map(|open| open.header) else {
-            return;
-        };
-        let births = std::mem::take(&mut self.marks.births);
-        if !births.is_empty() {
-            let payload = self.births_payload(births);
-            self.push_local(SharedKind::Births, &payload);
-        }
-        let (mut rows, flushes) = (Vec::with_capacity(self.marks.changed.len()), self.flushes.count);
-        let tails = &mut self.tails;
-        self.marks.changed.retain(|slot| {
-            let tail = &mut tails[*slot as usize];
-            let durable = tail.durable(flushes);
-            rows.push(MarkRow {
-                number: tail.number,
-                epoch: tail.last.0,
-                durable,
-                commit: tail.commit,
-                covered: tail.covered,
-            });
-            // What is not durable yet is in the next mark too.
-            tail.is_changed = durable < tail.last.1;
-            tail.is_changed
-        });
-        let mark = LogMark { header, ends: self.ends, checkpoint: self.marks.checkpoint, rows }.encode();
-        self.push_local(SharedKind::Mark, &mark);
-        self.marks.bytes = 0;
-        self.marks.due_bytes = MARK_EVERY_BYTES.max(MARK_EVERY_LENGTHS * mark.len() as u64);
-    }
-
     /// Makes sure that the stream has an open segment for an entry of this length and timestamp; a local one has none.
     #[inline]
     pub(super) fn ensure_open(&mut self, stream: LogStream, timestamp: Option<u64>, entry_bytes: usize) {
-        if let Some(open) = &self.open[stream as usize] {
+        if let Some(open) = &mut self.open[stream as usize] {
+            if let Some(timestamp) = timestamp
+                && !open.base.reaches(timestamp)
+            {
+                // The log's first births do not know a timestamp of an entry.
+                open.rebase(timestamp.saturating_sub(TIMESTAMP_RANGE / 2));
+            }
             let end = open.bytes + (entry_bytes + LogFooter::bytes_of(open.runs.len() + 1)) as u64;
             let has_room = end <= self.options.length_of(stream) || open.bytes == FIRST_ENTRY_AT as u64;
             if has_room && timestamp.is_none_or(|timestamp| open.base.reaches(timestamp)) {
