@@ -37,7 +37,7 @@ use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
 use crate::own_records::count_own;
 use crate::record_glimpse::RecordGlimpse;
-use crate::state::Deadlines;
+use crate::state::PartitionState;
 use crate::view::{RecordView, WholeBytes};
 use crate::write_buffer::UnitWriteBuffer;
 
@@ -68,7 +68,7 @@ pub struct Unit<'u, D> {
     pub(crate) engine: &'u mut Engine<D>,
     pub(crate) group: &'u mut LogWriter,
     pub(crate) overlay: &'u mut Overlay,
-    pub(crate) deadlines: &'u Deadlines,
+    pub(crate) state: &'u PartitionState,
     pub(crate) clock: &'u mut Clock,
     pub(crate) staged: &'u mut UnitWriteBuffer,
     /// The partition may have records outside this hash range.
@@ -92,7 +92,7 @@ pub struct Unit<'u, D> {
 impl<'u, D: Disk> Unit<'u, D> {
     pub(crate) fn new(
         engine: &'u mut Engine<D>,
-        (group, overlay, deadlines): (&'u mut LogWriter, &'u mut Overlay, &'u Deadlines),
+        (group, overlay, state): (&'u mut LogWriter, &'u mut Overlay, &'u PartitionState),
         clock: &'u mut Clock,
         staged: &'u mut UnitWriteBuffer,
         foreign: Option<Slice>,
@@ -102,7 +102,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             engine,
             group,
             overlay,
-            deadlines,
+            state,
             clock,
             staged,
             foreign,
@@ -203,7 +203,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         if self.prepare_read(key)? == ExpiryCheck::Expired {
             return Ok(None);
         }
-        let deadlines = self.deadlines;
+        let deadlines = &self.state.deadlines;
         let mut view = RecordView {
             engine: self.engine,
             handle: self.group.handle(),
@@ -382,7 +382,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         let now_ms = self.now_ms();
         for key in &keys {
             let is_own = self.foreign.is_none_or(|slice| slice.owns(key));
-            if is_own && !is_of_blob(key) && self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
+            if is_own
+                && !is_of_blob(key)
+                && self.state.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
             {
                 each(key);
             }
@@ -390,12 +392,14 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(next)
     }
 
-    /// The number of committed records. Expired records that were not yet removed count.
+    /// The number of committed records, without staged pieces. Expired records that were not yet removed count.
     ///
     /// # Errors
     /// None is known.
     pub fn count(&mut self) -> Result<u64, Failure<'static>> {
-        count_own(self.engine, self.group.handle(), self.foreign).or_fail()
+        let staged = self.state.transacted.as_ref().map_or(0, |one| one.state.staged().0 as u64);
+        let all = count_own(self.engine, self.group.handle(), self.foreign).or_fail()?;
+        Ok(all.saturating_sub(staged))
     }
 
     fn view(&mut self) -> RecordView<'_, D> {
@@ -403,7 +407,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             engine: self.engine,
             handle: self.group.handle(),
             overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
-            deadlines: self.deadlines,
+            deadlines: &self.state.deadlines,
         }
     }
 
@@ -424,7 +428,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         }
         let deadline = match known {
             Some(known) => known.shape().and_then(|shape| shape.deadline),
-            None => self.deadlines.get(key),
+            None => self.state.deadlines.get(key),
         };
         if deadline.is_none_or(|deadline| deadline > self.now_ms) {
             return Ok(ExpiryCheck::Living);

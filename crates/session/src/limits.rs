@@ -59,6 +59,9 @@ pub const PAUSE_US_MAX: u64 = 500_000;
 /// First pause after an answer that does not say when to try again.
 pub const PAUSE_US_MIN: u64 = 1_000;
 
+/// Minimum time limit of the requests that end what was staged in vain: their transaction may have no time left.
+pub const RELEASE_US_MIN: u64 = 1_000_000;
+
 /// Extra time by which a client waits longer than the server, so that the server's answer arrives before the client gives up.
 pub const WAIT_GRACE_US: u64 = 1_000_000;
 

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount, partition_of};
-use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, SnapshotId, Timestamp};
+use zerohop_transaction::StageId;
+use zerohop_transaction::codec::encode_release;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Sequence, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
 use zerohop_wire::{Element, Failure, FrameKind, pack};
 
@@ -160,6 +162,15 @@ impl SessionRequest {
     #[must_use]
     pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
         let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
+        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+    }
+
+    /// Ends pieces of this session at the partition of this hash that no transaction will use; at most `EXPIRED_PER_ENTRY_MAX`.
+    #[must_use]
+    pub fn release_staged(keyspace: KeyspaceId, point: u64, pieces: &[StageId], limit_us: u64) -> Self {
+        let pieces: Vec<Sequence> = pieces.iter().map(|piece| piece.sequence).collect();
+        let bytes = encode_release(&pieces).into();
+        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 

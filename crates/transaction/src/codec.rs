@@ -11,7 +11,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionI
 
 use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
 use crate::item::{Access, ItemBody, Items, TransactionItem, TransactionPart};
-use crate::limits::ITEMS_MAX;
+use crate::limits::{EXPIRED_PER_ENTRY_MAX, ITEMS_MAX};
 use crate::reason::{Reason, Refusal};
 
 /// The version in which messages and entries are written. Entries of the version before are read too: their decisions name
@@ -20,6 +20,9 @@ pub const VERSION: u8 = 2;
 
 /// The version of client data: parts, and staged lists of items.
 pub const PARTS_VERSION: u8 = 1;
+
+/// The first byte of a request that ends staged pieces: no list and no operation begins with it.
+const RELEASE_KIND: u8 = 0xff;
 
 /// Why bytes are not a valid message, entry or list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,6 +362,30 @@ pub fn decode_items(bytes: &[u8]) -> Result<Vec<TransactionItem>, CodecError> {
     let mut from = versioned(bytes)?;
     let items = from.list((ITEM_BYTES_MIN, ITEMS_MAX), CodecReader::item);
     items.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+}
+
+/// Encodes the sequence numbers of staged pieces that their session needs no more; at most
+/// [`EXPIRED_PER_ENTRY_MAX`](crate::limits::EXPIRED_PER_ENTRY_MAX).
+#[must_use]
+pub fn encode_release(pieces: &[Sequence]) -> Vec<u8> {
+    let mut out = CodecWriter::default();
+    out.u8(RELEASE_KIND);
+    out.count(pieces.len());
+    pieces.iter().for_each(|piece| out.u64(piece.0));
+    out.out
+}
+
+/// Reads the pieces of [`encode_release`]. `None`: the bytes are a piece themselves.
+///
+/// # Errors
+/// See [`CodecError`].
+pub fn decode_release(bytes: &[u8]) -> Result<Option<Vec<Sequence>>, CodecError> {
+    let mut from = CodecReader::new(bytes);
+    if from.u8() != Some(RELEASE_KIND) {
+        return Ok(None);
+    }
+    let pieces = from.list((8, EXPIRED_PER_ENTRY_MAX), |from| from.u64().map(Sequence));
+    pieces.filter(|_| from.is_at_end()).map(Some).ok_or(CodecError::Damaged)
 }
 
 /// The bytes behind the version.

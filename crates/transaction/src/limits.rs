@@ -27,7 +27,7 @@ pub const STAGED_PART_BYTES_MAX: u64 = 256 << 20;
 /// Most bytes of operations of one transaction, over all its partitions.
 pub const TRANSACTION_BYTES_MAX: u64 = (1 << 30) + (64 << 20);
 
-/// Staged pieces that one entry releases: each is a removal beside it.
+/// Staged pieces that one entry, or one request of a client, releases: each is a removal beside the entry.
 pub const EXPIRED_PER_ENTRY_MAX: usize = 1_024;
 
 /// Most bytes of one staged piece: it is one log entry.

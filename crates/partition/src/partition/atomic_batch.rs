@@ -49,7 +49,7 @@ impl Partition {
         let mut unit = {
             let slice = self.slice();
             let Partition { group, overlay, state, clock, transacting, .. } = self;
-            let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign);
+            let mut unit = Unit::new(engine, (group, overlay, state), clock, &mut staged, foreign);
             unit.set_intents(transacting.as_deref().and_then(|one| one.intents(slice)));
             unit.set_slice(slice.filter(|_| !is_planted(Bug::HashRangeNotChecked)));
             unit

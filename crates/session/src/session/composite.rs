@@ -11,7 +11,7 @@ use crate::limits::READ_LOCK_USABLE_NINTHS;
 use crate::reply::Reply;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};
-use crate::transaction::{Composite, CompositeStep, ReadCounts};
+use crate::transaction::{Composite, CompositeStep, ItemRequest, ReadCounts};
 use zerohop_base::time::Time;
 
 /// The composite operations of a session.
@@ -86,6 +86,18 @@ impl<T> CompositeTable<T> {
             deadline,
             awaits_map: None,
         })
+    }
+
+    /// Requests that end what was staged in vain for a composite operation with this result.
+    pub(super) fn releases(
+        &mut self,
+        handle: Handle,
+        result: &Result<Reply, SessionError>,
+    ) -> Vec<ItemRequest> {
+        let Some(procedure) = self.procedures.get_mut(handle) else { return Vec::new() };
+        // A transaction in doubt may still pin what it names.
+        let has_failed = matches!(result, Err(error) if !matches!(error, SessionError::Unknown { .. }));
+        procedure.together.releases(has_failed)
     }
 
     /// Removes a composite operation. Returns its token and its bytes.

@@ -36,7 +36,7 @@ use crate::backoff::Jitter;
 use crate::buffer_pool::FramePool;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
-use crate::limits::{SILENT_US, WAIT_GRACE_US};
+use crate::limits::{RELEASE_US_MIN, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
@@ -44,7 +44,7 @@ use crate::request::{Coalescing, RequestKind, SessionRequest};
 use crate::settings::SessionSettings;
 use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
-use crate::transaction::{Composite, CompositeStep, ReadCounts};
+use crate::transaction::{Composite, CompositeStep, ItemRequest, ReadCounts};
 use zerohop_base::invariant::CheckTurn;
 use zerohop_base::time::Time;
 
@@ -201,7 +201,7 @@ impl<T> Session<T> {
         }
         self.run_together(now);
         let composites = self.composites.handles();
-        composites.into_iter().for_each(|handle| self.end_together(handle, Err(SessionError::Closed)));
+        composites.into_iter().for_each(|handle| self.end_together(now, handle, Err(SessionError::Closed)));
     }
 
     /// The map by which the session routes; empty until the first map has arrived.
@@ -391,7 +391,7 @@ impl<T> Session<T> {
 
     fn together_is_due(&mut self, now: Time, index: u32) {
         if let Some((handle, error)) = self.composites.expired(now, index, &self.mapping, &mut self.timers) {
-            self.end_together(handle, Err(error));
+            self.end_together(now, handle, Err(error));
         }
     }
 
@@ -417,7 +417,7 @@ impl<T> Session<T> {
                 if result.is_ok() {
                     self.composites.count_read(handle);
                 }
-                self.end_together(handle, result);
+                self.end_together(now, handle, result);
             }
             CompositeStep::Send(sendings) => {
                 let admitted = match self.closed {
@@ -425,23 +425,33 @@ impl<T> Session<T> {
                     false => self.operations.admit_parts(sendings.len()),
                 };
                 if let Err(error) = admitted {
-                    return self.end_together(handle, Err(error));
+                    return self.end_together(now, handle, Err(error));
                 }
                 let limit_us = self.composites.left_us(now, handle);
-                for sending in sendings {
-                    let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
-                    self.accept_operation(
-                        now,
-                        (sending.operation, sending.collecting, sending.wants_read_lock),
-                        limit_us,
-                        owner,
-                    );
-                }
+                self.accept_parts(now, handle, limit_us, sendings);
             }
         }
     }
 
-    fn end_together(&mut self, handle: Handle, result: Result<Reply, SessionError>) {
+    fn accept_parts(&mut self, now: Time, handle: Handle, limit_us: u64, sendings: Vec<ItemRequest>) {
+        for sending in sendings {
+            let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
+            self.accept_operation(
+                now,
+                (sending.operation, sending.collecting, sending.wants_read_lock),
+                limit_us,
+                owner,
+            );
+        }
+    }
+
+    fn end_together(&mut self, now: Time, handle: Handle, result: Result<Reply, SessionError>) {
+        let releases = self.composites.releases(handle, &result);
+        if !self.closed && self.operations.admit_parts(releases.len()).is_ok() {
+            // Nothing waits for them: what stays staged expires.
+            let limit_us = self.composites.left_us(now, handle).max(RELEASE_US_MIN);
+            self.accept_parts(now, handle, limit_us, releases);
+        }
         let Some((token, bytes)) = self.composites.remove(handle) else { return };
         self.operations.remove_bytes(bytes);
         self.effects.push(SessionEffect::Complete { token, result });

@@ -1,9 +1,10 @@
 //! The commit of a transaction, from its operations to its outcome.
 
 use zerohop_placement::ClusterMap;
-use zerohop_transaction::RoutingKey;
-use zerohop_transaction::limits::{ITEMS_MAX, TRANSACTION_BYTES_MAX};
-use zerohop_wire::ids::MapEpoch;
+use zerohop_transaction::codec::encode_release;
+use zerohop_transaction::limits::{EXPIRED_PER_ENTRY_MAX, ITEMS_MAX, TRANSACTION_BYTES_MAX};
+use zerohop_transaction::{RoutingKey, StageId};
+use zerohop_wire::ids::{MapEpoch, Sequence};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::item::CompositeItem;
@@ -26,6 +27,10 @@ pub(crate) struct Commit {
     epoch: MapEpoch,
     /// How often it was planned again from one and the same map.
     replans: u32,
+    /// The first failure to stage something: the commit ends with it once all other pieces are answered, and their ids known.
+    staging_failure: Option<SessionError>,
+    /// Pieces that the session has staged for plans that are given up.
+    abandoned: Vec<(RoutingKey, StageId)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +55,15 @@ impl Commit {
         if length > limit {
             return Err(InvalidTransaction::Bytes { length, limit });
         }
-        Ok(Self { items, plan: None, phase: CommitPhase::Planning, epoch: MapEpoch(0), replans: 0 })
+        Ok(Self {
+            items,
+            plan: None,
+            phase: CommitPhase::Planning,
+            epoch: MapEpoch(0),
+            replans: 0,
+            staging_failure: None,
+            abandoned: Vec::new(),
+        })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -71,6 +84,7 @@ impl Commit {
         match TransactionPlan::of(map, &self.items) {
             Ok(plan) => {
                 let pieces = plan.pieces();
+                self.abandon_plan();
                 self.plan = Some(plan);
                 self.phase = CommitPhase::Pieces(pieces.len());
                 if pieces.is_empty() { self.stage_lists() } else { stage(pieces) }
@@ -85,20 +99,10 @@ impl Commit {
 
     pub(crate) fn ended(&mut self, slot: u32, result: Result<Reply, SessionError>) -> CompositeStep {
         match (self.phase, result) {
-            (CommitPhase::Pieces(left), Ok(Reply::Staged(id))) => {
-                if let Some(plan) = &mut self.plan {
-                    plan.piece_is_staged(slot as usize, id);
-                }
-                self.phase = CommitPhase::Pieces(left - 1);
-                if left > 1 { CompositeStep::Wait } else { self.stage_lists() }
-            }
-            (CommitPhase::Lists(left), Ok(Reply::Staged(id))) => {
-                if let Some(plan) = &mut self.plan {
-                    plan.list_is_staged(slot as usize, id);
-                }
-                self.phase = CommitPhase::Lists(left - 1);
-                if left > 1 { CompositeStep::Wait } else { self.transact() }
-            }
+            (
+                CommitPhase::Pieces(left) | CommitPhase::Lists(left),
+                result @ (Ok(Reply::Staged(_)) | Err(_)),
+            ) => self.one_is_staged(left, slot as usize, result),
             (CommitPhase::Deciding, Ok(Reply::Transacted { version, answers })) => {
                 match self.in_callers_order(answers) {
                     Some(answers) => CompositeStep::End(Ok(Reply::Transacted { version, answers })),
@@ -114,12 +118,64 @@ impl Commit {
             (_, Err(SessionError::Answer { failure: Failure::Aborted { reason, part, item } })) => {
                 self.aborted(reason, part, item)
             }
-            (CommitPhase::Pieces(_) | CommitPhase::Lists(_), Err(SessionError::Unknown { why })) => {
-                CompositeStep::End(Err(SessionError::Unstaged { why }))
-            }
             (_, Err(error)) => CompositeStep::End(Err(error)),
             // The reply belongs to an earlier plan.
             (_, Ok(_)) => CompositeStep::Wait,
+        }
+    }
+
+    /// One of the `left` pieces, or lists, is staged or refused.
+    fn one_is_staged(
+        &mut self,
+        left: usize,
+        number: usize,
+        result: Result<Reply, SessionError>,
+    ) -> CompositeStep {
+        let is_list = matches!(self.phase, CommitPhase::Lists(_));
+        match result {
+            Ok(Reply::Staged(id)) => {
+                if let Some(plan) = &mut self.plan {
+                    if is_list { plan.list_is_staged(number, id) } else { plan.piece_is_staged(number, id) }
+                }
+            }
+            Ok(_) => {}
+            Err(error) => self.is_not_staged(error),
+        }
+        if left > 1 {
+            self.phase = if is_list { CommitPhase::Lists(left - 1) } else { CommitPhase::Pieces(left - 1) };
+            return CompositeStep::Wait;
+        }
+        match self.staging_failure.take() {
+            Some(error) => CompositeStep::End(Err(error)),
+            None if is_list => self.transact(),
+            None => self.stage_lists(),
+        }
+    }
+
+    fn is_not_staged(&mut self, error: SessionError) {
+        let error = match error {
+            // Staged data is invisible, so a lost reply leaves no doubt about the transaction's effects.
+            SessionError::Unknown { why } => SessionError::Unstaged { why },
+            SessionError::Answer { failure: Failure::Aborted { reason, .. } } => {
+                SessionError::Aborted { reason, item: None }
+            }
+            error => error,
+        };
+        self.staging_failure.get_or_insert(error);
+    }
+
+    /// Requests that end the pieces that the session has staged for this commit and that no transaction will use: all of them
+    /// if it has `failed` without doubt, otherwise those of earlier plans.
+    pub(crate) fn releases(&mut self, has_failed: bool) -> Vec<ItemRequest> {
+        if has_failed {
+            self.abandon_plan();
+        }
+        release(std::mem::take(&mut self.abandoned))
+    }
+
+    fn abandon_plan(&mut self) {
+        if let Some(plan) = self.plan.take() {
+            self.abandoned.extend(plan.into_staged());
         }
     }
 
@@ -170,6 +226,21 @@ impl Commit {
         ordered.sort_by_key(|(number, _)| *number);
         Some(ordered.into_iter().map(|(_, answer)| answer).collect())
     }
+}
+
+/// One request for each partition and each [`EXPIRED_PER_ENTRY_MAX`] pieces.
+fn release(mut pieces: Vec<(RoutingKey, StageId)>) -> Vec<ItemRequest> {
+    pieces.sort_unstable();
+    let of_partition = pieces.chunk_by(|(one, _), (other, _)| one == other);
+    let requests = of_partition.flat_map(|pieces| pieces.chunks(EXPIRED_PER_ENTRY_MAX));
+    let request = |pieces: &[(RoutingKey, StageId)]| {
+        let RoutingKey { keyspace, point } = pieces[0].0;
+        let sequences: Vec<Sequence> = pieces.iter().map(|(_, id)| id.sequence).collect();
+        let bytes = encode_release(&sequences).into();
+        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        ItemRequest { slot: 0, operation: ask, collecting: Coalescing::Never, wants_read_lock: false }
+    };
+    requests.map(request).collect()
 }
 
 fn stage(pieces: Vec<(RoutingKey, bytes::Bytes)>) -> CompositeStep {

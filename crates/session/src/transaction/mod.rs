@@ -84,6 +84,14 @@ impl Composite {
         }
     }
 
+    /// Requests that end what the session has staged for it in vain: see [`Commit::releases`].
+    pub(crate) fn releases(&mut self, has_failed: bool) -> Vec<ItemRequest> {
+        match self {
+            Self::Commit(commit) => commit.releases(has_failed),
+            Self::Reading(reading) => reading.releases(has_failed),
+        }
+    }
+
     /// Bytes that it occupies.
     pub(crate) fn bytes(&self) -> usize {
         match self {

@@ -30,6 +30,8 @@ pub(super) struct TransactionPlan {
     parts: Vec<PlannedPart>,
     pieces: Vec<Piece>,
     lists: Vec<Piece>,
+    /// Those that are staged.
+    staged: Vec<(RoutingKey, StageId)>,
 }
 
 #[derive(Clone, Debug)]
@@ -98,7 +100,7 @@ impl TransactionPlan {
             let (count, limit) = (parts.len(), PARTICIPANTS_MAX);
             return Err(NoPlan::Unfit(InvalidTransaction::Partitions { count, limit }));
         }
-        let mut plan = TransactionPlan { parts, pieces: Vec::new(), lists: Vec::new() };
+        let mut plan = TransactionPlan { parts, pieces: Vec::new(), lists: Vec::new(), staged: Vec::new() };
         plan.choose_staged();
         let limit = STAGED_PART_BYTES_MAX;
         if let Some(most) = plan.parts.iter().map(|part| part.staged).max().filter(|most| *most > limit) {
@@ -169,6 +171,7 @@ impl TransactionPlan {
     /// Records that the operation with this number is staged.
     pub(super) fn piece_is_staged(&mut self, number: usize, id: StageId) {
         let Some(piece) = self.pieces.get(number) else { return };
+        self.staged.push((self.parts[piece.part].part.routing_key, id));
         if let Items::Inline(items) = &mut self.parts[piece.part].part.items
             && let Some(item) = items.get_mut(piece.item)
         {
@@ -179,8 +182,14 @@ impl TransactionPlan {
     /// Records that the list with this number is staged.
     pub(super) fn list_is_staged(&mut self, number: usize, id: StageId) {
         if let Some(piece) = self.lists.get(number) {
+            self.staged.push((self.parts[piece.part].part.routing_key, id));
             self.parts[piece.part].part.items = Items::Staged(id);
         }
+    }
+
+    /// The pieces and lists that are staged, without those that the caller has staged.
+    pub(super) fn into_staged(self) -> Vec<(RoutingKey, StageId)> {
+        self.staged
     }
 
     /// The coordinator, and the encoded parts.

@@ -151,6 +151,13 @@ impl ConsistentRead {
         }
     }
 
+    pub(crate) fn releases(&mut self, has_failed: bool) -> Vec<ItemRequest> {
+        match &mut self.phase {
+            ReadPhase::Transaction { commit, .. } => commit.releases(has_failed),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether a part was read again, and whether it ran as a transaction in the end.
     pub(super) fn path(&self) -> CompositePath {
         match self.phase {

@@ -180,7 +180,44 @@ fn expired_staged_data_is_staged_again() {
     let token = world.submit(transaction(vec![put("k", &large)]));
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert_eq!((count(&world, FrameKind::Stage), count(&world, FrameKind::Transact)), (2, 2));
+    // Two pieces, and a request that releases the first.
+    assert_eq!((count(&world, FrameKind::Stage), count(&world, FrameKind::Transact)), (3, 2));
+}
+
+fn staged_pieces(world: &SessionWorld) -> usize {
+    world.cluster.partitions.iter().map(|one| one.staged.len()).sum()
+}
+
+/// Until they expire, they would occupy the servers' disks.
+#[test]
+fn pieces_of_a_failed_transaction_are_released() {
+    let large = vec![7; 200_000];
+    let long = |keys: &[String]| keys.iter().map(|key| put(key, &large)).collect();
+    // One of six pieces is refused, in any order of the answers.
+    for skip in 0..6 {
+        let mut world = world(3);
+        let keys: Vec<String> = (0..6).map(|at| format!("key-{at}")).collect();
+        world.cluster.refuse_stage = Some(skip);
+        let token = world.submit(transaction(long(&keys)));
+        world.run_until_idle();
+        let result = world.result(token);
+        assert!(matches!(result, Err(SessionError::Answer { failure: Failure::DiskFull })), "{result:?}");
+        assert_eq!((staged_pieces(&world), world.cluster.released), (0, 5));
+        assert_eq!(count(&world, FrameKind::Transact), 0);
+    }
+    let mut world = world(3);
+    let keys: Vec<String> = (0..6).map(|at| format!("key-{at}")).collect();
+    world.cluster.abort.push_back(AbortReason::ReadChanged);
+    let token = world.submit(transaction(long(&keys)));
+    world.run_until_idle();
+    assert!(matches!(world.result(token), Err(SessionError::Aborted { .. })), "{:?}", world.result(token));
+    assert_eq!((staged_pieces(&world), world.cluster.released), (0, 6));
+    // The pieces of a given-up plan too, and not those of the plan that is committed.
+    world.cluster.abort.push_back(AbortReason::Misplaced);
+    let token = world.submit(transaction(long(&keys)));
+    world.run_until_idle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert_eq!(world.cluster.released, 12);
 }
 
 #[test]

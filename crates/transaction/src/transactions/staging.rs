@@ -1,7 +1,7 @@
 //! Staged data: bytes that are too long to be sent with their transaction, and are sent before it.
 //!
-//! A piece exists from its entry until the transaction that has pinned it is applied, or, without a pin, until
-//! [`STAGED_US_MAX`] after its session last staged data here. The entry that ends it also releases its bytes. Therefore no
+//! A piece exists from its entry until the transaction that has pinned it is applied, or, without a pin, until its session
+//! releases it, or [`STAGED_US_MAX`] after its session last staged data here. The entry that ends it also releases its bytes. Therefore no
 //! transaction may pin a piece that is about to expire, and no two transactions may pin one piece.
 
 use std::collections::BTreeSet;
@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::reason::{Reason, Refusal};
 use zerohop_base::time::Time;
+use zerohop_wire::ids::{Sequence, SessionId};
 
 impl Transactions {
     /// Stages a piece, at the durability of the partition's keyspace. It exists once the entry is committed, until it
@@ -55,6 +56,31 @@ impl Transactions {
         let own =
             self.expire_at.range_mut(least_of(id)..).take_while(|(other, _)| other.session == id.session);
         own.for_each(|(_, expire_at)| *expire_at = at);
+    }
+
+    /// Ends pieces that their session needs no more. Pieces that a pending transaction depends on, and unknown ones, stay as
+    /// they are.
+    pub fn release_staged(
+        &mut self,
+        session: SessionId,
+        pieces: &[Sequence],
+        effects: &mut Vec<TransactionEffect>,
+    ) {
+        let used: BTreeSet<StageId> = self.pinned_by_others(None).collect();
+        let is_free = |id: &StageId| {
+            let staged = self.state.staged.get(id);
+            staged.is_some_and(|staged| staged.pinned.is_none())
+                && !used.contains(id)
+                && !self.expiring.contains(id)
+        };
+        let ids = pieces.iter().map(|sequence| StageId { session, sequence: *sequence });
+        let ids: BTreeSet<StageId> = ids.filter(is_free).take(EXPIRED_PER_ENTRY_MAX).collect();
+        if ids.is_empty() {
+            return;
+        }
+        self.expiring.extend(&ids);
+        let entry = TransactionEntry::Expire { ids: ids.into_iter().collect() };
+        effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
     }
 
     /// Whether a transaction may depend on these pieces: they exist, stay, and no other transaction depends on them.

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use zerohop_transaction::codec::{decode_items, decode_parts, encode_items, encode_parts};
+use zerohop_transaction::codec::{
+    decode_items, decode_parts, decode_release, encode_items, encode_parts, encode_release,
+};
 use zerohop_transaction::{
     Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Participant,
     ParticipantState, Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
@@ -152,6 +154,7 @@ fn golden(name: &str, vectors: Vec<Vec<u8>>) {
         "messages" => include_str!("../golden/messages.hex"),
         "entries" => include_str!("../golden/entries.hex"),
         "parts" => include_str!("../golden/parts.hex"),
+        "release" => include_str!("../golden/release.hex"),
         _ => include_str!("../golden/items.hex"),
     };
     assert_eq!(text, pinned, "the bytes of {name} have changed: old ones must still be read");
@@ -200,6 +203,17 @@ fn staged_items_are_as_pinned_and_read_back() {
 }
 
 #[test]
+fn releases_are_as_pinned_and_are_no_pieces() {
+    let pieces = [Sequence(3), Sequence(u64::MAX)];
+    golden("release", vec![encode_release(&pieces)]);
+    assert_eq!(decode_release(&encode_release(&pieces)), Ok(Some(pieces.to_vec())));
+    // Lists begin with a version, operations with their kind.
+    for piece in [&encode_items(&items())[..], b"", b"op"] {
+        assert_eq!(decode_release(piece), Ok(None));
+    }
+}
+
+#[test]
 fn parts_are_as_pinned_and_read_back() {
     golden("parts", vec![encode_parts(&parts())]);
     assert_eq!(decode_parts(&encode_parts(&parts())), Ok(parts()));
@@ -219,6 +233,8 @@ fn truncated_and_overlong_encodings_are_refused() {
     }
     refuses(&encode_parts(&parts()), &|bytes| decode_parts(bytes).is_ok());
     refuses(&encode_items(&items()), &|bytes| decode_items(bytes).is_ok());
+    let release = encode_release(&[Sequence(3), Sequence(4)]);
+    refuses(&release, &|bytes| matches!(decode_release(bytes), Ok(Some(_))));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct Transact<'a> {
 pub struct StageBytes<'a> {
     /// Its write identity, and the name of the piece.
     pub stamp: Stamp,
-    /// An operation, or a list of items; at most `STAGED_PIECE_BYTES_MAX`.
+    /// An operation, a list of items, or the names of pieces that are no longer needed; at most `STAGED_PIECE_BYTES_MAX`.
     pub piece: &'a [u8],
 }
 

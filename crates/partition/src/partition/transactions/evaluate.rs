@@ -90,7 +90,7 @@ pub(super) fn items<D: Disk>(
     }
     let end = inner.group.end();
     let Inner { engine, group, overlay, clock, staged } = inner;
-    let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, staged, None);
+    let mut unit = Unit::new(engine, (group, overlay, state), clock, staged, None);
     let result = run(&mut unit, (state, slice), items);
     staged.clear();
     let undone = undo_entries(engine, (group, overlay, &state.deadlines), end);

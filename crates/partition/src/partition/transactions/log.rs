@@ -24,7 +24,7 @@ fn is_admitted_when_full(entry: &TransactionEntry) -> bool {
         TransactionEntry::Prepare { effect, .. } | TransactionEntry::Commit { effect, .. } => {
             frees_space(effect)
         }
-        TransactionEntry::Apply { .. } => true,
+        TransactionEntry::Apply { .. } | TransactionEntry::Expire { .. } => true,
         _ => false,
     }
 }
@@ -115,7 +115,7 @@ impl Partition {
         let (redone, appended) = {
             let Partition { group, overlay, state, clock, .. } = &mut *self;
             let state = &*state;
-            let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, None);
+            let mut unit = Unit::new(engine, (group, overlay, state), clock, &mut staged, None);
             unit.set_time(at, unit.now_ms());
             let effect = beside.effect.as_deref().unwrap_or_default();
             let mut redone = redo(&mut unit, (state, slice), (effect, at));

@@ -3,13 +3,14 @@
 use bytes::Bytes;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::codec::decode_parts;
+use zerohop_transaction::codec::{decode_parts, decode_release};
 use zerohop_transaction::{
     Durability, Reason, Refusal, RoutingKey, StageId, TransactionEffect, TransactionId, TransactionOutcome,
     TransactionPart, TransactionRequest,
 };
+use zerohop_wire::ids::Sequence;
 use zerohop_wire::messages::{ItemAnswer, StageBytes, Stamp, Transact, TransactionDone};
-use zerohop_wire::{AbortReason, Elements, Failure, Message};
+use zerohop_wire::{AbortReason, BadRequestReason, Elements, Failure, Message};
 
 use super::WaitingClient;
 use crate::event::{PartitionEffects, Token};
@@ -159,7 +160,11 @@ impl Partition {
     ) {
         let stamp = &stage.stamp;
         let (index, answer) = match self.is_new(stamp) {
-            Ok(()) => self.stage_new(engine, stage, effects),
+            Ok(()) => match decode_release(stage.piece) {
+                Ok(None) => self.stage_new(engine, stage, effects),
+                Ok(Some(pieces)) => self.release_staged(engine, stamp, &pieces, effects),
+                Err(_) => Err(BadRequestReason::Lengths.into()),
+            },
             Err(Ok(first)) => Ok(first),
             Err(Err(failure)) => Err(failure),
         }
@@ -169,6 +174,25 @@ impl Partition {
             Ok(outcome) => self.deliver(&mut to, index, &outcome.answer(), effects),
             Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
         }
+    }
+
+    /// Ends pieces that the session needs no more. It is idempotent, so the session table does not record it.
+    fn release_staged<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        stamp: &Stamp,
+        pieces: &[Sequence],
+        effects: &mut dyn PartitionEffects,
+    ) -> Result<(u64, WriteOutcome), Failure<'static>> {
+        if !self.open_transactions() {
+            return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        // An entry that could not be appended would end all transactions in progress.
+        self.group.check_space_for(engine, MARKS_BYTES, true).map_err(|error| failure_of(&error))?;
+        self.act(engine, effects, |transactions, _, _, wanted| {
+            transactions.release_staged(stamp.session, pieces, wanted);
+        });
+        Ok((self.group.last(), WriteOutcome::Done { version: Default::default(), number: 0 }))
     }
 
     fn stage_new<D: Disk>(

@@ -12,7 +12,8 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::blobs::BlobBuffer;
 use super::overlay;
-use crate::procedures::cluster_handle::micros;
+use super::staged_pieces::StagedPieces;
+use crate::procedures::cluster_handle::{ClusterHandle, micros};
 use crate::procedures::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
 };
@@ -37,6 +38,7 @@ pub(super) struct Buffer {
     write_locations: Vec<Cell>,
     /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
     staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Time)>,
+    pieces: StagedPieces,
 }
 
 /// The state that the transaction keeps for one record.
@@ -173,11 +175,12 @@ impl Buffer {
     }
 
     /// Records that a write is staged: its bytes are no longer in memory.
-    pub(super) fn is_staged(&mut self, at: usize, id: StageId, now: Time) {
+    pub(super) fn is_staged(&mut self, at: usize, id: StageId, client: &ClusterHandle) {
         if let Some(item) = self.writes.get_mut(at) {
             let (before, keyspace) = (item.packed().len(), item.keyspace());
             if let Some((cell, partition)) = self.write_locations.get(at) {
-                self.staged_at.insert((keyspace, *partition), (*cell, now));
+                self.staged_at.insert((keyspace, *partition), (*cell, client.now()));
+                self.pieces.add(client, keyspace, (*cell, *partition), id);
             }
             // The key's length was checked before.
             if item.is_staged(id).is_ok() {
@@ -206,6 +209,11 @@ impl Buffer {
             is_one.then_some(at)
         };
         self.writes.iter().enumerate().filter_map(is_worth).collect()
+    }
+
+    /// The staged pieces, which the caller keeps until the outcome is known.
+    pub(super) fn take_pieces(&mut self) -> StagedPieces {
+        std::mem::take(&mut self.pieces)
     }
 
     pub(super) fn into_commit(mut self) -> CommitItems {

@@ -10,6 +10,7 @@ mod buffer;
 mod overlay;
 mod retry;
 mod stage;
+mod staged_pieces;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -185,6 +186,7 @@ impl Transaction {
         self.client = self.client.in_call();
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
+        let pieces = buffer.take_pieces();
         let commit = buffer.into_commit();
         if let Some(version) = commit.is_empty {
             return Ok(CommittedTransaction { version, answers: Vec::new() });
@@ -202,7 +204,11 @@ impl Transaction {
         let limit_us = self.client.limit_us().saturating_add(staged * STAGED_ITEM_US);
         let request = SessionRequest::transaction(commit.items, limit_us);
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
-        match self.client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)? {
+        let result = self.client.submit(request).await.unwrap_or(Err(Reason::Closed));
+        if matches!(result, Ok(_) | Err(Reason::Unknown { .. })) {
+            pieces.keep();
+        }
+        match result.map_err(about)? {
             Reply::Transacted { version, answers } => {
                 let answers = keys.into_iter().zip(answers).skip(commit.checks).collect();
                 Ok(CommittedTransaction { version, answers })

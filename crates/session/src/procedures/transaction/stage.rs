@@ -15,8 +15,8 @@ use crate::procedures::shell::PendingReply;
 
 impl Transaction {
     /// Same as [`Transaction::write`], but sends the bytes to the server at once if there are many. The transaction then keeps only their name.
-    /// This permits transactions of up to 1 GiB without as much memory in the client. If the transaction does not commit, its staged data expires
-    /// one minute after the last piece. The transaction can no longer read a record that was written in this way ([`Error::NotReadBack`]).
+    /// This permits transactions of up to 1 GiB without as much memory in the client. If the transaction does not commit, its staged data is
+    /// removed; if the servers cannot be notified, it expires one minute after the last piece. The transaction can no longer read a record that was written in this way ([`Error::NotReadBack`]).
     ///
     /// # Errors
     /// Those of [`Transaction::write`]; the server's failure, which also ends the transaction.
@@ -31,7 +31,7 @@ impl Transaction {
         let sent = self.send_ahead(&item, cell);
         match self.renew(due).await.and(staged(sent).await) {
             Ok(id) => {
-                self.with(|buffer| buffer.is_staged(place, id, self.client.now()))?;
+                self.with(|buffer| buffer.is_staged(place, id, &self.client))?;
                 Ok(promise)
             }
             Err(reason) => {
@@ -43,22 +43,31 @@ impl Transaction {
 
     /// Stages the writes that are too much for one commit, with a limited number of bytes in flight.
     pub(super) async fn stage_too_many(&self, buffer: &mut Buffer) -> Result<(), Error> {
-        let (mut under_way, mut bytes) = (VecDeque::new(), 0);
+        let (mut under_way, mut bytes, mut failure) = (VecDeque::new(), 0, None);
         for at in buffer.too_many() {
             let Some((item, cell)) = buffer.to_stage(at) else { continue };
             let length = item.packed().len();
             let due = buffer.take_renewals_due(self.client.now());
             self.renew(due).await.map_err(Error::general)?;
-            while bytes > 0 && bytes + length > STAGED_AHEAD_BYTES {
-                bytes -= self.one_is_staged(buffer, &mut under_way).await?;
+            while failure.is_none() && bytes > 0 && bytes + length > STAGED_AHEAD_BYTES {
+                match self.one_is_staged(buffer, &mut under_way).await {
+                    Ok(staged) => bytes -= staged,
+                    Err(error) => failure = Some(error),
+                }
+            }
+            if failure.is_some() {
+                break;
             }
             bytes += length;
             under_way.push_back((at, length, self.send_ahead(&item, cell)));
         }
+        // After a failure too: only a piece with a known id can be released.
         while !under_way.is_empty() {
-            self.one_is_staged(buffer, &mut under_way).await?;
+            if let Err(error) = self.one_is_staged(buffer, &mut under_way).await {
+                failure.get_or_insert(error);
+            }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// Extends the time for which the servers keep staged data, at partitions that have received none for long.
@@ -86,7 +95,7 @@ impl Transaction {
             let key = buffer.to_stage(at).map(|(item, _)| item.key().to_vec());
             Error::about(&key.unwrap_or_default(), reason)
         })?;
-        buffer.is_staged(at, id, self.client.now());
+        buffer.is_staged(at, id, &self.client);
         Ok(length)
     }
 }

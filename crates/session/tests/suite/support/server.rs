@@ -7,7 +7,8 @@ use zerohop_placement::{
     Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
 };
 use zerohop_session::ConnectionId;
-use zerohop_transaction::{StageId, codec::decode_parts};
+use zerohop_transaction::StageId;
+use zerohop_transaction::codec::{decode_parts, decode_release};
 use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
@@ -93,6 +94,10 @@ pub struct FakeCluster {
     clock: u64,
     /// The reasons for which the next transactions are aborted.
     pub abort: VecDeque<AbortReason>,
+    /// After so many more pieces, one is refused: its disk is full.
+    pub refuse_stage: Option<u32>,
+    /// The number of pieces that clients have released.
+    pub released: usize,
     /// The number of partitions of each transaction.
     pub transacted_parts: Vec<usize>,
 }
@@ -143,6 +148,8 @@ impl FakeCluster {
             proved: BTreeSet::new(),
             clock: 0,
             abort: VecDeque::new(),
+            refuse_stage: None,
+            released: 0,
             transacted_parts: Vec::new(),
         }
     }
@@ -405,7 +412,19 @@ impl FakeCluster {
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
             Message::Stage(StageBytes { stamp, piece }) => {
+                if self.refuse_stage.take_if(|skip| *skip == 0).is_some() {
+                    return Some(encode(envelope, &Message::Answer(Err(Failure::DiskFull))));
+                }
+                self.refuse_stage = self.refuse_stage.map(|skip| skip - 1);
                 let kept = self.once(now, at, stamp, |cluster, version| {
+                    if let Some(pieces) = decode_release(piece).expect("is one or the other") {
+                        let (staged, session) =
+                            (&mut cluster.partitions[at.get() as usize].staged, stamp.session);
+                        let is_there = |sequence| staged.remove(&StageId { session, sequence }).is_some();
+                        cluster.released +=
+                            pieces.into_iter().map(is_there).filter(|is_there| *is_there).count();
+                        return RememberedOutcome::Done { version, number: 0 };
+                    }
                     let id = StageId { session: stamp.session, sequence: stamp.sequence };
                     cluster.partitions[at.get() as usize].staged.insert(id, piece.to_vec());
                     RememberedOutcome::Done { version, number: 0 }

@@ -2,6 +2,7 @@
 //! member fails meanwhile, and leave nothing behind.
 
 use zerohop_transaction::StageId;
+use zerohop_transaction::codec::encode_release;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_wire::blob::staged_key;
 
@@ -27,6 +28,10 @@ impl InstanceNetwork {
         let write = RecordWrite { key: key.as_bytes(), condition: Condition::Always, change };
         let mut packed = Vec::new();
         pack(&RecordOperation::Write(write), &mut packed).expect("fits");
+        self.stage_bytes(sequence, key, &packed)
+    }
+
+    fn stage_bytes(&mut self, sequence: u64, key: &str, piece: &[u8]) -> (usize, u64) {
         let stamp = Stamp {
             session: SESSION,
             sequence: Sequence(sequence),
@@ -35,11 +40,7 @@ impl InstanceNetwork {
         };
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
-        (
-            holder,
-            self.benches[holder]
-                .send_request(envelope, &Message::Stage(StageBytes { stamp, piece: &packed })),
-        )
+        (holder, self.benches[holder].send_request(envelope, &Message::Stage(StageBytes { stamp, piece })))
     }
 
     /// The same, and waits for the answer.
@@ -157,6 +158,63 @@ fn abandoned_staged_data_expires() {
         world.run_batches(1_000);
         world.is_clean(0);
     }
+}
+
+#[test]
+fn released_staged_data_is_removed_unless_a_transaction_has_pinned_it() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
+    let keys = world.keys();
+    for sequence in 1..=3 {
+        world.staged(sequence, &keys[0], piece(b'a'));
+    }
+    // Number 9 does not exist.
+    for (sequence, pieces) in [(4, &[1, 9][..]), (5, &[1])] {
+        let pieces: Vec<Sequence> = pieces.iter().copied().map(Sequence).collect();
+        let request = world.stage_bytes(sequence, &keys[0], &encode_release(&pieces));
+        world.run_batches(60);
+        assert_eq!(world.answer(request), Some(Ok("done 0".to_owned())));
+        assert_eq!(world.all_staged().0, 2, "the others stay");
+    }
+    let parts = world.staged_parts(&[(1, &keys[0])]);
+    let request = world.transact(6, &parts);
+    world.run_batches(100);
+    let gone = world.answer(request).expect("is answered");
+    assert!(matches!(gone, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{gone:?}");
+    world.stage_bytes(7, &keys[0], &encode_release(&[Sequence(2), Sequence(3)]));
+    world.run_batches(CLEANED_UP_MS);
+    world.is_clean(0);
+}
+
+/// At any moment of a transaction: a piece that it has pinned stays, otherwise it finds the piece gone.
+#[test]
+fn release_during_a_transaction_leaves_it_atomic() {
+    let mut outcomes = [0, 0];
+    for batches in 0..20 {
+        let mut world = InstanceNetwork::new(2, Durability::Sync);
+        let keys = world.keys();
+        world.staged(1, &keys[0], piece(b'a'));
+        world.staged(2, &keys[3], piece(b'b'));
+        let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
+        let request = world.transact(3, &parts);
+        world.run_batches(batches);
+        let release = world.stage_bytes(4, &keys[0], &encode_release(&[Sequence(1)]));
+        world.run_batches(300);
+        assert_eq!(world.answer(release), Some(Ok("done 0".to_owned())));
+        let is_committed = match world.answer(request).expect("is answered") {
+            Ok(answer) => answer.starts_with("transacted 2"),
+            Err(Failure::Aborted { reason: AbortReason::StagedGone, .. }) => false,
+            other => panic!("{other:?}"),
+        };
+        outcomes[usize::from(is_committed)] += 1;
+        for key in [&keys[0], &keys[3]] {
+            let found = world.value(key).expect("is answered");
+            assert_eq!(found.is_ok(), is_committed, "after {batches} batches: {found:?}");
+        }
+        world.stage_bytes(5, &keys[3], &encode_release(&[Sequence(2)]));
+        world.run_batches(CLEANED_UP_MS);
+        world.is_clean(if is_committed { 2 } else { 0 });
+    }
+    assert!(outcomes.iter().all(|count| *count > 0), "{outcomes:?}");
 }
 
 #[test]
