@@ -564,8 +564,8 @@ fn lock(root: &Path) -> Result<File, OpenDiskError> {
     // Another account that can open the file could lock it, and prevent a node from starting. Older versions made it readable.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
         .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
-    let is_held = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
-    match outlive(&shown_path(root), is_held, || file.try_lock()) {
+    let is_locked = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
+    match outlive(&shown_path(root), is_locked, || file.try_lock()) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
         Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),

@@ -88,13 +88,13 @@ impl Disk for MemoryDisk {
     }
 
     fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
-        let held_bytes = self.used_bytes + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
+        let total_bytes = self.used_bytes + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let bytes = self.file(file, "append")?;
-        if held_bytes > MEMORY_DISK_BYTES_MAX {
+        if total_bytes > MEMORY_DISK_BYTES_MAX {
             return Err(DiskError::Full);
         }
         pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        self.used_bytes = held_bytes;
+        self.used_bytes = total_bytes;
         Ok(())
     }
 

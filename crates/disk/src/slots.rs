@@ -9,7 +9,7 @@ pub(super) struct Slots<T> {
 
 #[derive(Debug)]
 struct DiskSlot<T> {
-    taken_before: u32,
+    generation: u32,
     value: Option<T>,
 }
 
@@ -20,30 +20,30 @@ impl<T> Slots<T> {
 
     pub(super) fn insert(&mut self, value: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(DiskSlot { taken_before: 0, value: None });
+            self.slots.push(DiskSlot { generation: 0, value: None });
             u32::try_from(self.slots.len() - 1).expect("fewer than four billion values at a time")
         });
         let slot = &mut self.slots[index as usize];
         slot.value = Some(value);
-        u64::from(slot.taken_before) << 32 | u64::from(index)
+        u64::from(slot.generation) << 32 | u64::from(index)
     }
 
     pub(super) fn get(&self, key: u64) -> Option<&T> {
         let slot = self.slots.get(key as u32 as usize)?;
-        if u64::from(slot.taken_before) == key >> 32 { slot.value.as_ref() } else { None }
+        if u64::from(slot.generation) == key >> 32 { slot.value.as_ref() } else { None }
     }
 
     pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut T> {
         let slot = self.slots.get_mut(key as u32 as usize)?;
-        if u64::from(slot.taken_before) == key >> 32 { slot.value.as_mut() } else { None }
+        if u64::from(slot.generation) == key >> 32 { slot.value.as_mut() } else { None }
     }
 
     pub(super) fn remove(&mut self, key: u64) -> Option<T> {
         self.get(key)?;
         let slot = &mut self.slots[key as u32 as usize];
         // A slot whose counter is exhausted stays empty forever.
-        if let Some(generation) = slot.taken_before.checked_add(1) {
-            slot.taken_before = generation;
+        if let Some(generation) = slot.generation.checked_add(1) {
+            slot.generation = generation;
             self.free.push(key as u32);
         }
         slot.value.take()

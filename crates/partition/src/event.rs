@@ -89,7 +89,7 @@ pub enum PartitionEffect<'e> {
         message: &'e Message<'e>,
         /// For how many microseconds, from the time of the request, the record that was read is read-locked; 0: it is not. An
         /// owner that cannot pass the time on leaves it out.
-        held_us: u32,
+        read_lock_us: u32,
     },
     /// Send the reply of an atomic batch that was answered [`crate::ProgramResult::Later`]. All entries that it depends on are
     /// committed, at the keyspace's durability.
@@ -141,11 +141,11 @@ impl<F: FnMut(PartitionEffect<'_>)> PartitionEffects for F {
 impl dyn PartitionEffects + '_ {
     /// Requests [`PartitionEffect::Answer`] for a record without a read lock.
     pub fn answer(&mut self, to: Token, message: &Message<'_>) {
-        self.push(PartitionEffect::Answer { to, message, held_us: 0 });
+        self.push(PartitionEffect::Answer { to, message, read_lock_us: 0 });
     }
 
-    pub(crate) fn answer_read_locked(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        self.push(PartitionEffect::Answer { to, message, held_us });
+    pub(crate) fn answer_read_locked(&mut self, to: Token, message: &Message<'_>, read_lock_us: u32) {
+        self.push(PartitionEffect::Answer { to, message, read_lock_us });
     }
 
     pub(crate) fn reply(&mut self, to: Token, bytes: &[u8]) {

@@ -50,7 +50,7 @@ pub(crate) enum WriteOutcome {
         value: i64,
     },
     /// The record that was removed.
-    Taken {
+    RemovedRecord {
         version: Timestamp,
         record: RecordType,
         contents: Box<[u8]>,
@@ -87,8 +87,8 @@ impl From<ApplyOutcome> for WriteOutcome {
         match outcome {
             ApplyOutcome::Done { version, number } => WriteOutcome::Done { version, number },
             ApplyOutcome::Counter { version, value } => WriteOutcome::Counter { version, value },
-            ApplyOutcome::Taken { version, record, contents } => {
-                WriteOutcome::Taken { version, record, contents }
+            ApplyOutcome::RemovedRecord { version, record, contents } => {
+                WriteOutcome::RemovedRecord { version, record, contents }
             }
             ApplyOutcome::NotFound => WriteOutcome::NotFound,
             ApplyOutcome::WrongType(found) => WriteOutcome::WrongType(found),
@@ -111,13 +111,13 @@ impl WriteOutcome {
             WriteOutcome::Counter { version, value } => {
                 return Ok(WireOutcome::Counter { version: *version, value: *value });
             }
-            WriteOutcome::Taken { version, record: RecordType::List, contents } => {
+            WriteOutcome::RemovedRecord { version, record: RecordType::List, contents } => {
                 return list_of(contents).map(|values| {
                     let length = values.len() as u64;
                     WireOutcome::List { version: *version, length, first: 0, values }
                 });
             }
-            WriteOutcome::Taken { version, contents, .. } => {
+            WriteOutcome::RemovedRecord { version, contents, .. } => {
                 let length = contents.len() as u64;
                 return Ok(WireOutcome::Value { version: *version, length, bytes: contents });
             }
@@ -158,7 +158,7 @@ impl WriteOutcome {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             WriteOutcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
-            WriteOutcome::Taken { contents, .. } => contents.len(),
+            WriteOutcome::RemovedRecord { contents, .. } => contents.len(),
             WriteOutcome::Transaction(ended) => match &**ended {
                 TransactionOutcome::Committed { results, .. } => {
                     size_of::<TransactionOutcome>()
@@ -182,8 +182,8 @@ impl WriteOutcome {
             WriteOutcome::Done { version, number } => put(3, &[version.0, *number]),
             WriteOutcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
             WriteOutcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
-            WriteOutcome::Taken { version, record, contents } => {
-                put(TAKEN, &[version.0]);
+            WriteOutcome::RemovedRecord { version, record, contents } => {
+                put(REMOVED_RECORD, &[version.0]);
                 out.push(record.number());
                 out.extend_from_slice(&(contents.len() as u32).to_le_bytes());
                 out.extend_from_slice(contents);
@@ -222,8 +222,8 @@ impl WriteOutcome {
     /// Appends the outcome for the trailer of its entry, whose contents are those that it took.
     pub(crate) fn encode_trailer(&self, at: Timestamp, out: &mut Vec<u8>) {
         match self {
-            WriteOutcome::Taken { version, record, .. } => {
-                out.push(TAKEN_IN_ENTRY);
+            WriteOutcome::RemovedRecord { version, record, .. } => {
+                out.push(REMOVED_RECORD_IN_ENTRY);
                 out.extend_from_slice(&version.0.to_le_bytes());
                 out.push(record.number());
             }
@@ -233,7 +233,7 @@ impl WriteOutcome {
 
     /// Completes the outcome that a trailer has with the contents of its entry.
     pub(crate) fn complete(&mut self, entry: &[u8]) {
-        if let WriteOutcome::Taken { contents, .. } = self
+        if let WriteOutcome::RemovedRecord { contents, .. } = self
             && contents.is_empty()
         {
             *contents = entry.into();
@@ -248,17 +248,17 @@ impl WriteOutcome {
             3 => WriteOutcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
             4 => WriteOutcome::Counter { version: at, value: from.u64()? as i64 },
             5 => WriteOutcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
-            tag @ (TAKEN | TAKEN_IN_ENTRY) => {
+            tag @ (REMOVED_RECORD | REMOVED_RECORD_IN_ENTRY) => {
                 let (version, record) = (Timestamp(from.u64()?), RecordType::from_number(from.u8()?)?);
-                let length = if tag == TAKEN { from.u32()? as usize } else { 0 };
+                let length = if tag == REMOVED_RECORD { from.u32()? as usize } else { 0 };
                 if length > TAKE_BYTES_MAX + 4 {
                     return None;
                 }
                 let contents = from.bytes(length)?;
-                if record == RecordType::List && tag == TAKEN {
+                if record == RecordType::List && tag == REMOVED_RECORD {
                     list_of(contents).ok()?;
                 }
-                WriteOutcome::Taken { version, record, contents: contents.into() }
+                WriteOutcome::RemovedRecord { version, record, contents: contents.into() }
             }
             16 => WriteOutcome::NotFound,
             17 => WriteOutcome::WrongType(RecordType::from_number(from.u8()?)?),
@@ -299,8 +299,8 @@ fn list_of(contents: &[u8]) -> Result<Elements<'_, &[u8]>, Failure<'static>> {
     Elements::packed(u32::from_le_bytes(*count), packed)
 }
 
-const TAKEN_IN_ENTRY: u8 = 6;
-const TAKEN: u8 = 7;
+const REMOVED_RECORD_IN_ENTRY: u8 = 6;
+const REMOVED_RECORD: u8 = 7;
 const ENDED_COMMITTED: u8 = 32;
 const ENDED_ABORTED: u8 = 33;
 
@@ -356,9 +356,13 @@ mod tests {
             WriteOutcome::Done { version: Timestamp::ZERO, number: 1 },
             WriteOutcome::Counter { version: at, value: -3 },
             WriteOutcome::Counter { version: other, value: i64::MIN },
-            WriteOutcome::Taken { version: other, record: RecordType::Bytes, contents: (*b"it").into() },
-            WriteOutcome::Taken { version: other, record: RecordType::Bytes, contents: [].into() },
-            WriteOutcome::Taken {
+            WriteOutcome::RemovedRecord {
+                version: other,
+                record: RecordType::Bytes,
+                contents: (*b"it").into(),
+            },
+            WriteOutcome::RemovedRecord { version: other, record: RecordType::Bytes, contents: [].into() },
+            WriteOutcome::RemovedRecord {
                 version: other,
                 record: RecordType::List,
                 contents: [1, 0, 0, 0, 2, 0, 0, 0, 7, 8].into(),

@@ -59,10 +59,10 @@ impl Reply {
     }
 
     /// Sends the reply at once; the record read is read-locked for so many microseconds.
-    pub(crate) fn send_read_locked(&self, to: Token, held_us: u32, effects: &mut dyn PartitionEffects) {
+    pub(crate) fn send_read_locked(&self, to: Token, read_lock_us: u32, effects: &mut dyn PartitionEffects) {
         match self {
-            Reply::Batch { count, packed } if held_us > 0 => match Elements::packed(*count, packed) {
-                Ok(answers) => effects.answer_read_locked(to, &Message::BatchAnswer(answers), held_us),
+            Reply::Batch { count, packed } if read_lock_us > 0 => match Elements::packed(*count, packed) {
+                Ok(answers) => effects.answer_read_locked(to, &Message::BatchAnswer(answers), read_lock_us),
                 Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
             },
             _ => self.send(to, effects),

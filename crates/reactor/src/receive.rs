@@ -91,7 +91,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn read_large(&mut self, id: ConnectionId) {
         let large_frames_bytes_max = self.connections.limits.large_frames_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return };
-        let (need, held_before) = (connection.need, connection.large_bytes);
+        let (need, large_before) = (connection.need, connection.large_bytes);
         let is_foreign = connection.stage == ConnectionStage::Foreign;
         if is_foreign && connection.is_unproven() {
             // Unauthenticated connections get no large buffers.
@@ -101,14 +101,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
         let buffered = received.bytes.len();
-        if held_before == 0 && !is_foreign {
+        if large_before == 0 && !is_foreign {
             // A reused buffer needs no additional memory, however much of the frame arrives. A much longer buffer would also receive what follows
             // the frame, which must be moved then.
             let room = large_frames_bytes_max.saturating_sub(self.connections.large_total);
             let most = room.min(need + 2 * LARGE_BUFFER_STEP_BYTES);
             self.connections.buffers.move_to_large(&mut received.bytes, need..=most);
         }
-        if received.bytes.capacity() == buffered || held_before == 0 {
+        if received.bytes.capacity() == buffered || large_before == 0 {
             // Only the service knows the length of a command of another protocol: `need` is only a lower bound.
             let left = match is_foreign {
                 true => usize::MAX,
@@ -116,8 +116,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             };
             let step = left.min(buffered.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
             let will_hold = received.bytes.capacity().max(buffered + step);
-            let more = WaitingLoad { bytes: will_hold - held_before, waits: 0 };
-            if self.connections.large_total - held_before + will_hold > large_frames_bytes_max
+            let more = WaitingLoad { bytes: will_hold - large_before, waits: 0 };
+            if self.connections.large_total - large_before + will_hold > large_frames_bytes_max
                 || !self.connections.may_add_load(id, more)
             {
                 if is_foreign {
@@ -129,7 +129,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
             received.bytes.reserve_exact(step);
             let holds = received.bytes.capacity();
-            self.connections.large_total = self.connections.large_total - held_before + holds;
+            self.connections.large_total = self.connections.large_total - large_before + holds;
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.large_bytes = holds;
             }

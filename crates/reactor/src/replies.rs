@@ -34,7 +34,7 @@ impl Replies<'_> {
     pub fn answer_read_locked(
         &mut self,
         token: RequestToken,
-        (epoch, held_us): (PartitionEpoch, u32),
+        (epoch, read_lock_us): (PartitionEpoch, u32),
         message: &Message<'_>,
     ) {
         if !self.remove_in_flight(token) {
@@ -46,7 +46,7 @@ impl Replies<'_> {
             keyspace: token.keyspace,
             partition: token.partition,
             partition_epoch: epoch,
-            time_out_ms: held_us,
+            time_out_ms: read_lock_us,
             read_lock: false,
         };
         self.connections.queue(self.driver, token.connection, &envelope, message, self.now.elapsed_ms);

@@ -123,13 +123,13 @@ numbered!(
         /// Requests a digest of a hash range of the partition.
         DigestAsk = 0x030B, "digest_ask";
         /// The digest.
-        DigestTold = 0x030C, "digest_told";
+        DigestReply = 0x030C, "digest_reply";
         /// The digest differs from the primary's.
         DigestDiffers = 0x030D, "digest_differs";
         /// A unit of Redis commands to execute.
         UnitAsk = 0x030E, "unit_ask";
         /// The result of a unit.
-        UnitTold = 0x030F, "unit_told";
+        UnitReply = 0x030F, "unit_reply";
         /// A message of the transaction protocol.
         Transaction = 0x0310, "transaction";
         /// A part of a partition's complete state, for a member that the log cannot bring up to date, or that has nothing.

@@ -212,7 +212,7 @@ pub enum Change<'a> {
 pub enum ApplyOutcome {
     Done { version: Timestamp, number: u64 },
     Counter { version: Timestamp, value: i64 },
-    Taken { version: Timestamp, record: RecordType, contents: Box<[u8]> },
+    RemovedRecord { version: Timestamp, record: RecordType, contents: Box<[u8]> },
     NotFound,
     WrongType(RecordType),
     CompareFailed { version: Timestamp, seen: Option<Box<[u8]>> },

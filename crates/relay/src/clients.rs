@@ -248,10 +248,10 @@ impl Clients {
                 NextStep::Close => closes = true,
             }
         }
-        let (waits, held_bytes) = (client.connection.is_waiting(), client.connection.buffered_bytes());
+        let (waits, buffered_bytes) = (client.connection.is_waiting(), client.connection.buffered_bytes());
         at.set_has_more(id, client.connection.awaits_output_space());
         self.table[id.slot as usize] = Some(client);
-        at.set_buffered(id, held_bytes);
+        at.set_buffered(id, buffered_bytes);
         if closes {
             at.close(id, &out);
         } else {

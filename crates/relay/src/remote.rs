@@ -80,7 +80,7 @@ impl RemoteLinks {
                     }
                     Head::Outcome { number, verdict } => {
                         let report = UnitReport { number, verdict, total, at: begin, piece };
-                        (Envelope::default(), PeerBody::UnitTold(report))
+                        (Envelope::default(), PeerBody::UnitReply(report))
                     }
                 };
                 let peer = PeerMessage { from: me, to: wire.peer, body };

@@ -100,12 +100,12 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         };
         if may_come_again(&refused) {
             let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now().elapsed_ms);
-            let is_taken = if is_here {
+            let is_queued = if is_here {
                 scheduler.client_queues.push_first(lane, ticket, kept, now_ms)
             } else {
                 scheduler.client_queues.push(lane, ticket, kept, now_ms)
             };
-            if is_taken {
+            if is_queued {
                 return UnitResult::Later;
             }
         }

@@ -177,7 +177,7 @@ impl Replica {
             None => return Ok(()),
         };
         self.audit.digest_sent = Some(slice);
-        let body = PeerBody::DigestTold { slice, records, digest };
+        let body = PeerBody::DigestReply { slice, records, digest };
         effects.send(self.view.primary, self.view.epoch, &body);
         Ok(())
     }

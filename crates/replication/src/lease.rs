@@ -25,7 +25,7 @@ pub struct Leases {
     map_epoch: MapEpoch,
     /// Instances of nodes that are down in that map.
     absent: BTreeSet<InstanceId>,
-    held_leases: BTreeMap<InstanceId, HeldLease>,
+    received_leases: BTreeMap<InstanceId, ReceivedLease>,
     requested_us: BTreeMap<InstanceId, u64>,
     granted: BTreeMap<InstanceId, Vec<LastGrant>>,
     wanted_timestamp_bound: Timestamp,
@@ -33,7 +33,7 @@ pub struct Leases {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct HeldLease {
+struct ReceivedLease {
     from: Member,
     until_us: u64,
     map_epoch: MapEpoch,
@@ -58,7 +58,7 @@ impl Leases {
             on_time_us: now_us,
             map_epoch: MapEpoch(0),
             absent: BTreeSet::new(),
-            held_leases: BTreeMap::new(),
+            received_leases: BTreeMap::new(),
             requested_us: BTreeMap::new(),
             granted: BTreeMap::new(),
             wanted_timestamp_bound: timestamp_bound,
@@ -125,12 +125,12 @@ impl Leases {
                     return None;
                 }
                 let until_us = since_us + LEASE_US;
-                let lease = self.held_leases.get(&from.instance).filter(|lease| lease.from == from);
+                let lease = self.received_leases.get(&from.instance).filter(|lease| lease.from == from);
                 if lease.is_none_or(|lease| lease.until_us < until_us) {
                     let timestamp_bound =
                         timestamp_bound.max(lease.map_or(Timestamp::ZERO, |lease| lease.timestamp_bound));
-                    self.held_leases
-                        .insert(from.instance, HeldLease { from, until_us, map_epoch, timestamp_bound });
+                    self.received_leases
+                        .insert(from.instance, ReceivedLease { from, until_us, map_epoch, timestamp_bound });
                 }
                 None
             }
@@ -147,7 +147,7 @@ impl Leases {
     /// Whether a member's grant may be used now.
     #[must_use]
     pub fn is_valid(&self, now_us: u64, of: Member) -> bool {
-        let Some(lease) = self.held_leases.get(&of.instance) else { return false };
+        let Some(lease) = self.received_leases.get(&of.instance) else { return false };
         let is_known_map = lease.map_epoch <= self.map_epoch || is_planted(Bug::NewerMapLeaseUsed);
         let is_there = !self.absent.contains(&of.instance);
         lease.from == of && now_us < lease.until_us && is_known_map && is_there
@@ -162,14 +162,14 @@ impl Leases {
 
     /// When the request was sent that a member has granted last; 0: it has granted nothing yet.
     pub(crate) fn granted_us(&self, of: Member) -> u64 {
-        let lease = self.held_leases.get(&of.instance).filter(|lease| lease.from == of);
+        let lease = self.received_leases.get(&of.instance).filter(|lease| lease.from == of);
         lease.map_or(0, |lease| lease.until_us.saturating_sub(LEASE_US))
     }
 
     /// The bound below which this instance's timestamps must stay, so that each of these members can take over.
     pub fn timestamp_bound(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
         of.into_iter().fold(self.synced, |timestamp_bound, member| {
-            match self.held_leases.get(&member.instance) {
+            match self.received_leases.get(&member.instance) {
                 Some(lease) if lease.from == member => timestamp_bound.min(lease.timestamp_bound),
                 _ => Timestamp::ZERO,
             }

@@ -308,7 +308,7 @@ impl Replica {
             PeerBody::DigestAsk(slice) if is_from_primary => {
                 self.handle_digest_request(context, *slice, effects)
             }
-            PeerBody::DigestTold { slice, records, digest } if self.role == Role::Primary => {
+            PeerBody::DigestReply { slice, records, digest } if self.role == Role::Primary => {
                 self.handle_digest(from, (*slice, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }

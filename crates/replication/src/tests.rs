@@ -74,7 +74,7 @@ struct TestNode {
 impl zerohop_partition::PartitionEffects for MemberOutput {
     fn push(&mut self, effect: PartitionEffect<'_>) {
         match effect {
-            PartitionEffect::Answer { to, message, held_us } => self.answer(to, message, held_us),
+            PartitionEffect::Answer { to, message, read_lock_us } => self.answer(to, message, read_lock_us),
             PartitionEffect::WrongOwner { .. } => self.wrong_owner += 1,
             PartitionEffect::Reply { .. }
             | PartitionEffect::Dropped { .. }
@@ -86,9 +86,9 @@ impl zerohop_partition::PartitionEffects for MemberOutput {
 }
 
 impl MemberOutput {
-    fn answer(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
-        if held_us > 0 {
-            self.read_lock_us = held_us;
+    fn answer(&mut self, to: Token, message: &Message<'_>, read_lock_us: u32) {
+        if read_lock_us > 0 {
+            self.read_lock_us = read_lock_us;
         }
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {

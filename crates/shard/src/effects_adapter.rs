@@ -53,8 +53,8 @@ impl Relay<'_> {
 impl zerohop_partition::PartitionEffects for Relay<'_> {
     fn push(&mut self, effect: PartitionEffect<'_>) {
         match effect {
-            PartitionEffect::Answer { to, message, held_us } => {
-                self.origin.read_lock_us = held_us;
+            PartitionEffect::Answer { to, message, read_lock_us } => {
+                self.origin.read_lock_us = read_lock_us;
                 self.answer(to, message);
                 self.origin.read_lock_us = 0;
             }

@@ -393,7 +393,7 @@ impl Coverage {
     /// The cases that a batch of so many clusters with all scenarios has not covered.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
-        // `NotHeld` answers a decision only after a participant has lost what it had prepared.
+        // `NotPrepared` answers a decision only after a participant has lost what it had prepared.
         const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not known"];
         // Staged data expires when its client dies in between: in one of a dozen runs at most. A
         // split in the middle of a scanned partition occurs in one of twenty.

@@ -18,14 +18,14 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Those of the last attempt.
 pub fn outlive<T, E>(
     what: &dyn std::fmt::Display,
-    is_held: impl Fn(&E) -> bool,
+    is_in_use: impl Fn(&E) -> bool,
     mut take: impl FnMut() -> Result<T, E>,
 ) -> Result<T, E> {
     let waited = Stopwatch::start();
     let mut is_logged = false;
     loop {
         match take() {
-            Err(error) if is_held(&error) && waited.elapsed() < EXIT_TIME_OUT => {
+            Err(error) if is_in_use(&error) && waited.elapsed() < EXIT_TIME_OUT => {
                 if !std::mem::replace(&mut is_logged, true) {
                     info!("another process uses {what}: waiting up to {EXIT_TIME_OUT:?} for its end");
                 }

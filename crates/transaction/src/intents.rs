@@ -39,7 +39,7 @@ struct Cell {
 }
 
 #[derive(Debug)]
-struct HeldLocks {
+struct LockSet {
     locks: Locks,
     /// The holder commits at this timestamp or later; once the timestamp is known, exactly then.
     at: Timestamp,
@@ -67,7 +67,7 @@ const INTENTS: &str = "the intents of a partition";
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
     by_lock_key: BTreeMap<u64, Cell>,
-    holdings: BTreeMap<Holder, HeldLocks>,
+    holdings: BTreeMap<Holder, LockSet>,
     /// By arrival.
     waiters: BTreeMap<u64, Waiter>,
     /// Arrivals that may have become ready.
@@ -135,7 +135,7 @@ impl Intents {
         if locks.iter().any(|(_, access)| *access != Access::Read) {
             self.changing.insert(holder);
         }
-        self.holdings.insert(holder, HeldLocks { locks, at });
+        self.holdings.insert(holder, LockSet { locks, at });
         holder
     }
 
@@ -331,7 +331,7 @@ impl Intents {
 
     /// Whether any holder may change its cells at or below a timestamp.
     pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
-        let changes = |holding: &HeldLocks| holding.locks.iter().any(|(_, access)| *access != Access::Read);
+        let changes = |holding: &LockSet| holding.locks.iter().any(|(_, access)| *access != Access::Read);
         self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
     }
 
@@ -383,7 +383,7 @@ impl Intents {
     /// # Errors
     /// The broken invariant.
     pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
-        let has_cells = |holder: &Holder, of_holder: &HeldLocks| {
+        let has_cells = |holder: &Holder, of_holder: &LockSet| {
             of_holder.locks.iter().all(|(number, access)| {
                 self.by_lock_key.get(number).is_some_and(|cell| cell.holders.get(holder) == Some(access))
             })
@@ -431,7 +431,7 @@ impl Intents {
 /// The holders that may change a cell at or below `limit`.
 fn pending_holders(
     cells: &BTreeMap<u64, Cell>,
-    holdings: &BTreeMap<Holder, HeldLocks>,
+    holdings: &BTreeMap<Holder, LockSet>,
     cell: u64,
     limit: Timestamp,
 ) -> BTreeSet<Holder> {

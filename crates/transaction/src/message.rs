@@ -103,7 +103,7 @@ pub enum TransactionMessage {
         hash_range: KeyspaceSlice,
     },
     /// The prepared changes of a decision are not here, nor known to have been applied.
-    NotHeld {
+    NotPrepared {
         /// The index of the decision.
         decision: LogIndex,
         /// The slice in which they are missing.
@@ -162,7 +162,7 @@ impl Message {
                 out.refusal(*refusal);
             }
             TransactionMessage::Applied { decision, hash_range: span }
-            | TransactionMessage::NotHeld { decision, hash_range: span } => {
+            | TransactionMessage::NotPrepared { decision, hash_range: span } => {
                 out.u64(decision.0);
                 out.hash_range(*span);
             }
@@ -238,7 +238,7 @@ fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
         7 => TransactionMessage::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
         8 => TransactionMessage::Released { attempt: bytes.attempt()? },
         9 => TransactionMessage::Applied { decision: bytes.index()?, hash_range: bytes.hash_range()? },
-        10 => TransactionMessage::NotHeld { decision: bytes.index()?, hash_range: bytes.hash_range()? },
+        10 => TransactionMessage::NotPrepared { decision: bytes.index()?, hash_range: bytes.hash_range()? },
         _ => TransactionMessage::Ask { attempt: bytes.attempt()? },
     };
     Some(Message { to, from, id, what })
@@ -258,7 +258,7 @@ impl TransactionMessage {
             TransactionMessage::Refused { .. } => 7,
             TransactionMessage::Released { .. } => 8,
             TransactionMessage::Applied { .. } => 9,
-            TransactionMessage::NotHeld { .. } => 10,
+            TransactionMessage::NotPrepared { .. } => 10,
             TransactionMessage::Ask { .. } => 11,
         }
     }

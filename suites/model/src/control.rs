@@ -183,10 +183,10 @@ impl Model {
             each(copies).filter(|one| reports[*one].is_some_and(|reports| reports.2)).map(only).sum();
         let synced = || self.bounds.is_sync.then(|| highest(intact)).flatten();
         let everybody = copies | group.followers;
-        let all_told = each(everybody).all(|one| reports[one].is_some());
+        let all_reported = each(everybody).all(|one| reports[one].is_some());
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
-        } else if all_told || !self.follows(ReplicationRule::AllReportAfterRestart) {
+        } else if all_reported || !self.follows(ReplicationRule::AllReportAfterRestart) {
             (highest(everybody)?, true)
         } else {
             return None;

@@ -89,13 +89,13 @@ impl Model {
         let may = self.has_waited(world, me) && (is_starting || self.may_have_all_leases(world, me));
         let needed =
             if self.follows(ReplicationRule::AllInSyncAcknowledge) { self.needed(world, me) } else { 0 };
-        let is_held = |other: usize| {
+        let has_acknowledged = |other: usize| {
             let epochs =
                 if self.follows(ReplicationRule::AcknowledgedInThisEpoch) { member.known } else { 1 };
             (epochs..=member.known).any(|epoch| world.sent[usize::from(epoch)].acknowledged[other] >= index)
         };
         let is_durable = !self.bounds.is_sync || member.durable >= index;
-        (may && is_durable && each(needed).all(is_held)).then_some(())?;
+        (may && is_durable && each(needed).all(has_acknowledged)).then_some(())?;
         world.members[me].applied = index;
         let sent = &mut world.sent[usize::from(member.known)];
         sent.commit = sent.commit.max(index);

@@ -58,8 +58,8 @@ pub fn row(step: &str) -> Option<&'static BudgetRow> {
 /// The message about a step over its budget; `None` within it.
 pub fn excess(step: &str, cost: Duration) -> Option<String> {
     let row = row(step)?;
-    let told_from = Duration::from_secs(row.seconds) * REPORTED_FROM_PERCENT / 100;
-    (cost > told_from).then(|| {
+    let reported_from = Duration::from_secs(row.seconds) * REPORTED_FROM_PERCENT / 100;
+    (cost > reported_from).then(|| {
         format!(
             "{step} cost {:.0} s of processor time, its budget is {} s: make it cheaper, or change xtask/src/test/budget.rs and say why",
             cost.as_secs_f64(),

@@ -162,7 +162,7 @@ mod tests {
             "which test finds `One`",
             "does not say what it is",
             "not a word of the field",
-            "the name `held`",
+            "\"held\" in `held`",
             "has no `Frame` with files",
             "closes no circle",
         ] {

@@ -39,7 +39,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 
 /// The words of a line in lower case. Names are split: `RetriesAnew`, `lay_anew` and `LAID_ANEW`
 /// are two words each.
-fn parts(line: &str) -> Vec<String> {
+pub(super) fn parts(line: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut before = ' ';
     for (at, c) in line.char_indices() {

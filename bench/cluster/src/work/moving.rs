@@ -109,9 +109,9 @@ fn move_it(
     let target = target.ok_or_else(|| Failure::Protocol("there is no other node".into()))?;
     let is_it =
         |node: &SocketAddr| map.nodes().any(|one| one.id().0 == from && one.manager() == node.to_string());
-    let held_by = cluster.addresses.iter().position(is_it);
-    let held_by = held_by.ok_or_else(|| Failure::Protocol("nobody holds the partition".into()))?;
-    let files = copying::segments(&largest_partition(&folders[held_by])?)?;
+    let holder = cluster.addresses.iter().position(is_it);
+    let holder = holder.ok_or_else(|| Failure::Protocol("nobody holds the partition".into()))?;
+    let files = copying::segments(&largest_partition(&folders[holder])?)?;
     let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     reading.put("MiB", bytes as f64 / f64::from(1 << 20));
     let copies_begin = now();

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_is_low_below_a_tenth_and_told_in_words() {
+    fn disk_is_low_below_a_tenth_and_shown_in_words() {
         let disk = |free, total| {
             let node = NodeStatus { disk_free_bytes: free, disk_total_bytes: total, ..NodeStatus::default() };
             NodeDisk::of(&node)

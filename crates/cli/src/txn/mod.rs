@@ -48,7 +48,7 @@ const KEY_BYTES_MAX: u32 = 64 << 10;
 enum LineResult {
     Record(Option<Record>),
     /// The record that was there, which is removed.
-    Taken(Option<Record>),
+    RemovedRecord(Option<Record>),
     Version(Promise<Timestamp>),
     Removed(Promise<bool>),
     Length(Promise<u64>),
@@ -65,7 +65,7 @@ impl LineResult {
         matches!(
             self,
             Self::Record(_)
-                | Self::Taken(None)
+                | Self::RemovedRecord(None)
                 | Self::Checked
                 | Self::Blob(BlobResult::Size(_) | BlobResult::Bytes(_))
         )
@@ -228,7 +228,7 @@ async fn step(
             if found.is_some() || condition.is_given() {
                 tx.write(keyspace.remove(key).condition((*condition).into()))?;
             }
-            LineResult::Taken(found)
+            LineResult::RemovedRecord(found)
         }
         LineOperation::Append { values, condition, .. } => {
             let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();

@@ -137,8 +137,8 @@ fn one<'a>(result: &'a LineResult, committed: &CommittedTransaction) -> Result<S
     Ok(match result {
         LineResult::Record(None) => ShownOperation { found: Some(false), ..ShownOperation::default() },
         LineResult::Record(Some(record)) => contents(record),
-        LineResult::Taken(None) => removed(false),
-        LineResult::Taken(Some(record)) => ShownOperation { done: Some(true), ..contents(record) },
+        LineResult::RemovedRecord(None) => removed(false),
+        LineResult::RemovedRecord(Some(record)) => ShownOperation { done: Some(true), ..contents(record) },
         LineResult::Version(promise) => committed.result(promise).map(|_| done)?,
         LineResult::Removed(promise) => removed(committed.result(promise)?),
         LineResult::Length(promise) => ShownOperation { length: Some(committed.result(promise)?), ..done },

@@ -21,7 +21,7 @@ use super::message::ProposalAnswer;
 use super::own_node::OwnNode;
 use super::proposals::Purpose;
 use super::{Agent, AgentEffect, EndReason};
-use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, HeldLogs, JoinNode};
+use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, JoinNode, LogIndexReport};
 use crate::planted::{Bug, is_planted};
 use zerohop_base::time::Time;
 
@@ -90,7 +90,8 @@ impl Agent {
     /// Proposes a command that changes nothing: a report of no logs by node 0, which is refused. Its answer
     /// has the mark.
     fn propose_no_op(&mut self) {
-        let report = HeldLogs { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
+        let report =
+            LogIndexReport { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
         self.propose(Purpose::NoOp, ControlCommand::ReportLogs(report), Time::NEVER);
     }
 

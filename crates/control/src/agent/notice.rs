@@ -48,7 +48,7 @@ pub enum LogNotice {
     /// Instances of this node have become primary of partitions, or have ceased to be.
     Primaries {
         /// Number of partitions whose previous primary is on a node that is down.
-        taken_over: u32,
+        promoted: u32,
         /// Those nodes.
         of: Vec<NodeId>,
         /// Number of partitions whose previous primary is up, or that are new.
@@ -71,7 +71,7 @@ impl LogNotice {
         match self {
             LogNotice::Down { is_own, .. } => *is_own,
             LogNotice::QuorumLost(_) | LogNotice::QuorumBack => true,
-            LogNotice::Primaries { taken_over, .. } => *taken_over > 0,
+            LogNotice::Primaries { promoted, .. } => *promoted > 0,
             LogNotice::Up { .. }
             | LogNotice::LeaderChanged { .. }
             | LogNotice::TokenExpired { .. }
@@ -102,14 +102,14 @@ impl fmt::Display for LogNotice {
                  return; if they cannot return: `zerohop recover --control-group DIR`"
             ),
             LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),
-            LogNotice::Primaries { taken_over, of, handed_over, moved_away: given_up } => {
+            LogNotice::Primaries { promoted, of, handed_over, moved_away: given_up } => {
                 let mut parts = Vec::new();
-                if *taken_over > 0 {
+                if *promoted > 0 {
                     let of: Vec<String> = of.iter().map(NodeId::to_string).collect();
                     let nodes = by_number(of.len(), "node", "nodes");
                     parts.push(format!(
                         "took over as primary of {} of {nodes} {}",
-                        counted(*taken_over, "partition"),
+                        counted(*promoted, "partition"),
                         of.join(", ")
                     ));
                 }
@@ -130,7 +130,7 @@ impl fmt::Display for LogNotice {
 /// Changes of primaries that are not logged yet.
 #[derive(Debug, Default)]
 pub(super) struct Primaries {
-    taken_over: BTreeSet<(KeyspaceId, PartitionId)>,
+    promoted: BTreeSet<(KeyspaceId, PartitionId)>,
     of: BTreeSet<NodeId>,
     handed_over: BTreeSet<(KeyspaceId, PartitionId)>,
     moved_away: BTreeSet<(KeyspaceId, PartitionId)>,
@@ -207,13 +207,13 @@ impl Agent {
                     match was.and_then(|was| owners.get(&was)) {
                         Some(node) => {
                             primaries.of.insert(*node);
-                            primaries.taken_over.insert(*place);
+                            primaries.promoted.insert(*place);
                         }
                         None => drop(primaries.handed_over.insert(*place)),
                     }
                 }
                 (true, false) => {
-                    primaries.taken_over.remove(place);
+                    primaries.promoted.remove(place);
                     primaries.handed_over.remove(place);
                     primaries.moved_away.insert(*place);
                 }
@@ -228,16 +228,16 @@ impl Agent {
         if self.primaries.due.is_none_or(|due| self.now < due) {
             return;
         }
-        let Primaries { taken_over, of, handed_over, moved_away: given_up, .. } =
+        let Primaries { promoted, of, handed_over, moved_away: given_up, .. } =
             std::mem::take(&mut self.primaries);
         let count = |places: &BTreeSet<_>| places.len() as u32;
         let notice = LogNotice::Primaries {
-            taken_over: count(&taken_over),
+            promoted: count(&promoted),
             of: of.into_iter().collect(),
             handed_over: count(&handed_over),
             moved_away: count(&given_up),
         };
-        if !(taken_over.is_empty() && handed_over.is_empty() && given_up.is_empty()) {
+        if !(promoted.is_empty() && handed_over.is_empty() && given_up.is_empty()) {
             self.log_notice(notice);
         }
     }

@@ -10,7 +10,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 use super::message::AgentBody;
 use super::proposals::Purpose;
 use super::{Agent, AgentEffect, LogWanted};
-use crate::command::{ControlCommand, HeldLog, HeldLogs};
+use crate::command::{ControlCommand, LogIndexReport, ReportedLog};
 use crate::limits::{AGENT_REPORTED_LOGS_MAX, LOADS_REPORTED_MAX, REPORTS_MAX};
 use crate::manager;
 use zerohop_base::time::Time;
@@ -113,19 +113,19 @@ impl Agent {
     }
 
     /// The shell reports the ends of logs.
-    pub(super) fn log_ends(&mut self, logs: Vec<HeldLog>) {
+    pub(super) fn log_ends(&mut self, logs: Vec<ReportedLog>) {
         let Some(own) = self.own else { return };
-        let wanted = |log: &HeldLog| {
+        let wanted = |log: &ReportedLog| {
             let duty = self.log_reports.recovering.get(&(log.instance, log.keyspace, log.partition));
             duty.is_some_and(|duty| duty.epoch == log.epoch)
         };
-        let logs: Vec<HeldLog> = logs.into_iter().filter(wanted).collect();
+        let logs: Vec<ReportedLog> = logs.into_iter().filter(wanted).collect();
         for logs in logs.chunks(AGENT_REPORTED_LOGS_MAX) {
             if !self.may_report_logs() {
                 break;
             }
             let incarnation = self.settings.incarnation;
-            let report = HeldLogs { node: own.node, incarnation, logs: logs.to_vec() };
+            let report = LogIndexReport { node: own.node, incarnation, logs: logs.to_vec() };
             self.propose(
                 Purpose::ReportLogs,
                 ControlCommand::ReportLogs(report),

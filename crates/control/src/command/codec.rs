@@ -10,9 +10,9 @@ use zerohop_wire::ids::{
 };
 
 use super::{
-    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, HeldLog,
-    HeldLogs, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, ManagerId, ManagerInfo, MovePartition, Regroup,
-    RegroupOrigin, RequestId, proto,
+    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, JoinNode,
+    KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, ManagerId, ManagerInfo, MovePartition, Regroup,
+    RegroupOrigin, ReportedLog, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX, REPORTED_LOGS_MAX};
 
@@ -81,11 +81,13 @@ impl CommandRequest {
             }
             ControlCommand::SplitKeyspace(id) => proto::CommandProto::SplitKeyspace(id.get()),
             ControlCommand::Regroup(regroup) => proto::CommandProto::Regroup(write_regroup(regroup)),
-            ControlCommand::ReportLogs(report) => proto::CommandProto::Held(proto::HeldLogsProto {
-                node: report.node.get(),
-                incarnation: report.incarnation.get(),
-                logs: report.logs.iter().map(write_log_report).collect(),
-            }),
+            ControlCommand::ReportLogs(report) => {
+                proto::CommandProto::LogIndexes(proto::LogIndexReportProto {
+                    node: report.node.get(),
+                    incarnation: report.incarnation.get(),
+                    logs: report.logs.iter().map(write_log_report).collect(),
+                })
+            }
             ControlCommand::Recover { keyspace, partition, damaged } => {
                 proto::CommandProto::Recover(proto::Recover {
                     keyspace: keyspace.get(),
@@ -171,11 +173,11 @@ impl CommandRequest {
             }
             proto::CommandProto::SplitKeyspace(id) => ControlCommand::SplitKeyspace(KeyspaceId(id)),
             proto::CommandProto::Regroup(regroup) => ControlCommand::Regroup(read_regroup(&regroup)?),
-            proto::CommandProto::Held(report) => {
+            proto::CommandProto::LogIndexes(report) => {
                 if report.logs.len() > REPORTED_LOGS_MAX {
                     return Err(CommandError::new("more logs than one report tells of"));
                 }
-                ControlCommand::ReportLogs(HeldLogs {
+                ControlCommand::ReportLogs(LogIndexReport {
                     node: NodeId(report.node),
                     incarnation: Incarnation(report.incarnation),
                     logs: report.logs.iter().map(read_log_report).collect(),
@@ -424,8 +426,8 @@ fn read_regroup(regroup: &proto::RegroupProto) -> Result<Regroup, CommandError> 
     })
 }
 
-fn write_log_report(log: &HeldLog) -> proto::HeldLogProto {
-    proto::HeldLogProto {
+fn write_log_report(log: &ReportedLog) -> proto::ReportedLogProto {
+    proto::ReportedLogProto {
         place: write_partition(log.keyspace, log.partition),
         epoch: log.epoch.get(),
         instance: log.instance.get(),
@@ -435,8 +437,8 @@ fn write_log_report(log: &HeldLog) -> proto::HeldLogProto {
     }
 }
 
-fn read_log_report(log: &proto::HeldLogProto) -> HeldLog {
-    HeldLog {
+fn read_log_report(log: &proto::ReportedLogProto) -> ReportedLog {
+    ReportedLog {
         keyspace: KeyspaceId(log.place.keyspace),
         partition: PartitionId(log.place.partition),
         epoch: PartitionEpoch(log.epoch),

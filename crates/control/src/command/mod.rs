@@ -97,7 +97,7 @@ pub enum ControlCommand {
     /// Changes the group of a partition, if it is still of this epoch.
     Regroup(Regroup),
     /// Reports the logs of members of recovering groups.
-    ReportLogs(HeldLogs),
+    ReportLogs(LogIndexReport),
     /// The operator declares that members that are not up will not return: the group continues with the best
     /// available log, even a follower's, and loses what only the others had.
     Recover {
@@ -249,18 +249,18 @@ pub enum GroupStep {
 
 /// Logs of a node whose groups are recovering.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldLogs {
+pub struct LogIndexReport {
     /// The node.
     pub node: NodeId,
     /// Its start.
     pub incarnation: Incarnation,
     /// The logs.
-    pub logs: Vec<HeldLog>,
+    pub logs: Vec<ReportedLog>,
 }
 
 /// A log of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldLog {
+pub struct ReportedLog {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The partition in it.

@@ -39,7 +39,7 @@ pub(crate) enum CommandProto {
     #[prost(message, tag = "11")]
     Regroup(RegroupProto),
     #[prost(message, tag = "12")]
-    Held(HeldLogsProto),
+    LogIndexes(LogIndexReportProto),
     #[prost(message, tag = "13")]
     Recover(Recover),
     #[prost(message, tag = "14")]
@@ -175,17 +175,17 @@ pub(crate) struct Instance {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeldLogsProto {
+pub(crate) struct LogIndexReportProto {
     #[prost(uint32, tag = "1")]
     pub(crate) node: u32,
     #[prost(fixed64, tag = "2")]
     pub(crate) incarnation: u64,
     #[prost(message, repeated, tag = "3")]
-    pub(crate) logs: Vec<HeldLogProto>,
+    pub(crate) logs: Vec<ReportedLogProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeldLogProto {
+pub(crate) struct ReportedLogProto {
     #[prost(message, required, tag = "1")]
     pub(crate) place: PartitionProto,
     #[prost(uint64, tag = "2")]

@@ -34,7 +34,7 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
     };
     let instance = InstanceId(11);
     let by = RegroupOrigin::Instance(InstanceId(1), Incarnation(2));
-    let log = HeldLog {
+    let log = ReportedLog {
         keyspace,
         partition,
         epoch: PartitionEpoch(3),
@@ -65,7 +65,7 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
         regroup(RegroupOrigin::Control, GroupStep::Promote(instance)),
         regroup(RegroupOrigin::Control, GroupStep::Demote(instance)),
         regroup(RegroupOrigin::Control, GroupStep::Leave(instance)),
-        ControlCommand::ReportLogs(HeldLogs {
+        ControlCommand::ReportLogs(LogIndexReport {
             node: NodeId(1),
             incarnation: Incarnation(2),
             logs: vec![log, log],

@@ -115,7 +115,8 @@ mod tests {
 
     use super::*;
     use crate::command::{
-        CommandRequest, CommandResult, ControlCommand, HeldLog, HeldLogs, JoinNode, LogEnd, RequestId,
+        CommandRequest, CommandResult, ControlCommand, JoinNode, LogEnd, LogIndexReport, ReportedLog,
+        RequestId,
     };
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -171,7 +172,7 @@ mod tests {
             for node in [1, 2] {
                 let found = self.0.map().node(NodeId(node)).unwrap();
                 let (instance, incarnation) = (found.instances().next().unwrap().id, found.incarnation());
-                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| HeldLog {
+                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| ReportedLog {
                     keyspace: *keyspace,
                     partition: *partition,
                     epoch: self.0.map().keyspace(*keyspace).unwrap().group(*partition).unwrap().epoch,
@@ -180,7 +181,11 @@ mod tests {
                     intact: true,
                 };
                 let logs = self.0.recoveries().iter().map(log).collect();
-                self.done(ControlCommand::ReportLogs(HeldLogs { node: NodeId(node), incarnation, logs }));
+                self.done(ControlCommand::ReportLogs(LogIndexReport {
+                    node: NodeId(node),
+                    incarnation,
+                    logs,
+                }));
             }
             assert!(self.0.recoveries().is_empty(), "both partitions go on");
         }

@@ -20,14 +20,14 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::group_decision::{GroupContext, NextGroup};
 use super::{ControlState, MapDraft, Ring, Spot};
-use crate::command::{CommandRefusal, HeldLogs, KeptCopy};
+use crate::command::{CommandRefusal, KeptCopy, LogIndexReport};
 
 impl ControlState {
     /// Members of recovering groups report their logs. A report that does not fit the present state of a
     /// group is ignored: it must not keep the other reports of the command from being applied.
     pub(super) fn handle_log_reports(
         &mut self,
-        reported: &HeldLogs,
+        reported: &LogIndexReport,
         draft: &mut MapDraft,
     ) -> Result<u64, CommandRefusal> {
         let node = self.map().node(reported.node).ok_or(CommandRefusal::UnknownNode)?;

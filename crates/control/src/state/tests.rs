@@ -12,8 +12,8 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, P
 
 use super::*;
 use crate::command::{
-    GroupStep, HeldLog, HeldLogs, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, Regroup, RegroupOrigin,
-    RequestId,
+    GroupStep, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, Regroup, RegroupOrigin,
+    ReportedLog, RequestId,
 };
 use crate::limits::APPLIED_MAX;
 
@@ -99,7 +99,7 @@ impl StateBench {
 
     fn report_log(&mut self, instance: InstanceId, index: u64, intact: bool) -> AppliedCommand {
         let (node, incarnation) = self.node_of(instance);
-        let log = HeldLog {
+        let log = ReportedLog {
             keyspace: KEYSPACE,
             partition: PARTITION,
             epoch: self.group().epoch,
@@ -107,7 +107,7 @@ impl StateBench {
             end: LogEnd { epoch: 1, index: LogIndex(index) },
             intact,
         };
-        self.done(ControlCommand::ReportLogs(HeldLogs { node, incarnation, logs: vec![log] }))
+        self.done(ControlCommand::ReportLogs(LogIndexReport { node, incarnation, logs: vec![log] }))
     }
 }
 

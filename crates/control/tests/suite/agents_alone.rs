@@ -9,8 +9,8 @@ use zerohop_control::agent::{
     Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, NoOutcome,
 };
 use zerohop_control::command::{
-    CommandRefusal, CommandRequest, ControlCommand, GroupStep, HeldLogs, JoinNode, ManagerId, ManagerInfo,
-    Regroup, RegroupOrigin, RequestId,
+    CommandRefusal, CommandRequest, ControlCommand, GroupStep, JoinNode, LogIndexReport, ManagerId,
+    ManagerInfo, Regroup, RegroupOrigin, RequestId,
 };
 use zerohop_control::limits::{AGENT_FRAME_BYTES_MAX, PIECE_BYTES};
 use zerohop_placement::{
@@ -205,7 +205,7 @@ fn proposals_for_other_nodes_or_control_are_refused() {
             step: GroupStep::RaiseEpoch,
         })
     };
-    let report = HeldLogs { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
+    let report = LogIndexReport { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
     for command in [
         regroup(RegroupOrigin::Control),
         regroup(RegroupOrigin::Instance(instance.id, instance.incarnation)),

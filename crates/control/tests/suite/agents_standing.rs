@@ -127,9 +127,9 @@ fn log_reports_node_death_and_failovers() {
         let primaries: Vec<u32> = notices
             .iter()
             .filter_map(|one| match one {
-                LogNotice::Primaries { taken_over, of, .. } if *taken_over > 0 => {
+                LogNotice::Primaries { promoted, of, .. } if *promoted > 0 => {
                     assert_eq!(of, &[node]);
-                    Some(*taken_over)
+                    Some(*promoted)
                 }
                 _ => None,
             })
@@ -139,7 +139,7 @@ fn log_reports_node_death_and_failovers() {
     }
     assert_eq!(promoted as usize, had);
     let words =
-        LogNotice::Primaries { taken_over: 85, of: vec![node], handed_over: 0, moved_away: 0 }.to_string();
+        LogNotice::Primaries { promoted: 85, of: vec![node], handed_over: 0, moved_away: 0 }.to_string();
     assert!(words.contains("85 partitions"), "{words}");
 }
 

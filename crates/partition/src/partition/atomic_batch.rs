@@ -36,8 +36,8 @@ impl Partition {
     ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
         self.resume_after_read_locks(engine, effects);
-        let may_be_held = self.has_unknown_read_locks() && program.may_write();
-        if self.pending_replies.is_full() || may_be_held || !self.knows_intents() {
+        let may_be_locked = self.has_unknown_read_locks() && program.may_write();
+        if self.pending_replies.is_full() || may_be_locked || !self.knows_intents() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         if let Some(snapshot) = program.reads_past() {

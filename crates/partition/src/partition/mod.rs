@@ -461,13 +461,13 @@ impl Partition {
 
     fn send_batch(&mut self, collector: Collector, effects: &mut dyn PartitionEffects) {
         let Collector { token, count, index, .. } = collector;
-        let held_us = collector.read_lock_us();
+        let read_lock_us = collector.read_lock_us();
         let reply = Reply::Batch { count, packed: collector.finish() };
         if index > self.state.applied {
             self.pending_replies.push(index, token, reply, effects);
             return;
         }
-        reply.send_read_locked(token, held_us, effects);
+        reply.send_read_locked(token, read_lock_us, effects);
         if let Reply::Batch { packed, .. } = reply {
             self.buffers.batch = packed;
             self.buffers.batch.clear();
@@ -525,7 +525,7 @@ fn deliver_read_locked(
     pending_replies: &mut PendingReplies,
     commit: u64,
     to: &mut AnswerTarget<'_>,
-    (index, held_us): (u64, u32),
+    (index, read_lock_us): (u64, u32),
     answer: &OperationAnswer<'_>,
     effects: &mut dyn PartitionEffects,
 ) {
@@ -534,11 +534,11 @@ fn deliver_read_locked(
             pending_replies.push(index, *token, Reply::of(answer), effects)
         }
         AnswerTarget::One(token) => {
-            effects.answer_read_locked(*token, &Message::Answer(answer.clone()), held_us)
+            effects.answer_read_locked(*token, &Message::Answer(answer.clone()), read_lock_us)
         }
         AnswerTarget::Item(collector, place) => {
             collector.put(*place, index, answer);
-            collector.note_read_lock(held_us);
+            collector.note_read_lock(read_lock_us);
         }
     }
 }

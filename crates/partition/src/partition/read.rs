@@ -101,11 +101,11 @@ impl Partition {
             Ok(record) => read.answer(record, &mut buffers.contents),
             Err(failure) => Err(failure.clone()),
         };
-        let held_us = match (&answer, &found) {
+        let read_lock_us = match (&answer, &found) {
             (Ok(_), Ok(FoundRecord { shape: Some(shape), .. })) => grant(shape.version),
             _ => 0,
         };
-        deliver_read_locked(pending_replies, commit, to, (index, held_us), &answer, effects);
+        deliver_read_locked(pending_replies, commit, to, (index, read_lock_us), &answer, effects);
     }
 
     fn wait<D: Disk>(

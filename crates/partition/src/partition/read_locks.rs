@@ -7,7 +7,7 @@
 //!   a writer of the record ──> waits for that intent, as for a transaction's; later read locks wait for the writer
 //! ```
 //!
-//! `docs/decisions/0008-held-reads.md` explains why this is correct, and what it requires of clocks.
+//! `docs/decisions/0008-read-locks.md` explains why this is correct, and what it requires of clocks.
 
 use zerohop_wire::Envelope;
 use zerohop_wire::ids::Timestamp;

@@ -161,7 +161,8 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
     let by = RoutingKey { keyspace: KeyspaceId(0x0102_0304), point: a };
     let refusal = Refusal { reason: Reason::ReadChanged, item: 0x1112_1314 };
     let seen = Some((*b"seen").into());
-    let removed = WriteOutcome::Taken { version, record: RecordType::Bytes, contents: (*b"seen").into() };
+    let removed =
+        WriteOutcome::RemovedRecord { version, record: RecordType::Bytes, contents: (*b"seen").into() };
     let now = Timestamp::ZERO;
     vec![
         (

@@ -152,7 +152,7 @@ fn service_time_is_not_before_request_arrival() {
         bench.world.borrow_mut().pause_ms = 5_000;
         bench.send(peer, &lookup(2, b"k"));
         bench.run_until_idle();
-        let told_ms = bench.reactor.service.requested_ms;
-        assert_eq!(told_ms, if is_punctual { before_ms + 5_000 } else { before_ms });
+        let requested_ms = bench.reactor.service.requested_ms;
+        assert_eq!(requested_ms, if is_punctual { before_ms + 5_000 } else { before_ms });
     }
 }

@@ -62,7 +62,7 @@ impl<'a> WriteOperation<'a> for Take {
         let (version, contents) = (record.version(), record.buffer()[..].into());
         Ok(EvaluatedWrite {
             change: Change::Take,
-            outcome: ApplyOutcome::Taken { version, record: record_type, contents },
+            outcome: ApplyOutcome::RemovedRecord { version, record: record_type, contents },
         })
     }
 }

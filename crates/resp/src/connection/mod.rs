@@ -287,7 +287,7 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) -> bool {
-        let was_held = self.must_pause_input() || self.closing;
+        let was_paused = self.must_pause_input() || self.closing;
         match self.blocked.take_if(|(number, _)| *number == ticket.number) {
             Some((_, blocked)) => self.unblock(ticket, blocked, reply, world, out),
             None if self.paged.contains_key(&ticket.number) => {
@@ -308,7 +308,7 @@ impl Connection {
             return true;
         }
         self.awaits_output_space()
-            || was_held && !self.must_pause_input() && (!self.closing || self.pending.is_empty())
+            || was_paused && !self.must_pause_input() && (!self.closing || self.pending.is_empty())
     }
 
     fn must_pause_input(&self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogWanted;
-use zerohop_control::command::HeldLog;
+use zerohop_control::command::ReportedLog;
 use zerohop_placement::MapDelta;
 use zerohop_reactor::{ConnectionId, ReactorCounters};
 use zerohop_replication::GroupChange;
@@ -34,7 +34,7 @@ pub(crate) enum InstanceNotice {
         /// The logs, with the epochs of their groups.
         logs: Vec<LogWanted>,
         /// The channel for the answer.
-        reply_to: oneshot::Sender<Vec<HeldLog>>,
+        reply_to: oneshot::Sender<Vec<ReportedLog>>,
     },
     /// The manager's answer to a control request that was forwarded to it.
     Admin {

@@ -92,10 +92,10 @@ impl OutletEffects<'_, '_> {
             return self.outlet.answered.push((to.request.0, UnitAnswer::of(message)));
         }
         self.outlet.latencies.answered(to);
-        let AnswerOrigin { keyspace, partition, epoch, read_lock_us: held_us } = place;
+        let AnswerOrigin { keyspace, partition, epoch, read_lock_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
-        self.replies.answer_read_locked(token, (epoch, held_us), message);
+        self.replies.answer_read_locked(token, (epoch, read_lock_us), message);
     }
 
     fn let_go(&mut self, to: Token) {

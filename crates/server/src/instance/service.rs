@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 use zerohop_control::agent::LogWanted;
-use zerohop_control::command::{HeldLog, LogEnd};
+use zerohop_control::command::{LogEnd, ReportedLog};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
@@ -156,13 +156,13 @@ impl<D: Disk> InstanceService<D> {
     }
 
     /// The ends of the requested logs; zero for a log that is not the complete state.
-    fn log_ends(&self, wanted: &[LogWanted]) -> Vec<HeldLog> {
+    fn log_ends(&self, wanted: &[LogWanted]) -> Vec<ReportedLog> {
         let ends: BTreeMap<_, _> =
             self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
         let of = |one: &LogWanted| {
             let found = ends.get(&(one.keyspace, one.partition))?;
             let last = if found.is_complete { found.last } else { EntryName::default() };
-            Some(HeldLog {
+            Some(ReportedLog {
                 keyspace: one.keyspace,
                 partition: one.partition,
                 epoch: one.epoch,
@@ -261,7 +261,7 @@ impl<D: Disk> Service for InstanceService<D> {
                         gateway.handle_unit_piece((connection, *from), envelope, ask, at)
                     });
                 }
-                PeerBody::UnitTold(outcome) => {
+                PeerBody::UnitReply(outcome) => {
                     return self.with_gateway(now, replies, |gateway, at| {
                         gateway.handle_outcome_piece((connection, *from), outcome, at)
                     });

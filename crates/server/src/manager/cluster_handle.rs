@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 use zerohop_control::agent::{ClusterStanding, NoOutcome};
-use zerohop_control::command::{CommandOutcome, ControlCommand, HeldLog};
+use zerohop_control::command::{CommandOutcome, ControlCommand, ReportedLog};
 use zerohop_control::state::Pin;
 use zerohop_placement::Address;
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
@@ -25,7 +25,7 @@ pub(super) enum Input {
     /// All instances are open.
     Opened { intact: bool, closed: bool },
     /// The ends of logs.
-    LogEnds(Vec<HeldLog>),
+    LogEnds(Vec<ReportedLog>),
     /// The node is about to end: other nodes should take over.
     Leave,
     /// Query: the pinned partitions of a keyspace. See [`zerohop_control::agent::Agent::pins`].

@@ -79,12 +79,12 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
     // Reading will show if the peer is gone.
     drop(stream.set_nodelay(true));
     let peer = stream.peer_addr();
-    let taken_up = async {
+    let first_byte = async {
         let mut stream = Stream::accepted(stream, shared).await?;
         let first = stream.peek().await?;
         Ok::<_, io::Error>((stream, first))
     };
-    match timeout_at(visitor.due, taken_up).await {
+    match timeout_at(visitor.due, first_byte).await {
         Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(visitor, stream).await,
         Ok(Ok((stream, Some(_)))) => http::serve(visitor, stream).await,
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {

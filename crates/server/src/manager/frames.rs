@@ -73,7 +73,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
         if peer.greeted && !std::mem::replace(&mut is_known, true) {
             visitor.is_known();
         }
-        let has_taken_all = peer.out.len() < OUT_BYTES_MAX;
+        let had_room = peer.out.len() < OUT_BYTES_MAX;
         if !peer.out.is_empty() {
             let by = Instant::now() + SEND_TIME_OUT;
             let by = if is_known { by } else { by.min(due) };
@@ -96,7 +96,7 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
         if used > 0 && peer.greeted {
             due = Instant::now() + if received.is_empty() { IDLE_TIME_OUT } else { FRAME_TIME_OUT };
         }
-        if !has_taken_all {
+        if !had_room {
             continue;
         }
         if received.is_empty() {

@@ -26,15 +26,15 @@ impl Listeners {
         instances: usize,
         tls: Option<&TlsOptions>,
     ) -> Result<Self, StartError> {
-        let is_held = |error: &Error| error.kind() == ErrorKind::AddrInUse && listen.port() != 0;
+        let is_in_use = |error: &Error| error.kind() == ErrorKind::AddrInUse && listen.port() != 0;
         #[expect(clippy::disallowed_methods, reason = "this module is the home of listeners")]
         let bind = || TcpListener::bind(listen);
-        let manager = outlive(&listen, is_held, bind).map_err(|error| refused(listen, &error))?;
+        let manager = outlive(&listen, is_in_use, bind).map_err(|error| refused(listen, &error))?;
         rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
         let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
         let drivers = (1..=instances).map(|place| {
             let address = behind(listen, place)?;
-            let driver = outlive(&address, is_held, || MioDriver::listen(address));
+            let driver = outlive(&address, is_in_use, || MioDriver::listen(address));
             let mut driver = driver.map_err(|error| refused(address, &error))?;
             driver.encrypt(tls.cloned());
             let at = driver.local_address().map_err(|error| refused(address, &error))?;

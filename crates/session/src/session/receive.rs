@@ -194,8 +194,8 @@ impl<T> Session<T> {
     }
 
     /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
-    fn believed(&self, index: u32, held_us: u32) -> u32 {
-        if self.connections.supports_read_locks(index) { held_us } else { 0 }
+    fn believed(&self, index: u32, read_lock_us: u32) -> u32 {
+        if self.connections.supports_read_locks(index) { read_lock_us } else { 0 }
     }
 
     /// Handles an answer to a request of the session itself, or an answer that does not fit its request.

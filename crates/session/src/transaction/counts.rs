@@ -31,7 +31,7 @@ impl ReadCounts {
     /// Counts a composite operation that has succeeded.
     pub(crate) fn count(&mut self, together: &Composite) {
         if let Composite::Reading(reading) = together {
-            let count = match reading.path_taken() {
+            let count = match reading.path() {
                 CompositePath::ReadLocked => &mut self.read_locked,
                 CompositePath::Unconfirmed => &mut self.unconfirmed,
                 CompositePath::Confirmed => &mut self.confirmed,

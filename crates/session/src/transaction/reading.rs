@@ -75,14 +75,14 @@ impl ConsistentRead {
             return Err(InvalidTransaction::Writes);
         }
         let got = vec![None; items.len()];
-        let held_until = Some(Time::NEVER);
+        let locked_until = Some(Time::NEVER);
         let phase = ReadPhase::Beginning;
         Ok(Self {
             items,
             got,
             phase,
             failures: 0,
-            read_locked_until: held_until,
+            read_locked_until: locked_until,
             is_unconfirmed: false,
             was_read_locked: false,
         })
@@ -109,7 +109,7 @@ impl ConsistentRead {
         &mut self,
         (map, now): (&ClusterMap, Time),
         slot: u32,
-        (result, held_until): ItemResult,
+        (result, locked_until): ItemResult,
     ) -> CompositeStep {
         match &mut self.phase {
             ReadPhase::Beginning => CompositeStep::Wait,
@@ -125,7 +125,7 @@ impl ConsistentRead {
                     *place = Some(got);
                 }
                 self.read_locked_until =
-                    self.read_locked_until.zip(held_until).map(|(all, one)| all.min(one));
+                    self.read_locked_until.zip(locked_until).map(|(all, one)| all.min(one));
                 if is_last { self.finish_unconfirmed(map, now) } else { CompositeStep::Wait }
             }
             ReadPhase::Confirming { left, changed } => {
@@ -152,7 +152,7 @@ impl ConsistentRead {
     }
 
     /// Whether a part was read again, and whether it ran as a transaction in the end.
-    pub(super) fn path_taken(&self) -> CompositePath {
+    pub(super) fn path(&self) -> CompositePath {
         match self.phase {
             ReadPhase::Transaction { .. } => CompositePath::Transacted,
             _ if self.failures > 0 => CompositePath::ReadAgain,

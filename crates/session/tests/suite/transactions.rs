@@ -392,9 +392,9 @@ fn reads_take_one_frame_and_socket_write_per_instance_and_round() {
 fn expired_read_lock_needs_confirmation() {
     let (mut world, keys) = holding();
     // The round trip takes 100 us, and clock drift may take a ninth of the lock's time.
-    for (held_us, expected) in [(112, 2), (113, 2), (114, 1), (200, 1), (0, 2)] {
-        world.cluster.read_lock_us = held_us;
-        assert_eq!(rounds(&mut world, &keys).0, expected, "{held_us}");
+    for (read_lock_us, expected) in [(112, 2), (113, 2), (114, 1), (200, 1), (0, 2)] {
+        world.cluster.read_lock_us = read_lock_us;
+        assert_eq!(rounds(&mut world, &keys).0, expected, "{read_lock_us}");
     }
 }
 

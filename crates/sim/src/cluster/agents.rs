@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, LogWanted};
-use zerohop_control::command::{HeldLog, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::command::{LogEnd, ManagerId, ManagerInfo, ReportedLog};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, NodeId};
@@ -270,7 +270,7 @@ impl SimulatedCluster {
             // An empty disk is not intact: every in-sync replica has at least an epoch marker.
             let intact = end.is_intact && end.is_complete && log_end != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
-            logs.push(HeldLog { keyspace, partition, epoch, instance, end: log_end, intact });
+            logs.push(ReportedLog { keyspace, partition, epoch, instance, end: log_end, intact });
         }
         if !logs.is_empty() {
             self.trace.record(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));

@@ -175,7 +175,7 @@ impl SimulatedCluster {
                     }
                 }
             }
-            TransactionMessage::NotHeld { .. } => count("decisions not known"),
+            TransactionMessage::NotPrepared { .. } => count("decisions not known"),
             TransactionMessage::Released { .. } => {}
         }
     }

@@ -76,7 +76,7 @@ impl Transactions {
             _ => None,
         });
         let mut arrivals = self.queued.values().map(|queued| queued.arrival).chain(own_queued);
-        let is_held = |id| self.prepared.contains_key(id);
+        let is_prepared = |id| self.prepared.contains_key(id);
         check_rules(
             TRANSACTIONS,
             [
@@ -90,14 +90,14 @@ impl Transactions {
                     "each holder belongs to a transaction, a write or a read lock",
                 ),
                 (arrivals.all(|arrival| self.intents.has_waiter(arrival)), "each queued transaction waits"),
-                (!self.queued.keys().any(is_held), "no transaction is both prepared and queued"),
+                (!self.queued.keys().any(is_prepared), "no transaction is both prepared and queued"),
                 (
                     self.deferred
                         .iter()
                         .all(|id| self.prepared.get(id).is_some_and(|found| found.decided.is_some())),
                     "a deferred transaction is prepared and decided",
                 ),
-                (self.next.keys().all(is_held), "a higher attempt waits for a prepared one"),
+                (self.next.keys().all(is_prepared), "a higher attempt waits for a prepared one"),
                 (
                     self.running.values().all(|running| running.answers.len() <= running.others().len()),
                     "no more participants have answered than there are",

@@ -26,15 +26,15 @@ pub(super) struct DecisionNotice {
     acknowledged: CoveredSlices,
     /// The decision's participants that have not acknowledged all of what they prepared.
     open: Vec<u32>,
-    /// The places that have answered `NotHeld`.
+    /// The places that have answered `NotPrepared`.
     not_prepared: BTreeMap<RoutingKey, LostParticipant>,
-    /// Slices that have acknowledged, or have answered `NotHeld`.
+    /// Slices that have acknowledged, or have answered `NotPrepared`.
     reached: CoveredSlices,
     pub(super) resend_at: Time,
     pub(super) is_finishing: bool,
 }
 
-/// The `NotHeld` answers of a place.
+/// The `NotPrepared` answers of a place.
 #[derive(Clone, Copy, Debug)]
 struct LostParticipant {
     since: Time,
@@ -68,7 +68,7 @@ impl DecisionNotice {
     }
 
     /// The places of a participant that get the next notices: the first that has not acknowledged, each that has answered
-    /// `NotHeld`, and the first that has not answered.
+    /// `NotPrepared`, and the first that has not answered.
     fn notice_targets(&self, participant: &Participant) -> BTreeSet<RoutingKey> {
         let Some(first) = self.acknowledged.open(participant) else { return BTreeSet::new() };
         let is_open = |place: &&RoutingKey| {
@@ -203,7 +203,7 @@ impl Transactions {
     }
 
     /// The prepared changes are missing. The operator is notified, and the coordinator repeats the notice for a while: a deposed
-    /// primary that does not know of its successor lacks them too. A place that keeps answering `NotHeld` speaks for the
+    /// primary that does not know of its successor lacks them too. A place that keeps answering `NotPrepared` speaks for the
     /// partition, which has lost the changes, through a power failure or a loss that an operator has accepted. The decision
     /// then counts as carried out there, so that nothing is kept permanently.
     pub(super) fn handle_not_prepared(

@@ -267,7 +267,7 @@ impl Transactions {
             TransactionMessage::Applied { decision, hash_range: span } => {
                 self.acknowledged((from, span), id, decision, effects)
             }
-            TransactionMessage::NotHeld { decision, hash_range: span } => {
+            TransactionMessage::NotPrepared { decision, hash_range: span } => {
                 self.handle_not_prepared(now, (from, span), id, decision, effects)
             }
             TransactionMessage::Ask { attempt } => {

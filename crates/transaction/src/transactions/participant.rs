@@ -384,7 +384,7 @@ impl Transactions {
         let span = self.hash_range;
         let what = match self.state.applied.get(&id) {
             Some((decision, _)) => TransactionMessage::Applied { decision: *decision, hash_range: span },
-            None => TransactionMessage::NotHeld { decision: decided.decision, hash_range: span },
+            None => TransactionMessage::NotPrepared { decision: decided.decision, hash_range: span },
         };
         effects.push(send(id.coordinator, to, id, what));
     }

@@ -90,7 +90,7 @@ fn messages() -> Vec<Message> {
         TransactionMessage::Refused { attempt, refusal },
         TransactionMessage::Released { attempt },
         TransactionMessage::Applied { decision, hash_range: range },
-        TransactionMessage::NotHeld { decision, hash_range: range },
+        TransactionMessage::NotPrepared { decision, hash_range: range },
         TransactionMessage::Ask { attempt },
     ];
     let to_message =

@@ -203,19 +203,19 @@ fn prepared() -> (SinglePrimary, Attempt) {
 #[test]
 fn lost_prepared_part_is_reported_and_decision_ends() {
     let (mut world, decision) = decided();
-    let not_held = |world: &mut SinglePrimary| {
+    let not_prepared = |world: &mut SinglePrimary| {
         world.receive(
             COORDINATOR,
             PARTICIPANT,
-            TransactionMessage::NotHeld { decision, hash_range: hash_range(PARTICIPANT) },
+            TransactionMessage::NotPrepared { decision, hash_range: hash_range(PARTICIPANT) },
         );
     };
     while world.now < Time(LOSS_US) {
         assert!(!world.transactions.state().is_quiet(), "a deposed primary may say so");
-        not_held(&mut world);
+        not_prepared(&mut world);
         world.advance_us(RESEND_US, &[]);
     }
-    not_held(&mut world);
+    not_prepared(&mut world);
     assert_eq!(world.losses, [PARTICIPANT], "one notification");
     assert!(world.transactions.state().is_quiet());
     world.advance_us(RESEND_US, &[]);
@@ -239,7 +239,7 @@ fn lost_split_participant_ends_in_one_period() {
             world.receive(
                 COORDINATOR,
                 to,
-                TransactionMessage::NotHeld { decision, hash_range: part_of(to.point) },
+                TransactionMessage::NotPrepared { decision, hash_range: part_of(to.point) },
             );
         }
     }
@@ -256,7 +256,7 @@ fn decision_is_kept_if_loss_reports_are_rare() {
         world.receive(
             COORDINATOR,
             PARTICIPANT,
-            TransactionMessage::NotHeld { decision, hash_range: hash_range(PARTICIPANT) },
+            TransactionMessage::NotPrepared { decision, hash_range: hash_range(PARTICIPANT) },
         );
         world.advance_us(LOSS_US / 5, &[]);
     }

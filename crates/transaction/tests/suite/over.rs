@@ -170,7 +170,7 @@ fn is_released_once(mut one: ParticipantBench, (counter, index): (u64, u64)) {
     let is_it = |entry: &TransactionEntry| matches!(entry, TransactionEntry::Release { attempt: of, .. } if *of == attempt(1));
     assert!(released.len() == 1 && is_it(&released[0]), "{released:?}");
     let said = one.sent_messages();
-    assert!(said.iter().any(|what| matches!(what, TransactionMessage::NotHeld { .. })), "{said:?}");
+    assert!(said.iter().any(|what| matches!(what, TransactionMessage::NotPrepared { .. })), "{said:?}");
     assert!(one.transactions.may_write(LOCK_KEY), "its intent would stay permanently");
     assert!(one.transactions.is_idle(), "nothing of it is left");
 }

@@ -102,8 +102,8 @@ impl<'a> GatheredAnswer<'a> {
     #[inline]
     pub(crate) fn header(envelope: &Envelope, kind: FrameKind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
         // A shorter lock than promised is also correct.
-        let held_us = u16::try_from(envelope.read_lock_us()).unwrap_or(u16::MAX);
-        layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(held_us).u32(length as u32))
+        let read_lock_us = u16::try_from(envelope.read_lock_us()).unwrap_or(u16::MAX);
+        layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(read_lock_us).u32(length as u32))
     }
 
     /// Decodes the answer. Errors: it is invalid; the other parts are not affected.
@@ -146,9 +146,9 @@ impl<'a> Element<'a> for GatheredAnswer<'a> {
     const COUNT_MAX: u32 = COALESCED_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
-        let Self { request, kind, read_lock_us: held_us, body } = *self;
+        let Self { request, kind, read_lock_us, body } = *self;
         let fields: [u8; ANSWER_HEADER_BYTES] =
-            layout(|to| to.u64(request.0).u16(kind).u16(held_us).u32(body.len() as u32));
+            layout(|to| to.u64(request.0).u16(kind).u16(read_lock_us).u32(body.len() as u32));
         out.extend_from_slice(&fields);
         Ok(body)
     }
@@ -156,11 +156,11 @@ impl<'a> Element<'a> for GatheredAnswer<'a> {
     #[inline]
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<ANSWER_HEADER_BYTES>::split(bytes)?;
-        let (request, kind, held_us) = (RequestId(fields.u64()), fields.u16(), fields.u16());
+        let (request, kind, read_lock_us) = (RequestId(fields.u64()), fields.u16(), fields.u16());
         let length = fields.u32() as usize;
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { request, kind, read_lock_us: held_us, body })
+        Ok(Self { request, kind, read_lock_us, body })
     }
 }

@@ -237,10 +237,10 @@ impl<'a> Message<'a> {
             | FrameKind::EntryGot
             | FrameKind::EntryLost
             | FrameKind::DigestAsk
-            | FrameKind::DigestTold
+            | FrameKind::DigestReply
             | FrameKind::DigestDiffers
             | FrameKind::UnitAsk
-            | FrameKind::UnitTold
+            | FrameKind::UnitReply
             | FrameKind::Transaction => Self::Peer(PeerMessage::decode_body(kind, body)?),
             FrameKind::Hello => Self::Hello(Hello::decode_body(body)?),
             FrameKind::HelloAck => Self::HelloAck(HelloAck::decode_body(body)?),

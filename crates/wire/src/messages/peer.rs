@@ -178,7 +178,7 @@ pub enum PeerBody<'a> {
     /// See [`Slice`].
     DigestAsk(Slice),
     /// 40 bytes: the slice (24), records (8), digest (8).
-    DigestTold {
+    DigestReply {
         /// The hash range.
         slice: Slice,
         /// Number of records in it.
@@ -191,7 +191,7 @@ pub enum PeerBody<'a> {
     /// See [`UnitRequest`].
     UnitAsk(UnitRequest<'a>),
     /// See [`UnitReport`]. It is sent on the connection on which the unit arrived.
-    UnitTold(UnitReport<'a>),
+    UnitReply(UnitReport<'a>),
     /// A message of the transaction protocol, in that protocol's encoding.
     Transaction(&'a [u8]),
 }
@@ -292,10 +292,10 @@ impl PeerBody<'_> {
             Self::EntryGot(_) => FrameKind::EntryGot,
             Self::EntryLost(_) => FrameKind::EntryLost,
             Self::DigestAsk(_) => FrameKind::DigestAsk,
-            Self::DigestTold { .. } => FrameKind::DigestTold,
+            Self::DigestReply { .. } => FrameKind::DigestReply,
             Self::DigestDiffers(_) => FrameKind::DigestDiffers,
             Self::UnitAsk(_) => FrameKind::UnitAsk,
-            Self::UnitTold(_) => FrameKind::UnitTold,
+            Self::UnitReply(_) => FrameKind::UnitReply,
             Self::Transaction(_) => FrameKind::Transaction,
         }
     }
@@ -344,14 +344,14 @@ impl<'a> PeerMessage<'a> {
             PeerBody::DigestAsk(slice) | PeerBody::DigestDiffers(slice) => {
                 out.extend_from_slice(&slice.encode())
             }
-            PeerBody::DigestTold { slice, records, digest } => {
+            PeerBody::DigestReply { slice, records, digest } => {
                 out.extend_from_slice(&slice.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
                 out.extend_from_slice(&fields);
             }
             PeerBody::EntryGot(entry) => return entry.put(out),
             PeerBody::UnitAsk(ask) => return ask.put(out),
-            PeerBody::UnitTold(report) => return report.put(out),
+            PeerBody::UnitReply(report) => return report.put(out),
             PeerBody::Transaction(message) => return Ok(message),
         }
         Ok(&[])
@@ -428,16 +428,16 @@ impl<'a> PeerBody<'a> {
                 nothing_left(rest)?;
                 if kind == FrameKind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
             }
-            FrameKind::DigestTold => {
+            FrameKind::DigestReply => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
                 let slice = Slice::decode_fields(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
                 fields.done()?;
                 nothing_left(rest)?;
-                Self::DigestTold { slice, records, digest }
+                Self::DigestReply { slice, records, digest }
             }
             FrameKind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
-            FrameKind::UnitTold => Self::UnitTold(UnitReport::decode_body(body)?),
+            FrameKind::UnitReply => Self::UnitReply(UnitReport::decode_body(body)?),
             FrameKind::Transaction => Self::Transaction(body),
             _ => {
                 let mut rest = body;

@@ -111,10 +111,10 @@ fn oversized_answer_leaves_frame_unchanged() {
         for _ in 0..before {
             gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
         }
-        let told_so_far = out.clone();
+        let before_answer = out.clone();
         let answer = value(&long);
         assert!(gathering.add(&encoder, &envelope, &answer, &mut out).is_err());
-        assert_eq!(out, told_so_far);
+        assert_eq!(out, before_answer);
         gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
         gathering.close(&encoder, &mut out);
         assert_eq!(decoded(&out).0.len(), before + 1);

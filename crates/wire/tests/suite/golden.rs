@@ -313,7 +313,7 @@ fn gathered(check: Check<'_>) {
     );
     let locked = [GatheredAnswer { read_lock_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
     let gathered = Message::Gathered(Elements::from_slice(&locked));
-    check("gathered_held", "a value to request 9, held for 2 ms, not found to 8", &gathered);
+    check("gathered_read_locked", "a value to request 9, held for 2 ms, not found to 8", &gathered);
 }
 
 fn transactions(check: Check<'_>) {
@@ -387,21 +387,21 @@ fn peers(check: Check<'_>) {
     let whole = Slice { contents: true, ..slice };
     peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestAsk(whole));
     peer(
-        "digest_told",
+        "digest_reply",
         "7 records",
-        PeerBody::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF },
+        PeerBody::DigestReply { slice, records: 7, digest: 0x0123_4567_89AB_CDEF },
     );
     peer("digest_differs", "of the same slice", PeerBody::DigestDiffers(slice));
     let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
     peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitAsk(ask));
     let report = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
-    peer("unit_told", "the reply of unit 9", PeerBody::UnitTold(report));
+    peer("unit_reply", "the reply of unit 9", PeerBody::UnitReply(report));
     let empty = UnitReport { total: 0, piece: b"", ..report };
     let verdict = UnitVerdict::NotRun;
-    peer("unit_told_not_run", "unit 9 was not run", PeerBody::UnitTold(UnitReport { verdict, ..empty }));
+    peer("unit_reply_not_run", "unit 9 was not run", PeerBody::UnitReply(UnitReport { verdict, ..empty }));
     peer("transaction", "an opaque message", PeerBody::Transaction(b"message"));
     let verdict = UnitVerdict::Waits(1_700_000_000_123);
-    peer("unit_told_waits", "unit 9 waits", PeerBody::UnitTold(UnitReport { verdict, ..empty }));
+    peer("unit_reply_waits", "unit 9 waits", PeerBody::UnitReply(UnitReport { verdict, ..empty }));
 }
 
 fn outcomes(check: Check<'_>) {

@@ -159,7 +159,7 @@ impl stateright::Model for Commit {
 pub const ATOMIC: &str = "what is decided is held or applied everywhere, and nothing else is applied";
 /// I3.
 pub const ONCE: &str = "I3: nothing is applied twice";
-/// `NotHeld`.
+/// `NotPrepared`.
 pub const NOT_LOST: &str = "nothing is told to be lost";
 /// I2, of reads one after the other.
 pub const CURRENT: &str = "I2: what was seen is seen by whoever asks later";

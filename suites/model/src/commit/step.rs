@@ -241,7 +241,7 @@ impl Commit {
         if participant.committed_state.is_some_and(|committed| committed.entry == named || !names) {
             return self.append(world, me, AppendedEntry::Apply);
         }
-        // Its answer is `Applied`, which was sent, or `NotHeld`.
+        // Its answer is `Applied`, which was sent, or `NotPrepared`.
         let is_lost = !participant.remembers
             && participant.appended.is_none()
             && !world.coordinator.is_finished

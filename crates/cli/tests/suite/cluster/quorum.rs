@@ -199,7 +199,7 @@ fn node_death_and_failovers_are_logged_in_one_line() {
         let is_warned = cluster.log(*at).lines().any(|line| line.contains(&decided) && line.contains("WARN"));
         assert_eq!(is_warned, *at as u64 + 1 == leader);
     }
-    let taken_over = |at: &usize| -> Vec<String> {
+    let takeovers = |at: &usize| -> Vec<String> {
         let log = cluster.log(*at);
         let lines =
             log.lines().filter(|line| line.contains("took over as primary") && line.contains(&took_over));
@@ -208,10 +208,10 @@ fn node_death_and_failovers_are_logged_in_one_line() {
     // The in-sync replicas of its partitions may all be on one of the others.
     wait_for(
         "the takeover is reported",
-        || survivors.iter().map(taken_over).collect(),
+        || survivors.iter().map(takeovers).collect(),
         |reported: &Vec<Vec<String>>| reported.iter().any(|lines| !lines.is_empty()),
     );
-    for lines in survivors.iter().map(taken_over) {
+    for lines in survivors.iter().map(takeovers) {
         assert!(lines.len() <= 1 && lines.iter().all(|line| line.contains("WARN")), "{lines:?}");
     }
 }

@@ -246,7 +246,7 @@ fn write(body: &AgentBody) -> proto::BodyProto {
                 node: node.unwrap_or_default().get(),
                 known: node.is_some(),
                 have: have.get(),
-                only_told: *is_confirmation,
+                is_confirmation: *is_confirmation,
                 since: of.since.get(),
                 epoch: of.epoch.get(),
                 piece: of.piece,
@@ -335,7 +335,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
                 node: wanted.known.then_some(NodeId(wanted.node)),
                 have: MapEpoch(wanted.have),
                 piece: (of.epoch != MapEpoch(0)).then_some(of),
-                is_confirmation: wanted.only_told,
+                is_confirmation: wanted.is_confirmation,
             }
         }
         proto::BodyProto::MapPiece(piece) => {

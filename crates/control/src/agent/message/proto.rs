@@ -90,7 +90,7 @@ pub(super) struct MapWanted {
     #[prost(uint64, tag = "3")]
     pub(super) have: u64,
     #[prost(bool, tag = "4")]
-    pub(super) only_told: bool,
+    pub(super) is_confirmation: bool,
     #[prost(uint64, tag = "5")]
     pub(super) since: u64,
     #[prost(uint64, tag = "6")]

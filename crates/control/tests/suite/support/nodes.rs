@@ -9,7 +9,7 @@ use zerohop_base::time::Time;
 use zerohop_control::agent::{
     Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, LogWanted,
 };
-use zerohop_control::command::{ControlCommand, HeldLog, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::command::{ControlCommand, LogEnd, ManagerId, ManagerInfo, ReportedLog};
 use zerohop_control::manager::LeadSettings;
 use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
@@ -203,7 +203,7 @@ impl Nodes {
                 self.handle_event(at, AgentEvent::Opened { intact, closed });
             }
             NodeHappening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
-                let end = |one: &LogWanted| HeldLog {
+                let end = |one: &LogWanted| ReportedLog {
                     keyspace: one.keyspace,
                     partition: one.partition,
                     epoch: one.epoch,
@@ -250,7 +250,7 @@ impl Nodes {
             return;
         }
         let moved = self.moved.clone();
-        let (founders, held_by_anybody) = (self.bootstrap_members.clone(), self.newest());
+        let (founders, newest) = (self.bootstrap_members.clone(), self.newest());
         let random = self.faults.next() | 1;
         let seed = self.schedule.next();
         let machine = &mut self.machines[at];
@@ -290,7 +290,7 @@ impl Nodes {
         machine.agent = Some(agent);
         machine.map = Arc::default();
         let life = machine.life;
-        self.checker.starts(at, held_by_anybody);
+        self.checker.starts(at, newest);
         self.at(self.now + 1, NodeHappening::Tick { at, life });
     }
 

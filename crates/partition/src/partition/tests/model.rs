@@ -290,6 +290,6 @@ fn evaluate(
         ApplyOutcome::Overflow => Err(Failure::Overflow),
         ApplyOutcome::ValueTooLong { length, limit } => Err(Failure::ValueTooLong { length, limit }),
         ApplyOutcome::TooMany { count, limit } => Err(Failure::TooMany { count, limit }),
-        ApplyOutcome::Taken { .. } => unreachable!("it draws no take"),
+        ApplyOutcome::RemovedRecord { .. } => unreachable!("it draws no take"),
     }
 }

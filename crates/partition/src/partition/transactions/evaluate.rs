@@ -93,8 +93,8 @@ pub(super) fn items<D: Disk>(
     let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, staged, None);
     let result = run(&mut unit, (state, slice), items);
     staged.clear();
-    let taken_back = undo_entries(engine, (group, overlay, &state.deadlines), end);
-    result.and_then(|evaluated| taken_back.map(|()| evaluated).map_err(|_| Reason::Overloaded.into()))
+    let undone = undo_entries(engine, (group, overlay, &state.deadlines), end);
+    result.and_then(|evaluated| undone.map(|()| evaluated).map_err(|_| Reason::Overloaded.into()))
 }
 
 fn run<D: Disk>(

@@ -173,9 +173,9 @@ impl Partition {
     ) {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
         // A prepared transaction has blocked every read lock.
-        let may_be_held =
+        let may_be_locked =
             self.has_unknown_read_locks() && matches!(message.what, TransactionMessage::Prepare { .. });
-        if is_ours && !may_be_held && !self.pending_replies.is_full() && self.open_transactions() {
+        if is_ours && !may_be_locked && !self.pending_replies.is_full() && self.open_transactions() {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
                 transacting.has_only_read_locks = false;

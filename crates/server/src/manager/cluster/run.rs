@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogWanted, NoOutcome};
-use zerohop_control::command::{CommandOutcome, HeldLog, KeyspaceDrained};
+use zerohop_control::command::{CommandOutcome, KeyspaceDrained, ReportedLog};
 use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_replication::GroupChange;
 use zerohop_system::clock::{Stopwatch, unix_ms};
@@ -447,7 +447,7 @@ impl Runner {
     }
 }
 
-async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<HeldLog> {
+async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<ReportedLog> {
     let (asker, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
     if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: asker }, due).await {

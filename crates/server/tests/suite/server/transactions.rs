@@ -262,16 +262,16 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
     // The node stops when one is just decided and the participant may not have learned of it.
     let parts_of_last = node.parts(Durability::Sync, &[(&one, insert("last")), (&other, insert("last"))]);
     let instance_of_last = node.transact(41, last, &parts_of_last);
-    let told_of_last = node.outcome(instance_of_last).unwrap();
+    let last_outcome = node.outcome(instance_of_last).unwrap();
     drop(node.wires.drain(..));
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), listen)).unwrap();
     let session = node.session;
     let mut node = NodeClient { session, ..NodeClient::of(&server, keyspace) };
-    assert_eq!(node.value(&one), Some((told_of_last.0, "last".to_owned())));
-    assert_eq!(node.value(&other), Some((told_of_last.0, "last".to_owned())));
+    assert_eq!(node.value(&one), Some((last_outcome.0, "last".to_owned())));
+    assert_eq!(node.value(&other), Some((last_outcome.0, "last".to_owned())));
     let instance_of_last = node.transact(41, last, &parts_of_last);
-    assert_eq!(node.outcome(instance_of_last), Ok(told_of_last));
+    assert_eq!(node.outcome(instance_of_last), Ok(last_outcome));
     let instance = node.transact(40, last, &parts);
     assert_eq!(node.outcome(instance), Err(failure));
     server.stop().unwrap();

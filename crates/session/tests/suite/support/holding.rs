@@ -27,13 +27,13 @@ impl FakeCluster {
 
     /// Whether a message would change a locked record.
     pub fn changes_locked_record(&self, now: Time, message: &Message<'_>) -> bool {
-        let is_held = |key: &[u8]| self.read_locks.get(key).is_some_and(|until| now < *until);
+        let is_locked = |key: &[u8]| self.read_locks.get(key).is_some_and(|until| now < *until);
         match message {
-            Message::Write { write, .. } => is_held(write.key),
+            Message::Write { write, .. } => is_locked(write.key),
             Message::Batch(batch) => batch
                 .operations
                 .iter()
-                .any(|operation| matches!(operation, RecordOperation::Write(write) if is_held(write.key))),
+                .any(|operation| matches!(operation, RecordOperation::Write(write) if is_locked(write.key))),
             // This model does not locate the parts of a transaction: any locked record counts.
             Message::Transact(_) => self.read_locks.values().any(|until| now < *until),
             _ => false,

@@ -26,9 +26,9 @@ pub fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
     encode_read_locked(envelope, 0, message)
 }
 
-pub fn encode_read_locked(envelope: &Envelope, held_us: u32, message: &Message<'_>) -> Vec<u8> {
+pub fn encode_read_locked(envelope: &Envelope, read_lock_us: u32, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let envelope = Envelope { time_out_ms: held_us, read_lock: false, ..*envelope };
+    let envelope = Envelope { time_out_ms: read_lock_us, read_lock: false, ..*envelope };
     Encoder::default().encode(&envelope, message, &mut out).unwrap();
     out
 }

@@ -258,13 +258,9 @@ impl FakeCluster {
                 };
                 let mut body = Vec::new();
                 let kind = frame.message(&mut Vec::new()).unwrap().encode_body(&mut body).unwrap().number();
-                let held_us = frame.envelope.read_lock_us() as u16;
-                let answer = GatheredAnswer {
-                    request: frame.envelope.request,
-                    kind,
-                    read_lock_us: held_us,
-                    body: &body,
-                };
+                let read_lock_us = frame.envelope.read_lock_us() as u16;
+                let answer =
+                    GatheredAnswer { request: frame.envelope.request, kind, read_lock_us, body: &body };
                 zerohop_wire::pack(&answer, &mut packed).unwrap();
             }
             let message = Message::Gathered(Elements::all(&packed).unwrap());
@@ -377,10 +373,10 @@ impl FakeCluster {
             self.refused_by_read_lock += 1;
             return Some(fail(envelope, Failure::Busy { retry_after_ms: 1 }));
         }
-        let held_us = self.grant_read_lock(now, envelope, &message);
+        let read_lock_us = self.grant_read_lock(now, envelope, &message);
         Some(match message {
             Message::Read { read, .. } => self.read(envelope, at, read, |answer| {
-                encode_read_locked(envelope, held_us, &Message::Answer(answer))
+                encode_read_locked(envelope, read_lock_us, &Message::Answer(answer))
             }),
             Message::Write { stamp, write } => {
                 let kept = self.write(now, at, stamp.session, stamp.sequence, stamp, &write)?;
@@ -405,7 +401,7 @@ impl FakeCluster {
                     count += 1;
                 }
                 let answers = Message::BatchAnswer(Elements::packed(count, &packed).unwrap());
-                encode_read_locked(envelope, held_us, &answers)
+                encode_read_locked(envelope, read_lock_us, &answers)
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
             Message::Stage(StageBytes { stamp, piece }) => {

@@ -323,7 +323,7 @@ impl RedisSide {
                         ask,
                         &mut self.ends.context(instance, now, collect),
                     ),
-                    PeerBody::UnitTold(unit_outcome) => {
+                    PeerBody::UnitReply(unit_outcome) => {
                         self.ends.count_outcomes([unit_outcome.verdict]);
                         let at = &mut self.ends.context(instance, now, collect);
                         self.clients.handle_outcome_piece((id, from), unit_outcome, at);

@@ -65,7 +65,7 @@ const SEEN: [&str; 25] = [
     "Refused",
     "Released",
     "Applied",
-    "NotHeld",
+    "NotPrepared",
     "Ask",
     "committed",
     "aborted: read changed",

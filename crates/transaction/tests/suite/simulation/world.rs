@@ -550,6 +550,15 @@ impl TransactionWorld {
 
 /// The names of messages, by kind.
 pub const NAMES: [&str; 11] = [
-    "Prepare", "Release", "Commit", "Drop", "Prepared", "Busy", "Refused", "Released", "Applied", "NotHeld",
+    "Prepare",
+    "Release",
+    "Commit",
+    "Drop",
+    "Prepared",
+    "Busy",
+    "Refused",
+    "Released",
+    "Applied",
+    "NotPrepared",
     "Ask",
 ];

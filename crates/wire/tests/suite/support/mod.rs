@@ -197,7 +197,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
             }
         }
         12 => PeerBody::DigestAsk(slice),
-        13 => PeerBody::DigestTold { slice, records: n[4], digest: n[2] },
+        13 => PeerBody::DigestReply { slice, records: n[4], digest: n[2] },
         14 => PeerBody::DigestDiffers(slice),
         15 => PeerBody::UnitAsk(UnitRequest {
             number: n[0],
@@ -209,7 +209,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
         16 => {
             let verdict =
                 [UnitVerdict::Replied, UnitVerdict::NotRun, UnitVerdict::Waits(n[2])][(n[3] % 3) as usize];
-            PeerBody::UnitTold(UnitReport {
+            PeerBody::UnitReply(UnitReport {
                 number: n[0],
                 verdict,
                 total: part_of(seed),
