@@ -14,7 +14,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
 use super::latencies::{LatencyHistogram, OperationClass};
-use crate::gateway::{Siblings, Spanning};
+use crate::gateway::{CrossPartitionRunner, Siblings};
 use zerohop_relay::{ReplyBatch, Units};
 
 /// A message to an instance's thread.
@@ -50,7 +50,7 @@ pub(crate) enum InstanceNotice {
     /// Replies to units that this instance has sent to another one.
     Ran(ReplyBatch),
     /// Units of Redis clients may have keys in several partitions: this executes them.
-    Spanning(Arc<dyn Spanning>),
+    CrossPartitionRunner(Arc<dyn CrossPartitionRunner>),
     /// The reply to such a unit.
     Spanned {
         /// The client's connection.

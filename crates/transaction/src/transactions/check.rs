@@ -117,13 +117,13 @@ mod tests {
     use super::*;
     use crate::effect::Ticket;
     use crate::entry::TransactionEntry;
-    use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+    use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
     use crate::intents::{Holder, QueueEntry};
     use crate::item::Access;
     use crate::message::{Message, TransactionMessage};
     use crate::state::ParticipantState;
 
-    const HERE: KeyspaceSlice = KeyspaceSlice { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
+    const HERE: KeyspaceRange = KeyspaceRange { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
 
     fn id(sequence: u64) -> TransactionId {
         let session = SessionId { issued: Timestamp(1), nonce: 1 };

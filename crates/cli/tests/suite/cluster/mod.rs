@@ -4,6 +4,7 @@
 mod blobs;
 mod closed;
 mod corrupt;
+mod cross_partition;
 mod differing;
 mod doubt;
 mod drops;
@@ -19,7 +20,6 @@ mod quorum;
 mod recovery;
 mod redis;
 mod rolling;
-mod spans;
 mod staging;
 mod stops;
 mod transactions;

@@ -120,7 +120,7 @@ impl Partition {
         }
         // There is no room even to log a refusal, so nothing is started.
         if !transacting.transactions.runs(&id)
-            && let Err(error) = self.group.check_space_for(engine, MARKS_BYTES, true)
+            && let Err(error) = self.log_writer.check_space_for(engine, MARKS_BYTES, true)
         {
             return fail(failure_of(&error), effects);
         }
@@ -212,10 +212,10 @@ impl Partition {
         logged?;
         self.notify_committed(engine, effects);
         let outcome = WriteOutcome::Done { version: Default::default(), number: 0 };
-        if !self.group.commits_at_once() {
-            let index = self.group.last();
+        if !self.log_writer.commits_at_once() {
+            let index = self.log_writer.last();
             self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());
         }
-        Ok((self.group.last(), outcome))
+        Ok((self.log_writer.last(), outcome))
     }
 }

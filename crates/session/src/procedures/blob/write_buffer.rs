@@ -79,7 +79,7 @@ impl Edits {
                 }
                 Edit::Truncate(size) => {
                     let begin = (*size).clamp(from, end);
-                    found[(begin - from) as usize..].fill(0);
+                    found[(begin - from) as usize..].staged(0);
                 }
             }
         }
