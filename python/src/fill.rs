@@ -13,7 +13,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
-use zerohop_client::{Blob, BlobFill, Error, Keyspace};
+use zerohop_client::{Blob, Error, Keyspace, StagedAppend};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
@@ -152,7 +152,7 @@ struct RunningFill<'b, 'k> {
     blob: &'b Blob<'k>,
     /// The bytes so far, while they are few.
     kept: BytesMut,
-    fill: Option<BlobFill<'k>>,
+    fill: Option<StagedAppend<'k>>,
     count: u64,
 }
 

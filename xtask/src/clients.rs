@@ -131,9 +131,9 @@ fn first_failure(command: &mut Command) -> Result<Option<String>, Failure> {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said).into_owned();
     eprintln!("{}", said.trim_end());
-    let is_telling = |line: &&str| ["Error", "FAILED", "error"].iter().any(|word| line.contains(word));
-    let telling = said.lines().find(is_telling).or_else(|| said.lines().last());
-    Ok(Some(telling.unwrap_or("it said nothing").trim().to_owned()))
+    let is_error = |line: &&str| ["Error", "FAILED", "error"].iter().any(|word| line.contains(word));
+    let error_line = said.lines().find(is_error).or_else(|| said.lines().last());
+    Ok(Some(error_line.unwrap_or("it said nothing").trim().to_owned()))
 }
 
 /// The version of a package of the environment, or of a program of the system.

@@ -33,13 +33,14 @@ pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };
 pub use zerohop_session::procedures::{
-    Blob, BlobError, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
+    Blob, BlobError, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
     Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
-    SnapshotOptions, SnapshotScan, StagedContents, Transaction, TransactionBlob, Transform, Ttl,
+    SnapshotOptions, SnapshotScan, StagedAppend, StagedContents, Transaction, TransactionBlob, Transform,
+    Ttl,
 };
 pub use zerohop_session::{
-    AttemptFailure, Coalescing, Collect, ComparedSlice, InvalidTransaction, ListedKey, Reply,
+    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, ListedKey, Reply,
     SessionError as Reason, WaitReason,
 };
 pub use zerohop_tls::{ClientTls, ConfigError};

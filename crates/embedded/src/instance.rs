@@ -33,7 +33,7 @@ use super::request::{KeyValue, StoreAnswer, StoreKey, StoreOperation, StoreOutco
 use super::sizes::RecordSizes;
 
 /// A shard and the requests to it.
-pub(super) struct Instance<D: Disk> {
+pub(super) struct EmbeddedInstance<D: Disk> {
     shard: zerohop_shard::Instance<D>,
     partitions: Range<u32>,
     journal_damage: Vec<Damage>,
@@ -48,7 +48,7 @@ pub(super) fn instance_id(instance: u16) -> InstanceId {
     InstanceId(1 + u32::from(instance))
 }
 
-impl<D: Disk> Instance<D> {
+impl<D: Disk> EmbeddedInstance<D> {
     /// Opens the shard of an instance on its disk. `map` assigns the partitions.
     pub(super) fn open(
         disk: D,
@@ -64,8 +64,8 @@ impl<D: Disk> Instance<D> {
         };
         let (options, history) = (InstanceOptions { identity, engine }, MapHistory::new(Arc::clone(map)));
         let now = ClockReading { unix_ms, elapsed_ms: 0 };
-        let (mut shard, opened) =
-            zerohop_shard::Instance::open(disk, options, history, now).map_err(|error| match error {
+        let (mut shard, opened) = zerohop_shard::Instance::open(disk, options, history, now)
+            .map_err(|error| match error {
                 InstanceOpenError::Engine(error) => error,
                 error @ InstanceOpenError::Partition { .. } => {
                     EngineError::Stopped { reason: error.to_string() }
@@ -77,7 +77,8 @@ impl<D: Disk> Instance<D> {
         let partitions = first..owned.last().unwrap_or(first) + 1;
         let (sizes, answers) = (RecordSizes::default(), BatchAnswers::default());
         let (journal_damage, memory_bytes) = (opened.engine.journal.clone(), engine.memory_bytes);
-        let instance = Instance { shard, partitions, journal_damage, memory_bytes, sizes, answers, now };
+        let instance =
+            EmbeddedInstance { shard, partitions, journal_damage, memory_bytes, sizes, answers, now };
         Ok((instance, opened.engine))
     }
 
@@ -87,7 +88,7 @@ impl<D: Disk> Instance<D> {
         self.now = ClockReading { unix_ms, elapsed_ms: elapsed_ms + READ_LOCK_MS };
     }
 
-    /// Starts one operation of a batch. The batch's [`Instance::end_batch`] answers it.
+    /// Starts one operation of a batch. The batch's [`EmbeddedInstance::end_batch`] answers it.
     pub(super) fn begin(&mut self, operation: &StoreOperation) {
         let slot = self.answers.add(match operation {
             StoreOperation::Remove(_) => ExpectedAnswer::Removed,

@@ -14,7 +14,7 @@ use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::descriptors::Descriptors;
 
 use super::error::StoreError;
-use super::instance::Instance;
+use super::instance::EmbeddedInstance;
 use super::limits::{ANSWER_WAIT, BULK_WAIT, END_WAIT, QUEUE_SPACE_WAIT};
 use super::mailbox::{MailboxEnd, PutError, WorkerMailbox};
 use super::options::StoreOptions;
@@ -181,12 +181,12 @@ struct WorkerJob {
 }
 
 impl WorkerJob {
-    fn open(&self) -> Result<(Instance<NodeDisk>, RecoveryReport, Option<&'static str>), StoreError> {
+    fn open(&self) -> Result<(EmbeddedInstance<NodeDisk>, RecoveryReport, Option<&'static str>), StoreError> {
         let WorkerJob { instance, root, map, memory_bytes } = self;
         let disk = NodeDisk::open(&root.join(format!("instance-{instance:02}")))?;
         let warning = disk.warning();
         let options = EngineOptions { memory_bytes: *memory_bytes, ..EngineOptions::default() };
-        let (instance, report) = Instance::open(disk, options, map, *instance, unix_ms())?;
+        let (instance, report) = EmbeddedInstance::open(disk, options, map, *instance, unix_ms())?;
         Ok((instance, report, warning))
     }
 }

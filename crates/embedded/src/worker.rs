@@ -1,7 +1,7 @@
 //! A worker thread: one instance and its queue.
 //!
 //! ```text
-//!   take all that waits ──> start each ──> one flush ──> answer everyone ──> a step of upkeep ────┐
+//!   take all that waits ──> start each ──> one flush ──> answer everyone ──> a step of maintenance ────┐
 //!         ^                                                                                       │
 //!         └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
@@ -18,13 +18,13 @@ use zerohop_engine::disk::Disk;
 use zerohop_system::clock::{Stopwatch, unix_ms};
 
 use super::error::StoreError;
-use super::instance::Instance;
+use super::instance::EmbeddedInstance;
 use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, MAINTENANCE_INTERVAL, MAINTENANCE_INTERVAL_IDLE};
 use super::mailbox::{MailboxEnd, WorkerMailbox};
 use super::request::{StoreAnswer, StoreOperation, StoreOutcome, StoreRequest};
 
 /// Serves a mailbox until it is closed, or fails; waiting callers then get the reason.
-pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<StoreRequest>) {
+pub(super) fn serve<D: Disk>(instance: EmbeddedInstance<D>, mailbox: &WorkerMailbox<StoreRequest>) {
     // The batch is owned here, so that no answer is dropped before the mailbox has the reason.
     let mut batch = WorkerBatch::default();
     let closing = catch_unwind(AssertUnwindSafe(|| {
@@ -49,7 +49,7 @@ pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &WorkerMailbox<Stor
 }
 
 struct StoreWorker<D: Disk> {
-    instance: Instance<D>,
+    instance: EmbeddedInstance<D>,
     uptime: Stopwatch,
 }
 
@@ -69,10 +69,10 @@ impl<D: Disk> StoreWorker<D> {
         batch: &mut WorkerBatch,
     ) -> Vec<SyncSender<StoreAnswer>> {
         let mut idle_rounds = 0;
-        let mut has_upkeep = false;
+        let mut has_maintenance = false;
         loop {
             let wait = match idle_rounds {
-                _ if has_upkeep => Duration::ZERO,
+                _ if has_maintenance => Duration::ZERO,
                 IDLE_ROUNDS.. => MAINTENANCE_INTERVAL_IDLE,
                 _ => MAINTENANCE_INTERVAL,
             };
@@ -82,7 +82,7 @@ impl<D: Disk> StoreWorker<D> {
             if !batch.closers.is_empty() {
                 return std::mem::take(&mut batch.closers);
             }
-            has_upkeep = self.instance.maintain();
+            has_maintenance = self.instance.maintain();
         }
     }
 

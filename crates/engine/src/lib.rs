@@ -34,8 +34,8 @@ mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{
-    CorruptEntry, Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, ScrubFrom, ScrubStep,
-    UpkeepCounts,
+    CorruptEntry, Damage, DamageKind, EngineStats, MaintenanceCounts, PartitionStats, RecoveryReport,
+    ScrubFrom, ScrubStep,
 };
 pub use engine::snapshot_install::{LogRun, RunPlace};
 pub use engine::write::{NewEntry, chunk_pieces};

@@ -28,11 +28,11 @@ use zerohop_wire::{BadRequestReason, Failure};
 
 use crate::clock::Clock;
 use crate::failure::failure_of;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::intents::Intents;
 use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
-use crate::operations::{self, Cell, EngineResultExt, FoundRecord, LogAction, PlanResult, WritePlan};
+use crate::operations::{self, EngineResultExt, FoundRecord, LogAction, PlanResult, WritePlan, WriteTarget};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
 use crate::own_records::count_own;
@@ -66,15 +66,15 @@ enum ExpiryCheck {
 /// The records of a partition as a program sees and changes them. All changes have one timestamp.
 pub struct Unit<'u, D> {
     pub(crate) engine: &'u mut Engine<D>,
-    pub(crate) group: &'u mut LogWriter,
+    pub(crate) log_writer: &'u mut LogWriter,
     pub(crate) overlay: &'u mut Overlay,
     pub(crate) state: &'u PartitionState,
     pub(crate) clock: &'u mut Clock,
     pub(crate) staged: &'u mut UnitWriteBuffer,
     /// The partition may have records outside this hash range.
-    foreign: Option<Slice>,
+    foreign: Option<HashRange>,
     /// The atomic batch must not read or change keys outside this hash range; `None`: any key.
-    slice: Option<Slice>,
+    hash_range: Option<HashRange>,
     /// The newest uncommitted entry of the records that were read.
     pub(crate) newest: u64,
     /// Entries appended so far, all joined with the next.
@@ -92,21 +92,21 @@ pub struct Unit<'u, D> {
 impl<'u, D: Disk> Unit<'u, D> {
     pub(crate) fn new(
         engine: &'u mut Engine<D>,
-        (group, overlay, state): (&'u mut LogWriter, &'u mut Overlay, &'u PartitionState),
+        (log_writer, overlay, state): (&'u mut LogWriter, &'u mut Overlay, &'u PartitionState),
         clock: &'u mut Clock,
         staged: &'u mut UnitWriteBuffer,
-        foreign: Option<Slice>,
+        foreign: Option<HashRange>,
     ) -> Unit<'u, D> {
         let now_ms = clock.now_ms();
         Unit {
             engine,
-            group,
+            log_writer,
             overlay,
             state,
             clock,
             staged,
             foreign,
-            slice: None,
+            hash_range: None,
             newest: 0,
             appended: 0,
             at: None,
@@ -124,22 +124,22 @@ impl<'u, D: Disk> Unit<'u, D> {
     }
 
     /// Sets the hash range outside which the atomic batch must not read or change keys.
-    pub(crate) fn set_slice(&mut self, slice: Option<Slice>) {
-        self.slice = slice;
+    pub(crate) fn set_hash_range(&mut self, hash_range: Option<HashRange>) {
+        self.hash_range = hash_range;
     }
 
     /// The number of partitions of its keyspace, as this partition knows it; 0 if the caller that opened it did not set it. A
     /// program that walks through all partitions names no keys, and compares this with the number by which it was routed.
     #[must_use]
     pub fn partitions(&self) -> u32 {
-        self.slice.map_or(0, |slice| slice.count())
+        self.hash_range.map_or(0, |hash_range| hash_range.count())
     }
 
     /// The caller may have routed it by another map, so each key is checked against the hash range when it is used.
     #[inline]
     fn check_own(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
-        match &self.slice {
-            Some(slice) if !slice.owns(key) => Err(self.misrouted()),
+        match &self.hash_range {
+            Some(hash_range) if !hash_range.owns(key) => Err(self.misrouted()),
             _ => Ok(()),
         }
     }
@@ -206,7 +206,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         let deadlines = &self.state.deadlines;
         let mut view = RecordView {
             engine: self.engine,
-            handle: self.group.handle(),
+            handle: self.log_writer.handle(),
             overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
             deadlines,
         };
@@ -321,9 +321,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         values: impl ExactSizeIterator<Item = &'v [u8]>,
     ) -> Result<(), Failure<'static>> {
-        self.plan(key, true, |cell| {
-            let applied = append_values(cell, values.len(), values)?;
-            WritePlan::of(cell, applied)
+        self.plan(key, true, |target| {
+            let applied = append_values(target, values.len(), values)?;
+            WritePlan::of(target, applied)
         })
     }
 
@@ -378,10 +378,10 @@ impl<'u, D: Disk> Unit<'u, D> {
         cursor: u32,
         each: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<u32>, Failure<'static>> {
-        let (keys, next) = self.engine.scan(self.group.handle(), cursor).or_fail()?;
+        let (keys, next) = self.engine.scan(self.log_writer.handle(), cursor).or_fail()?;
         let now_ms = self.now_ms();
         for key in &keys {
-            let is_own = self.foreign.is_none_or(|slice| slice.owns(key));
+            let is_own = self.foreign.is_none_or(|hash_range| hash_range.owns(key));
             if is_own
                 && !is_of_blob(key)
                 && self.state.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
@@ -398,14 +398,14 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// None is known.
     pub fn count(&mut self) -> Result<u64, Failure<'static>> {
         let staged = self.state.transacted.as_ref().map_or(0, |one| one.state.staged().0 as u64);
-        let all = count_own(self.engine, self.group.handle(), self.foreign).or_fail()?;
+        let all = count_own(self.engine, self.log_writer.handle(), self.foreign).or_fail()?;
         Ok(all.saturating_sub(staged))
     }
 
     fn view(&mut self) -> RecordView<'_, D> {
         RecordView {
             engine: self.engine,
-            handle: self.group.handle(),
+            handle: self.log_writer.handle(),
             overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
             deadlines: &self.state.deadlines,
         }
@@ -470,7 +470,7 @@ impl<'u, D: Disk> Unit<'u, D> {
 
     fn change(&mut self, key: &[u8], change: WriteChange<'_>) -> Result<(), Failure<'static>> {
         let write = RecordWrite { key, condition: Condition::Always, change };
-        self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
+        self.plan(key, operations::depends_on_record(&write), |target| operations::plan(target, &write))
     }
 
     /// Answers a read over the changes of the atomic batch. `out` is empty, and stores the contents that the answer borrows.
@@ -486,14 +486,14 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Failures of the disk or the log. A refusal because of the record's state is an outcome, not an error.
     pub(crate) fn write(&mut self, write: &RecordWrite<'_>) -> Result<WriteOutcome, Failure<'static>> {
         let depends_on_record = operations::depends_on_record(write);
-        self.outcome_of(write.key, depends_on_record, |cell| operations::plan(cell, write))
+        self.outcome_of(write.key, depends_on_record, |target| operations::plan(target, write))
     }
 
     fn plan<'a>(
         &mut self,
         key: &[u8],
         depends_on_record: bool,
-        plan: impl FnOnce(&mut Cell<'_, '_, D>) -> PlanResult<'a>,
+        plan: impl FnOnce(&mut WriteTarget<'_, '_, D>) -> PlanResult<'a>,
     ) -> Result<(), Failure<'static>> {
         let outcome = self.outcome_of(key, depends_on_record, plan)?;
         outcome.answer().map(drop).map_err(Failure::into_owned)
@@ -503,7 +503,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         &mut self,
         key: &[u8],
         depends_on_record: bool,
-        plan: impl FnOnce(&mut Cell<'_, '_, D>) -> PlanResult<'a>,
+        plan: impl FnOnce(&mut WriteTarget<'_, '_, D>) -> PlanResult<'a>,
     ) -> Result<WriteOutcome, Failure<'static>> {
         check_key(key)?;
         let RecordGlimpse { shape, hint } = if depends_on_record {
@@ -517,15 +517,15 @@ impl<'u, D: Disk> Unit<'u, D> {
         let mut buffer = std::mem::take(&mut self.staged.made);
         buffer.clear();
         let bytes_max = VALUE_BYTES_MAX as u64;
-        let mut cell = Cell {
+        let mut target = WriteTarget {
             found: FoundRecord { view: self.view(), key, shape },
             at,
             now_ms,
             bytes_max,
             buffer: &mut buffer,
         };
-        let planned = plan(&mut cell);
-        let shape = cell.found.shape.take();
+        let planned = plan(&mut target);
+        let shape = target.found.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {
             if !matches!(action, LogAction::Nothing) {
                 self.stage(key, &action, RecordGlimpse { shape, hint }, &buffer)?;
@@ -562,9 +562,9 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Appends the staged changes, with more of the atomic batch to follow.
     #[cold]
     fn append_joined(&mut self) -> Result<(), Failure<'static>> {
-        let Unit { engine, group, overlay, staged, .. } = self;
+        let Unit { engine, log_writer, overlay, staged, .. } = self;
         let count = staged.len();
-        staged.append(engine, (group, overlay), true).map_err(|error| failure_of(&error))?;
+        staged.append(engine, (log_writer, overlay), true).map_err(|error| failure_of(&error))?;
         self.appended += count;
         Ok(())
     }

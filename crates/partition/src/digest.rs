@@ -43,10 +43,10 @@ pub enum DigestError {
 pub(crate) fn of_slice<D: Disk>(
     engine: &mut Engine<D>,
     (handle, deadlines): (Handle, &Deadlines),
-    slice: (u32, u32),
+    hash_range: (u32, u32),
     (most, contents): (usize, bool),
 ) -> Result<RecordDigest, DigestError> {
-    let keys = match engine.keys_of_slice(handle, slice, most) {
+    let keys = match engine.keys_of_range(handle, hash_range, most) {
         Ok(Some(keys)) => keys.into_iter().collect::<BTreeSet<_>>(),
         Ok(None) => return Err(DigestError::TooMany),
         Err(error) => return Err(DigestError::of(error, None)),

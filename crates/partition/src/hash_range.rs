@@ -1,13 +1,13 @@
 //! The keys that a partition owns. After a split it still has its sibling's records for a while.
 
 use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
-use zerohop_transaction::KeyspaceSlice;
+use zerohop_transaction::KeyspaceRange;
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 /// A partition's part of the hash space of its keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slice {
+pub struct HashRange {
     keyspace: KeyspaceId,
     hash: HashKind,
     seed: u64,
@@ -16,13 +16,13 @@ pub struct Slice {
     splits: u8,
 }
 
-impl Slice {
+impl HashRange {
     /// The hash range of a partition of a keyspace, as the map has it now.
     #[must_use]
-    pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> Slice {
+    pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> HashRange {
         let config = keyspace.config();
         let (hash, seed, partitions) = (config.hash, config.seed, config.partitions);
-        Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
+        HashRange { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
     }
 
     /// The hash range of a keyspace with one partition and a fixed seed, for tests.
@@ -30,10 +30,10 @@ impl Slice {
     /// # Panics
     /// Never.
     #[must_use]
-    pub fn whole() -> Slice {
+    pub fn whole() -> HashRange {
         let partitions = PartitionCount::new(1).expect("is a power of two");
         let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
-        Slice { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
+        HashRange { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
     }
 
     /// Whether a key belongs to the partition.
@@ -50,12 +50,12 @@ impl Slice {
 
     /// The range of its hashes.
     #[must_use]
-    pub fn span(&self) -> KeyspaceSlice {
+    pub fn keyspace_range(&self) -> KeyspaceRange {
         let bits = self.partitions.bits();
         // One partition has no bits; the wider shift keeps it from being a special case.
         let first = (u128::from(self.partition.0) << (64 - bits)) as u64;
         let last = first | u64::MAX.checked_shr(bits).unwrap_or(0);
-        KeyspaceSlice { keyspace: self.keyspace, first, last }
+        KeyspaceRange { keyspace: self.keyspace, first, last }
     }
 
     /// The number of splits of the keyspace that have led to this hash range.

@@ -2,31 +2,31 @@
 
 use zerohop_transaction::Transactions;
 
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 
 /// The intents that an atomic batch checks before it reads or changes a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Intents<'i> {
     transactions: &'i Transactions,
-    slice: Slice,
+    hash_range: HashRange,
 }
 
 impl<'i> Intents<'i> {
     /// `None`: there are none.
-    pub(crate) fn of(transactions: &'i Transactions, slice: Option<Slice>) -> Option<Intents<'i>> {
+    pub(crate) fn of(transactions: &'i Transactions, hash_range: Option<HashRange>) -> Option<Intents<'i>> {
         if transactions.is_free() {
             return None;
         }
-        Some(Intents { transactions, slice: slice? })
+        Some(Intents { transactions, hash_range: hash_range? })
     }
 
     /// Whether a transaction is about to change a record.
     pub(crate) fn has_intent(&self, key: &[u8]) -> bool {
-        self.transactions.has_change_pending(self.slice.hash(key))
+        self.transactions.has_change_pending(self.hash_range.hash(key))
     }
 
     /// Whether a change of a record must wait.
     pub(crate) fn are_in_the_way(&self, key: &[u8]) -> bool {
-        !self.transactions.may_write(self.slice.hash(key))
+        !self.transactions.may_write(self.hash_range.hash(key))
     }
 }

@@ -55,7 +55,7 @@ mod write_buffer;
 pub use atomic_batch::{RecordInfo, Unit};
 pub use entry_metadata::{FILLER, is_filler, transaction_entry};
 pub use event::{Now, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
-pub use hash_range::Slice;
+pub use hash_range::HashRange;
 pub use map_view::MapView;
 pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};
 pub use partition::{Partition, PartitionFigures};

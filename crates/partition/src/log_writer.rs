@@ -349,32 +349,33 @@ mod tests {
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
         let handle = engine.partition(PartitionId(1), own).expect("opens");
-        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
-        group.append_only(&mut engine, &entry(EntryKind::Put, b"kept")).expect("is accepted");
+        let mut log_writer = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        log_writer.append_only(&mut engine, &entry(EntryKind::Put, b"kept")).expect("is accepted");
         engine.flush().expect("has room");
-        let end = group.end();
+        let end = log_writer.end();
         for _ in 0..2 {
-            group.append_only(&mut engine, &entry(EntryKind::Put, b"given up")).expect("is accepted");
+            log_writer.append_only(&mut engine, &entry(EntryKind::Put, b"given up")).expect("is accepted");
         }
         disk.set_capacity(1);
         engine.check_disk_space();
-        let given_up = group.undo_after(&mut engine, end);
+        let given_up = log_writer.undo_after(&mut engine, end);
         assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
-        assert_eq!(group.end(), end, "nobody is to build on what was given up");
+        assert_eq!(log_writer.end(), end, "nobody is to build on what was given up");
         // A removal is admitted however full the disk is, but not behind undone entries.
-        let removed = group.append(&mut engine, &entry(EntryKind::Remove, b""));
+        let removed = log_writer.append(&mut engine, &entry(EntryKind::Remove, b""));
         assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");
-        assert_eq!(group.end(), end);
+        assert_eq!(log_writer.end(), end);
         disk.set_capacity(None);
         engine.check_disk_space();
-        let meta =
-            group.append_only(&mut engine, &entry(EntryKind::Put, b"behind")).expect("there is room again");
+        let meta = log_writer
+            .append_only(&mut engine, &entry(EntryKind::Put, b"behind"))
+            .expect("there is room again");
         assert_eq!((meta.epoch, meta.index), (1, 2));
-        assert_eq!(engine.partition_stats(handle).expect("is open").last, group.end());
+        assert_eq!(engine.partition_stats(handle).expect("is open").last, log_writer.end());
         engine.commit(handle, 2).expect("commits");
         assert_eq!(engine.lookup_assembled(handle, b"key"), Ok(Some(b"behind".to_vec())));
         // The truncation is owed only once.
-        group.truncate_undone(&mut engine).expect("nothing is owed");
+        log_writer.truncate_undone(&mut engine).expect("nothing is owed");
         assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
     }
 
@@ -385,23 +386,24 @@ mod tests {
         let (mut engine, _) = Engine::open(SimulatedDisk::new(3), options).expect("opens");
         let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
         let handle = engine.partition(PartitionId(1), own).expect("opens");
-        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
-        let append = |engine: &mut Engine<SimulatedDisk>, group: &mut LogWriter, flags: u8| {
+        let mut log_writer = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        let append = |engine: &mut Engine<SimulatedDisk>, log_writer: &mut LogWriter, flags: u8| {
             let entry = NewLogEntry { flags, ..entry(EntryKind::Put, b"value") };
-            group.append_only(engine, &entry).expect("is accepted");
+            log_writer.append_only(engine, &entry).expect("is accepted");
         };
         for flags in [FLAG_JOINED, FLAG_JOINED, 0, 0] {
-            append(&mut engine, &mut group, flags);
+            append(&mut engine, &mut log_writer, flags);
         }
         // The undone entry was joined with the next, and its replacement is not.
-        let end = group.end();
-        append(&mut engine, &mut group, FLAG_JOINED);
-        group.undo_after(&mut engine, end).expect("has room");
-        append(&mut engine, &mut group, 0);
-        let mut found = LogWriter::new(handle, 1, Durability::Sync, group.end());
+        let end = log_writer.end();
+        append(&mut engine, &mut log_writer, FLAG_JOINED);
+        log_writer.undo_after(&mut engine, end).expect("has room");
+        append(&mut engine, &mut log_writer, 0);
+        let mut found = LogWriter::new(handle, 1, Durability::Sync, log_writer.end());
         found.may_be_joined(5);
-        for group in [&mut group, &mut found] {
-            let mut ends = |begin, through| group.batch_end(&mut engine, begin, through).expect("is there");
+        for log_writer in [&mut log_writer, &mut found] {
+            let mut ends =
+                |begin, through| log_writer.batch_end(&mut engine, begin, through).expect("is there");
             assert_eq!([ends(1, 5), ends(1, 3), ends(1, 2)], [Some(3), Some(3), None]);
             assert_eq!([ends(4, 5), ends(5, 5)], [Some(4), Some(5)]);
         }
@@ -414,10 +416,10 @@ mod tests {
         let (mut engine, _) = Engine::open(disk, options).expect("opens");
         let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
         let handle = engine.partition(PartitionId(1), own).expect("opens");
-        let mut group = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
-        group.needs_truncation = true;
-        group.begin_again(handle);
+        let mut log_writer = LogWriter::new(handle, 1, Durability::Sync, (0, 0));
+        log_writer.needs_truncation = true;
+        log_writer.begin_again(handle);
         engine.begin_install(handle).expect("begins");
-        assert_eq!(group.truncate_undone(&mut engine), Ok(()), "what is taken must not be cut");
+        assert_eq!(log_writer.truncate_undone(&mut engine), Ok(()), "what is taken must not be cut");
     }
 }

@@ -183,7 +183,7 @@ impl WriteOutcome {
             WriteOutcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
             WriteOutcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
             WriteOutcome::RemovedRecord { version, record, contents } => {
-                put(TAKEN, &[version.0]);
+                put(REMOVED_RECORD, &[version.0]);
                 out.push(record.number());
                 out.extend_from_slice(&(contents.len() as u32).to_le_bytes());
                 out.extend_from_slice(contents);
@@ -223,7 +223,7 @@ impl WriteOutcome {
     pub(crate) fn encode_trailer(&self, at: Timestamp, out: &mut Vec<u8>) {
         match self {
             WriteOutcome::RemovedRecord { version, record, .. } => {
-                out.push(TAKEN_IN_ENTRY);
+                out.push(REMOVED_RECORD_IN_ENTRY);
                 out.extend_from_slice(&version.0.to_le_bytes());
                 out.push(record.number());
             }
@@ -248,14 +248,14 @@ impl WriteOutcome {
             3 => WriteOutcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
             4 => WriteOutcome::Counter { version: at, value: from.u64()? as i64 },
             5 => WriteOutcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
-            tag @ (TAKEN | TAKEN_IN_ENTRY) => {
+            tag @ (REMOVED_RECORD | REMOVED_RECORD_IN_ENTRY) => {
                 let (version, record) = (Timestamp(from.u64()?), RecordType::from_number(from.u8()?)?);
-                let length = if tag == TAKEN { from.u32()? as usize } else { 0 };
+                let length = if tag == REMOVED_RECORD { from.u32()? as usize } else { 0 };
                 if length > TAKE_BYTES_MAX + 4 {
                     return None;
                 }
                 let contents = from.bytes(length)?;
-                if record == RecordType::List && tag == TAKEN {
+                if record == RecordType::List && tag == REMOVED_RECORD {
                     list_of(contents).ok()?;
                 }
                 WriteOutcome::RemovedRecord { version, record, contents: contents.into() }
@@ -299,8 +299,8 @@ fn list_of(contents: &[u8]) -> Result<Elements<'_, &[u8]>, Failure<'static>> {
     Elements::packed(u32::from_le_bytes(*count), packed)
 }
 
-const TAKEN_IN_ENTRY: u8 = 6;
-const TAKEN: u8 = 7;
+const REMOVED_RECORD_IN_ENTRY: u8 = 6;
+const REMOVED_RECORD: u8 = 7;
 const ENDED_COMMITTED: u8 = 32;
 const ENDED_ABORTED: u8 = 33;
 

@@ -229,7 +229,7 @@ impl UnitWriteBuffer {
     pub(crate) fn append<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (group, overlay): (&mut LogWriter, &mut Overlay),
+        (log_writer, overlay): (&mut LogWriter, &mut Overlay),
         goes_on: bool,
     ) -> EngineResult<()> {
         let UnitWriteBuffer { items, bytes, recorded: noted, .. } = self;
@@ -241,8 +241,8 @@ impl UnitWriteBuffer {
             if goes_on || left > 0 {
                 entry.flags |= FLAG_JOINED;
             }
-            let meta = group.append_only(engine, &entry)?;
-            if group.commits_at_once() {
+            let meta = log_writer.append_only(engine, &entry)?;
+            if log_writer.commits_at_once() {
                 noted.push(&meta, entry.key, entry.payload);
             }
             if let Some((change, before)) = change {

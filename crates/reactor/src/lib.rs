@@ -9,7 +9,7 @@
 //!                           a deadline has come ──────────────────────────▶ tick
 //!                                                                           end_of_batch: one flush for all
 //!   write ◀── one per socket ── answers, in any order, by token ◀────────── Replies
-//!                           close what is overdue                           upkeep, after the answers
+//!                           close what is overdue                           maintenance, after the answers
 //! ```
 //!
 //! Batching gives the throughput: the reactor processes everything that is readable together, and answers with one system call for each connection.
@@ -54,7 +54,7 @@ pub use self::mio_driver::MioDriver;
 pub use self::proofs::Proofs;
 pub use self::replies::Replies;
 pub use self::request_token::RequestToken;
-pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Service, Upkeep};
+pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Maintenance, Service};
 pub use self::tls::{CertificateRefusals, TlsOptions};
 pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
@@ -94,7 +94,7 @@ pub struct Reactor<D, S: Service> {
     /// No connection's time-out ends before this.
     sweep_ms: u64,
     batch: TurnBatch,
-    maintenance: Upkeep,
+    maintenance: Maintenance,
     /// Set when the service stops: when the reactor ends even if answers are missing.
     stop_ms: Option<u64>,
 }
@@ -130,7 +130,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             notices_ready: false,
             sweep_ms: u64::MAX,
             batch: TurnBatch::default(),
-            maintenance: Upkeep::Done,
+            maintenance: Maintenance::Done,
             stop_ms: None,
         };
         (reactor, mailbox)
@@ -182,7 +182,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     /// How long the next wait may last.
     fn time_out(&mut self) -> Option<Duration> {
         let accept = self.accept_ready && self.accept_again_ms.is_none() && self.stop_ms.is_none();
-        if accept || self.notices_ready || !self.ready.is_empty() || self.maintenance == Upkeep::More {
+        if accept || self.notices_ready || !self.ready.is_empty() || self.maintenance == Maintenance::More {
             return Some(Duration::ZERO);
         }
         let deadlines = [self.service.next_deadline_ms(), self.accept_again_ms, self.stop_ms];

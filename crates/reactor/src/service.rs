@@ -20,7 +20,7 @@ pub enum Flow {
 
 /// Whether there is more background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Upkeep {
+pub enum Maintenance {
     /// None at present.
     Done,
     /// There is more: call again after the next batch, and do not sleep before.
@@ -65,7 +65,7 @@ pub(super) const FOREIGN_TLS: &[u8] = b"-ERR only TLS is served here: connect wi
 /// A service of a reactor. The reactor calls all methods on its thread, one at a time.
 ///
 /// ```text
-///   one turn:   request, request, …   notice …   tick   end_of_batch   (answers are written)   upkeep
+///   one turn:   request, request, …   notice …   tick   end_of_batch   (answers are written)   maintenance
 /// ```
 pub trait Service {
     /// A message from another thread.
@@ -141,7 +141,7 @@ pub trait Service {
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>);
 
     /// Does a limited amount of background work after the answers of the batch are sent.
-    fn maintain(&mut self, now: Now) -> Upkeep;
+    fn maintain(&mut self, now: Now) -> Maintenance;
 
     /// Reports that a connection has ended: the service may drop everything that waits for it. Its requests need no answer any more.
     fn closed(&mut self, connection: ConnectionId);

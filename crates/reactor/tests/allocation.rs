@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use zerohop_reactor::{
-    ConnectionId, Flow, Limits, MioDriver, Now, Reactor, Replies, RequestToken, Service, Upkeep,
+    ConnectionId, Flow, Limits, Maintenance, MioDriver, Now, Reactor, Replies, RequestToken, Service,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, RecordRead};
@@ -93,8 +93,8 @@ impl Service for AllocationEcho {
 
     fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
 
-    fn maintain(&mut self, _: Now) -> Upkeep {
-        Upkeep::Done
+    fn maintain(&mut self, _: Now) -> Maintenance {
+        Maintenance::Done
     }
 
     fn closed(&mut self, _: ConnectionId) {}
@@ -181,7 +181,7 @@ fn steady_state_requests_allocate_no_memory() {
     }
     let before = count();
     // Sending the first count may allocate; the second count shows how much.
-    let telling = count() - before;
+    let counting = count() - before;
     let before = count();
     for _ in 0..ROUNDS {
         round(&mut sockets, || None, &mut scratch);
@@ -191,8 +191,8 @@ fn steady_state_requests_allocate_no_memory() {
     // busy one. An allocation per request would be a hundred times this bound, one per batch of a
     // connection six times.
     assert!(
-        during < telling + 10 * ROUNDS,
-        "{during} allocations for 102,400 requests, of which {telling} for telling so"
+        during < counting + 10 * ROUNDS,
+        "{during} allocations for 102,400 requests, of which {counting} for telling so"
     );
     mailbox.leave(AllocationNotice::Stop).unwrap();
     thread.join().unwrap();

@@ -14,7 +14,7 @@
 //! `docs/protocols/wire.md` says what detail, number and payload are for each shape and error.
 
 use crate::blob::BlobStamp;
-use crate::compare::SliceComparison;
+use crate::compare::RangeComparison;
 use crate::elements::{Element, Elements};
 use crate::error::{BadRequestReason, Failure, Parts};
 use crate::fields::{FieldReader, layout, nothing_left, split, take_length_prefixed};
@@ -103,7 +103,7 @@ pub enum Outcome<'a> {
         keys: Elements<'a, ScannedKey<'a>>,
     },
     /// The members have compared a hash range.
-    Compared(SliceComparison<'a>),
+    Compared(RangeComparison<'a>),
 }
 
 impl Outcome<'_> {
@@ -294,7 +294,7 @@ fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             return Ok(Outcome::Page { next, keys: Elements::packed(detail, payload)? });
         }
         Shape::Compared => {
-            return SliceComparison::decode_body(detail, number, payload).map(Outcome::Compared);
+            return RangeComparison::decode_body(detail, number, payload).map(Outcome::Compared);
         }
     };
     nothing_left(payload)?;

@@ -41,7 +41,7 @@ const FORMAT: u8 = 1;
 
 /// The state of a staged append: a client writes chunks behind a blob's end, which become a part of the blob all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FillState {
+pub enum StagedAppendState {
     /// No staged append.
     Not = 0,
     /// A staged append is in progress. Another writer must truncate it first.
@@ -62,7 +62,7 @@ pub struct BlobHeader<'a> {
     /// Up to here, chunks behind the size may have bytes from before a truncation, or of a staged append; 0: neither.
     pub pending_truncation_end: u64,
     /// Whether those are bytes of a staged append.
-    pub is_staged_append: FillState,
+    pub is_staged_append: StagedAppendState,
     /// Bytes that the owner stores with the blob.
     pub attributes: &'a [u8],
 }
@@ -81,7 +81,7 @@ impl<'a> BlobHeader<'a> {
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, attributes) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, filling, 0, 0, 0, 0, 0, ..] = *fixed
+        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, staged_append, 0, 0, 0, 0, 0, ..] = *fixed
         else {
             return None;
         };
@@ -90,10 +90,10 @@ impl<'a> BlobHeader<'a> {
         size.copy_from_slice(&fixed[24..32]);
         truncation_end.copy_from_slice(&fixed[32..]);
         let (size, truncation_end) = (u64::from_le_bytes(size), u64::from_le_bytes(truncation_end));
-        let filling = match filling {
-            0 => FillState::Not,
-            1 => FillState::UnderWay,
-            2 => FillState::CutOff,
+        let staged_append = match staged_append {
+            0 => StagedAppendState::Not,
+            1 => StagedAppendState::UnderWay,
+            2 => StagedAppendState::CutOff,
             _ => return None,
         };
         Some(Self {
@@ -101,7 +101,7 @@ impl<'a> BlobHeader<'a> {
             stamp: BlobStamp::decode(&stamp),
             size,
             pending_truncation_end: truncation_end,
-            is_staged_append: filling,
+            is_staged_append: staged_append,
             attributes,
         })
     }
@@ -186,7 +186,7 @@ mod tests {
             stamp,
             size: 5_000_000,
             pending_truncation_end: 6_000_000,
-            is_staged_append: FillState::CutOff,
+            is_staged_append: StagedAppendState::CutOff,
             attributes: b"colour=blue",
         };
         let mut bytes = Vec::new();

@@ -33,7 +33,7 @@ pub enum BlobChange<'a> {
     },
     /// Sets a blob's size. If the size decreases, the generation rises, and the truncation is pending until the chunks are truncated and the blob
     /// is settled. Answers `Done`, number: the generation.
-    Cut {
+    Truncate {
         /// The blob.
         stamp: BlobStamp,
         /// The size in bytes.
@@ -42,7 +42,7 @@ pub enum BlobChange<'a> {
     /// Announces that chunks behind the end will be written, up to `until`: a staged append. The generation rises, so that earlier writers must
     /// start again; the chunks of the append have the generation before. Another writer must first end the append by a truncation. The appending
     /// client moves `until` by repeating the message. Answers `Done`, number: the generation.
-    Fill {
+    StageAppend {
         /// The blob; for a repetition, with the generation of the staged append.
         stamp: BlobStamp,
         /// The end of the chunks that may be written.
@@ -50,7 +50,7 @@ pub enum BlobChange<'a> {
     },
     /// Sets the size of a blob with a staged append: the appended bytes become visible. Answers `Done`, number: its size.
     Publish {
-        /// The blob, with the generation from [`BlobChange::Fill`].
+        /// The blob, with the generation from [`BlobChange::StageAppend`].
         stamp: BlobStamp,
         /// The size in bytes; not less than the present size.
         size: u64,
@@ -81,7 +81,7 @@ pub enum BlobChange<'a> {
         makes: bool,
     },
     /// Zeroes everything from an offset on, and has writes of older generations refused. Answers `Done`, number: 1 if the chunk exists now.
-    CutChunk {
+    TruncateChunk {
         /// The blob, with the generation after the truncation.
         stamp: BlobStamp,
         /// Number of bytes that remain.
@@ -117,14 +117,14 @@ impl<'a> BlobChange<'a> {
         match self {
             Self::Create { .. } => FrameKind::CreateBlob,
             Self::Grow { .. } => FrameKind::GrowBlob,
-            Self::Cut { .. } => FrameKind::CutBlob,
+            Self::Truncate { .. } => FrameKind::TruncateBlob,
             Self::Settle { .. } => FrameKind::SettleBlob,
             Self::Describe { .. } => FrameKind::DescribeBlob,
             Self::WriteChunk { .. } => FrameKind::WriteChunk,
-            Self::CutChunk { .. } => FrameKind::CutChunk,
+            Self::TruncateChunk { .. } => FrameKind::TruncateChunk,
             Self::TransformChunk { .. } => FrameKind::TransformChunk,
             Self::DropChunk { .. } => FrameKind::DropChunk,
-            Self::Fill { .. } => FrameKind::FillBlob,
+            Self::StageAppend { .. } => FrameKind::StageAppend,
             Self::Publish { .. } => FrameKind::PublishBlob,
         }
     }
@@ -153,13 +153,13 @@ impl<'a> BlobChange<'a> {
         match *self {
             Self::Create { .. } => BlobStamp::default(),
             Self::Grow { stamp, .. }
-            | Self::Cut { stamp, .. }
+            | Self::Truncate { stamp, .. }
             | Self::Settle { stamp }
             | Self::Describe { stamp, .. }
             | Self::WriteChunk { stamp, .. }
-            | Self::CutChunk { stamp, .. }
+            | Self::TruncateChunk { stamp, .. }
             | Self::DropChunk { stamp }
-            | Self::Fill { stamp, .. }
+            | Self::StageAppend { stamp, .. }
             | Self::Publish { stamp, .. }
             | Self::TransformChunk { stamp, .. } => stamp,
         }
@@ -171,13 +171,13 @@ impl<'a> BlobChange<'a> {
         match &mut self {
             Self::Create { .. } => {}
             Self::Grow { stamp, .. }
-            | Self::Cut { stamp, .. }
+            | Self::Truncate { stamp, .. }
             | Self::Settle { stamp }
             | Self::Describe { stamp, .. }
             | Self::WriteChunk { stamp, .. }
-            | Self::CutChunk { stamp, .. }
+            | Self::TruncateChunk { stamp, .. }
             | Self::DropChunk { stamp }
-            | Self::Fill { stamp, .. }
+            | Self::StageAppend { stamp, .. }
             | Self::Publish { stamp, .. }
             | Self::TransformChunk { stamp, .. } => {
                 if stamp.id == BlobStamp::OWN {
@@ -198,14 +198,16 @@ impl<'a> BlobChange<'a> {
         self.check()?;
         let (detail, number, payload): (u8, u64, &[u8]) = match *self {
             Self::Create { chunk_bits, attributes } => (0, u64::from(chunk_bits), attributes),
-            Self::Grow { size, .. } | Self::Cut { size, .. } | Self::Publish { size, .. } => (0, size, &[]),
-            Self::Fill { until, .. } => (0, until, &[]),
+            Self::Grow { size, .. } | Self::Truncate { size, .. } | Self::Publish { size, .. } => {
+                (0, size, &[])
+            }
+            Self::StageAppend { until, .. } => (0, until, &[]),
             Self::Settle { .. } | Self::DropChunk { .. } => (0, 0, &[]),
             Self::Describe { attributes, .. } => (0, 0, attributes),
             Self::WriteChunk { offset, length, bytes, makes, .. } => {
                 (u8::from(makes) * MAKES, u64::from(offset) | u64::from(length) << 32, bytes)
             }
-            Self::CutChunk { keep, creates_absent: marks, .. } => {
+            Self::TruncateChunk { keep, creates_absent: marks, .. } => {
                 (u8::from(marks) * MAKES, u64::from(keep), &[])
             }
             Self::TransformChunk { transform, makes, .. } => {
@@ -238,14 +240,14 @@ impl<'a> BlobChange<'a> {
             kind,
             FrameKind::CreateBlob
                 | FrameKind::GrowBlob
-                | FrameKind::CutBlob
+                | FrameKind::TruncateBlob
                 | FrameKind::DescribeBlob
                 | FrameKind::WriteChunk
-                | FrameKind::CutChunk
+                | FrameKind::TruncateChunk
                 | FrameKind::TransformChunk
                 | FrameKind::SettleBlob
                 | FrameKind::DropChunk
-                | FrameKind::FillBlob
+                | FrameKind::StageAppend
                 | FrameKind::PublishBlob
         );
         if !is_of_blob {
@@ -265,7 +267,7 @@ impl<'a> BlobChange<'a> {
             (false, _) => {}
         }
         let may_have_detail =
-            matches!(kind, FrameKind::WriteChunk | FrameKind::CutChunk | FrameKind::TransformChunk);
+            matches!(kind, FrameKind::WriteChunk | FrameKind::TruncateChunk | FrameKind::TransformChunk);
         let wants_operator = kind == FrameKind::TransformChunk;
         if detail != 0 && !may_have_detail || detail & !MAKES != 0 && !wants_operator {
             return Err(BadRequestReason::Detail.into());
@@ -291,20 +293,20 @@ impl<'a> BlobChange<'a> {
                 Self::WriteChunk { stamp, offset, length, bytes: payload, makes }
             }
             FrameKind::GrowBlob
-            | FrameKind::CutBlob
-            | FrameKind::FillBlob
+            | FrameKind::TruncateBlob
+            | FrameKind::StageAppend
             | FrameKind::PublishBlob
-            | FrameKind::CutChunk
+            | FrameKind::TruncateChunk
             | FrameKind::DropChunk
             | FrameKind::SettleBlob => {
                 nothing_left(payload)?;
                 match kind {
                     FrameKind::GrowBlob => Self::Grow { stamp, size: number },
-                    FrameKind::CutBlob => Self::Cut { stamp, size: number },
-                    FrameKind::FillBlob => Self::Fill { stamp, until: number },
+                    FrameKind::TruncateBlob => Self::Truncate { stamp, size: number },
+                    FrameKind::StageAppend => Self::StageAppend { stamp, until: number },
                     FrameKind::PublishBlob => Self::Publish { stamp, size: number },
-                    FrameKind::CutChunk => {
-                        Self::CutChunk { stamp, keep: small(number)?, creates_absent: makes }
+                    FrameKind::TruncateChunk => {
+                        Self::TruncateChunk { stamp, keep: small(number)?, creates_absent: makes }
                     }
                     _ if number != 0 => return Err(BadRequestReason::Chunk.into()),
                     FrameKind::SettleBlob => Self::Settle { stamp },
@@ -343,15 +345,15 @@ impl<'a> BlobChange<'a> {
                     check_chunk(offset, length)
                 }
             }
-            Self::CutChunk { keep, .. } => check_chunk(keep, 0),
+            Self::TruncateChunk { keep, .. } => check_chunk(keep, 0),
             Self::TransformChunk { transform, .. } => {
                 transform.check()?;
                 let offset = u32::try_from(transform.offset).map_err(|_| BadRequestReason::Chunk)?;
                 check_chunk(offset, transform.number.bytes() as u32)
             }
             Self::Grow { .. }
-            | Self::Cut { .. }
-            | Self::Fill { .. }
+            | Self::Truncate { .. }
+            | Self::StageAppend { .. }
             | Self::Publish { .. }
             | Self::Settle { .. }
             | Self::DropChunk { .. } => Ok(()),

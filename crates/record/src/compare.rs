@@ -18,7 +18,7 @@ pub struct Compare {
 
 /// The result of the comparison of one hash range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SliceComparison<'a> {
+pub struct RangeComparison<'a> {
     /// Where the next slice begins; 0: this was the last.
     pub next: u32,
     /// Number of records in this one.
@@ -49,7 +49,7 @@ impl Compare {
     }
 }
 
-impl<'a> SliceComparison<'a> {
+impl<'a> RangeComparison<'a> {
     /// Appends what follows the answer's fields, except its last bytes.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { next, bytes, differing, .. } = *self;

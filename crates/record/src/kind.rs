@@ -81,13 +81,13 @@ numbered!(
         /// Makes a blob at least as large as given.
         GrowBlob = 0x0221, "grow_blob";
         /// Truncates or extends a blob, and increments its generation.
-        CutBlob = 0x0222, "cut_blob";
+        TruncateBlob = 0x0222, "truncate_blob";
         /// Replaces the attributes of a blob.
         DescribeBlob = 0x0223, "describe_blob";
         /// Writes a part of a chunk.
         WriteChunk = 0x0224, "write_chunk";
         /// Zeroes a chunk from an offset on.
-        CutChunk = 0x0225, "cut_chunk";
+        TruncateChunk = 0x0225, "truncate_chunk";
         /// Changes a number inside a chunk.
         TransformChunk = 0x0226, "transform_chunk";
         /// Records that the truncation of a blob has reached all chunks.
@@ -95,7 +95,7 @@ numbered!(
         /// Removes a chunk of a blob that is being removed.
         DropChunk = 0x0228, "drop_chunk";
         /// Starts a staged append behind the end of a blob, which no reader sees.
-        FillBlob = 0x0229, "fill_blob";
+        StageAppend = 0x0229, "stage_append";
         /// Makes a staged append a part of the blob.
         PublishBlob = 0x022A, "publish_blob";
         /// Keeps the present state of a partition for a snapshot.

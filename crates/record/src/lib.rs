@@ -37,7 +37,7 @@ pub mod write;
 
 pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;
-pub use compare::{Compare, SliceComparison};
+pub use compare::{Compare, RangeComparison};
 pub use elements::{Element, Elements, pack};
 pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Failure, Permission};
 pub use kind::FrameKind;

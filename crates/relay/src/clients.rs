@@ -285,7 +285,7 @@ impl Clients {
         reply: &[u8],
         at: &mut impl RelayContext,
     ) {
-        self.scheduler.spanning_count = self.scheduler.spanning_count.saturating_sub(1);
+        self.scheduler.cross_partition_count = self.scheduler.cross_partition_count.saturating_sub(1);
         self.deliver(at, connection, ticket, reply);
     }
 

@@ -50,16 +50,16 @@ mod tests {
 
     #[test]
     fn units_behind_returned_or_evicted_unit_are_returned() {
-        let mut turned = RetryTable::new();
-        turned.add('a', 5);
-        assert!(turned.follows_one('a', 5));
-        assert!(!turned.follows_one('a', 4) && !turned.follows_one('a', 0) && !turned.follows_one('b', 5));
+        let mut retries = RetryTable::new();
+        retries.add('a', 5);
+        assert!(retries.follows_one('a', 5));
+        assert!(!retries.follows_one('a', 4) && !retries.follows_one('a', 0) && !retries.follows_one('b', 5));
         for number in 6..=5 + SENT_BACK_MAX as u64 {
-            turned.add('a', number);
+            retries.add('a', number);
         }
-        assert!(turned.follows_one('a', 5) && turned.follows_one('a', 4) && turned.follows_one('a', 6));
-        assert!(!turned.follows_one('a', 0));
-        turned.closed('a');
-        assert!(!turned.follows_one('a', 6));
+        assert!(retries.follows_one('a', 5) && retries.follows_one('a', 4) && retries.follows_one('a', 6));
+        assert!(!retries.follows_one('a', 0));
+        retries.closed('a');
+        assert!(!retries.follows_one('a', 6));
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct UnitScheduler {
     pub(super) outgoing: OutgoingMessages,
     pub(super) wires: RemoteLinks,
     /// Units over several partitions that are not answered yet.
-    pub(super) spanning_count: usize,
+    pub(super) cross_partition_count: usize,
     scratch: Scratch,
     pub(super) steps: VecDeque<ScheduledStep>,
     /// Replies to this instance's clients that are not delivered yet.
@@ -115,7 +115,7 @@ impl UnitScheduler {
             sent_back: RetryTable::new(),
             outgoing: OutgoingMessages::new(place),
             wires: RemoteLinks::default(),
-            spanning_count: 0,
+            cross_partition_count: 0,
             scratch: Scratch::default(),
             steps: VecDeque::new(),
             ready: VecDeque::new(),

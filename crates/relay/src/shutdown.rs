@@ -77,6 +77,6 @@ impl UnitScheduler {
     fn has_unfinished(&self, has_answers: bool) -> bool {
         let runs = self.under_way.values().any(|one| one.waiting_unit.is_none());
         let waits = !self.steps.is_empty() || !self.ready.is_empty() || has_answers;
-        runs || waits || self.spanning_count > 0 || self.client_queues.has_unfinished()
+        runs || waits || self.cross_partition_count > 0 || self.client_queues.has_unfinished()
     }
 }

@@ -136,7 +136,7 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         let name = self.keyspace_name(keyspace);
         let is_accepted = self.at.run_across(&name, encoded(unit), (self.connection, ticket));
         if is_accepted {
-            self.scheduler.spanning_count += 1;
+            self.scheduler.cross_partition_count += 1;
             return UnitResult::Later;
         }
         failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, reply);

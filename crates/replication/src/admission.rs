@@ -75,9 +75,8 @@ impl Replica {
             suppresses_corrupt: holds_back,
             is_found: false,
         };
-        let hold = request.envelope.read_lock && self.may_grant_read_lock(context);
-        let request =
-            &RecordRequest { envelope: Envelope { read_lock: hold, ..request.envelope }, ..*request };
+        let read_lock = request.envelope.read_lock && self.may_grant_read_lock(context);
+        let request = &RecordRequest { envelope: Envelope { read_lock, ..request.envelope }, ..*request };
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), &mut corrupt)?;
         if !corrupt.is_found {
             return Ok(());

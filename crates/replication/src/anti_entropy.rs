@@ -1,21 +1,21 @@
 //! Anti-entropy: the members of a group compare their contents, a few records at a time.
 //!
 //! ```text
-//!   primary:  a slice, as of the end of its log ──DigestAsk──> members
+//!   primary:  a range, as of the end of its log ──DigestAsk──> members
 //!             once that entry is committed: its own digest
 //!   member:   once exactly that entry is applied: its digest ──DigestTold──> primary
 //!   primary:  a digest other than its own ──DigestDiffers──> member: installs a snapshot, as if damaged
 //! ```
 //!
 //! All digests are of one position of the log, so a difference is certain. A member that has applied more by the time of the
-//! request does not answer; the slice is compared again later. The primary compares record metadata by itself, with each piece of
+//! request does not answer; the range is compared again later. The primary compares record metadata by itself, with each piece of
 //! its log that it scrubs. On request of a client it also compares contents ([`ComparisonRequest`]).
 
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
-use zerohop_wire::messages::{EntryName, Member, PeerBody, Slice};
+use zerohop_wire::messages::{DigestRange, EntryName, Member, PeerBody};
 
 use super::compare::ComparisonRequest;
 use super::follower_progress::Stream;
@@ -39,20 +39,20 @@ fn found_of(digested: &RecordDigest) -> CountAndDigest {
 /// The comparisons of a replica.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
-    /// As primary: where the next slice starts.
+    /// As primary: where the next range starts.
     from: u32,
     pub(super) round: Option<Round>,
     /// Comparisons that clients have requested. The first is in progress.
     pub(super) client_requests: VecDeque<ComparisonRequest>,
-    /// As another member: the slice to answer once its entry is applied.
-    digest_requested: Option<Slice>,
-    /// As another member: the slice that it has answered last.
-    digest_sent: Option<Slice>,
+    /// As another member: the range to answer once its entry is applied.
+    digest_requested: Option<DigestRange>,
+    /// As another member: the range that it has answered last.
+    digest_sent: Option<DigestRange>,
 }
 
 #[derive(Debug)]
 pub(super) struct Round {
-    pub(super) slice: Slice,
+    pub(super) range: DigestRange,
     pub(super) begun_us: u64,
     pub(super) own: Option<RecordDigest>,
     pub(super) others: Vec<(Member, CountAndDigest)>,
@@ -61,8 +61,8 @@ pub(super) struct Round {
 impl Audit {
     /// Limits the next commit step to the log index for which a digest is wanted.
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
-        let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.slice);
-        let stop = own.or(self.digest_requested).map_or(u64::MAX, |slice| slice.as_of.index.0);
+        let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.range);
+        let stop = own.or(self.digest_requested).map_or(u64::MAX, |range| range.as_of.index.0);
         if applied < stop && !is_planted(Bug::DigestIndexNotChecked) { through.min(stop) } else { through }
     }
 }
@@ -82,7 +82,7 @@ impl Replica {
             return Ok(());
         }
         let from = self.audit.from;
-        let through = context.engine.slice_end(handle, from, AUDIT_RECORDS, u64::MAX)?;
+        let through = context.engine.range_end(handle, from, AUDIT_RECORDS, u64::MAX)?;
         self.begin_round(context, (from, through), false, effects)
     }
 
@@ -105,10 +105,10 @@ impl Replica {
         self.audit.round = None;
         let handle = self.partition.handle();
         let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
-        let slice = Slice { as_of, from, through, contents };
-        self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
+        let range = DigestRange { as_of, from, through, contents };
+        self.audit.round = Some(Round { range, begun_us: context.now_us, own: None, others: Vec::new() });
         for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
-            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(slice));
+            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(range));
         }
         self.audit_own(context, effects)
     }
@@ -121,12 +121,12 @@ impl Replica {
     ) -> EngineResult<()> {
         let applied = self.partition.applied();
         let Some(round) = &self.audit.round else { return Ok(()) };
-        let slice = round.slice;
-        let is_there = slice.as_of.index.0 == applied || is_planted(Bug::DigestIndexNotChecked);
+        let range = round.range;
+        let is_there = range.as_of.index.0 == applied || is_planted(Bug::DigestIndexNotChecked);
         if round.own.is_some() || !is_there {
             return Ok(());
         }
-        let found = self.digest_of(context.engine, slice)?;
+        let found = self.digest_of(context.engine, range)?;
         match (found, &mut self.audit.round) {
             (Some(found), Some(round)) => {
                 round.own = Some(found);
@@ -141,10 +141,10 @@ impl Replica {
     pub(super) fn handle_digest_request<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        slice: Slice,
+        range: DigestRange,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        self.audit.digest_requested = Some(slice);
+        self.audit.digest_requested = Some(range);
         self.answer_digest_request(context, effects)
     }
 
@@ -154,30 +154,30 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(slice) = self.audit.digest_requested else { return Ok(()) };
-        let (applied, EntryName { index, .. }) = (self.partition.applied(), slice.as_of);
+        let Some(range) = self.audit.digest_requested else { return Ok(()) };
+        let (applied, EntryName { index, .. }) = (self.partition.applied(), range.as_of);
         let is_whole =
             !self.needs_snapshot() && self.follow.snapshot_install.is_none() && self.health.repair.is_idle();
         if applied < index.0 && is_whole && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
         self.audit.digest_requested = None;
-        let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
+        let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(range.as_of);
         // The log must equal the primary's up to there, in this epoch. Otherwise its contents must not be compared.
         let is_matched = self.follow.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
         if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
-        let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };
+        let found = if is_comparable { self.digest_of(context.engine, range)? } else { None };
         let (records, digest) = match found.as_ref().map(found_of) {
             Some(found) => found,
             // A client waits for this digest, so the member reports at once that it has none.
-            None if slice.contents && self.health.repair.is_idle() => INCOMPARABLE,
+            None if range.contents && self.health.repair.is_idle() => INCOMPARABLE,
             None => return Ok(()),
         };
-        self.audit.digest_sent = Some(slice);
-        let body = PeerBody::DigestReply { slice, records, digest };
+        self.audit.digest_sent = Some(range);
+        let body = PeerBody::DigestReply { range, records, digest };
         effects.send(self.view.primary, self.view.epoch, &body);
         Ok(())
     }
@@ -185,11 +185,11 @@ impl Replica {
     pub(super) fn handle_digest(
         &mut self,
         from: Member,
-        (slice, found): (Slice, CountAndDigest),
+        (range, found): (DigestRange, CountAndDigest),
         now_us: u64,
         effects: &mut dyn ReplicaEffects,
     ) {
-        if let Some(round) = self.audit.round.as_mut().filter(|round| round.slice == slice)
+        if let Some(round) = self.audit.round.as_mut().filter(|round| round.range == range)
             && round.others.iter().all(|(other, _)| *other != from)
         {
             round.others.push((from, found));
@@ -198,8 +198,8 @@ impl Replica {
     }
 
     /// The primary reports that the digest of this member differs from its own.
-    pub(super) fn handle_digest_differs(&mut self, slice: Slice) {
-        if self.audit.digest_sent.take() == Some(slice) {
+    pub(super) fn handle_digest_differs(&mut self, range: DigestRange) {
+        if self.audit.digest_sent.take() == Some(range) {
             self.counts.differed += 1;
             self.give_up_repair();
         }
@@ -208,28 +208,28 @@ impl Replica {
     /// Ends the round once all digests have arrived. A member that differs is notified. If at least two other members agree with
     /// each other and not with the primary, the primary differs, and another member must become primary.
     fn compare(&mut self, now_us: u64, effects: &mut dyn ReplicaEffects) {
-        let Some(Round { own: Some(_), others, slice, .. }) = &self.audit.round else { return };
+        let Some(Round { own: Some(_), others, range, .. }) = &self.audit.round else { return };
         let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
         let mut found = self.lead.streams.iter().filter(|stream| stream.is_found);
-        if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, slice, now_us)) {
+        if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, range, now_us)) {
             self.end_round(effects);
         }
     }
 
     /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
     /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
-    fn comes_soon(&self, stream: &Stream, slice: &Slice, now_us: u64) -> bool {
+    fn comes_soon(&self, stream: &Stream, range: &DigestRange, now_us: u64) -> bool {
         let gets_on = stream.sending.is_none() && now_us < stream.progressed_us + AUDIT_ROUND_US;
-        !slice.contents
+        !range.contents
             || self.view.in_sync.contains(&stream.member)
-            || stream.matched >= slice.as_of.index.0
+            || stream.matched >= range.as_of.index.0
             || gets_on && !self.has_reported_full(stream.member, now_us)
     }
 
     /// Compares the digests that have arrived.
     pub(super) fn end_round(&mut self, effects: &mut dyn ReplicaEffects) {
-        let Some(Round { slice, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
-        if self.narrow_if_incomplete(&slice, &digested) {
+        let Some(Round { range, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
+        if self.narrow_if_incomplete(&range, &digested) {
             return;
         }
         self.counts.audits += 1;
@@ -242,19 +242,19 @@ impl Replica {
         if is_own_fault {
             differing = vec![self.this_member];
         }
-        self.answer_compared(&slice, (&digested, others.len()), &differing, effects);
+        self.answer_compared(&range, (&digested, others.len()), &differing, effects);
         if is_own_fault {
             self.counts.differed += 1;
-            effects.differs(self.this_member, slice);
+            effects.differs(self.this_member, range);
             self.give_up_repair();
             return;
         }
-        if differing.is_empty() && !slice.contents {
-            self.audit.from = slice.through.wrapping_add(1);
+        if differing.is_empty() && !range.contents {
+            self.audit.from = range.through.wrapping_add(1);
         }
         for member in differing {
-            effects.differs(member, slice);
-            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(slice));
+            effects.differs(member, range);
+            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(range));
         }
     }
 
@@ -263,16 +263,16 @@ impl Replica {
         Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
     }
 
-    /// The digest of a slice; `None` if the slice has too many records for one step, or some of them are corrupt.
+    /// The digest of a range; `None` if the range has too many records for one step, or some of them are corrupt.
     fn digest_of<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        slice: Slice,
+        range: DigestRange,
     ) -> EngineResult<Option<RecordDigest>> {
-        let most = if slice.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
+        let most = if range.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
         let state = self.partition.state();
         let of_state = hash(state.sessions_count() as u64, &(state.deadlines_count() as u64).to_le_bytes());
-        match self.partition.digest(engine, (slice.from, slice.through), (4 * most, slice.contents)) {
+        match self.partition.digest(engine, (range.from, range.through), (4 * most, range.contents)) {
             Ok(digested) => Ok(Some(RecordDigest { sum: of_state.wrapping_add(digested.sum), ..digested })),
             Err(DigestError::TooMany) => Ok(None),
             Err(DigestError::Corrupt(key)) => {

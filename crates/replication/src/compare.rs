@@ -1,16 +1,16 @@
-//! `compare`: a client has the members of a group compare their contents, one slice for each request.
+//! `compare`: a client has the members of a group compare their contents, one range for each request.
 //!
 //! ```text
 //!   Compare ──> wanted ──> a round of digests ──all there──────────────────────> Compared
 //!                 ^             │ └── 1 s: a member is silent; again ──────────┐
-//!                 │             └── too much for one step: a smaller slice ────┤
+//!                 │             └── too much for one step: a smaller range ────┤
 //!                 └────────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
 //! ```
 
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::InstanceId;
-use zerohop_wire::messages::{Compare, Member, Outcome, Slice, SliceComparison};
+use zerohop_wire::messages::{Compare, DigestRange, Member, Outcome, RangeComparison};
 use zerohop_wire::{Elements, Failure, Message};
 
 use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
@@ -19,12 +19,12 @@ use zerohop_partition::digest::RecordDigest;
 use zerohop_partition::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
 use zerohop_partition::{PartitionEvent, RecordRequest, Token};
 
-/// A client's request to compare a slice.
+/// A client's request to compare a range.
 #[derive(Debug)]
 pub(super) struct ComparisonRequest {
     pub(super) token: Token,
     from: u32,
-    /// Most records of a slice. The number is reduced if the slice was too much for one step.
+    /// Most records of a range. The number is reduced if the range was too much for one step.
     records: usize,
     /// When the comparison is started again, if it is not in progress.
     next_us: u64,
@@ -32,7 +32,7 @@ pub(super) struct ComparisonRequest {
 }
 
 impl Replica {
-    /// Handles a client's request to compare a slice, as the primary of the group.
+    /// Handles a client's request to compare a range, as the primary of the group.
     pub(super) fn handle_compare<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -82,7 +82,7 @@ impl Replica {
                 continue;
             }
             if context.now_us >= until_us {
-                let is_own = self.audit.round.as_ref().is_some_and(|r| r.slice.contents && r.own.is_some());
+                let is_own = self.audit.round.as_ref().is_some_and(|r| r.range.contents && r.own.is_some());
                 if is_own && self.may_answer(context) {
                     self.end_round(effects);
                 }
@@ -105,7 +105,7 @@ impl Replica {
                 continue;
             }
             let handle = self.partition.handle();
-            let through = context.engine.slice_end(handle, from, records, COMPARED_BYTES)?;
+            let through = context.engine.range_end(handle, from, records, COMPARED_BYTES)?;
             self.begin_round(context, (from, through), true, effects)?;
         }
         Ok(())
@@ -130,33 +130,33 @@ impl Replica {
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
     }
 
-    /// Whether the slice of a round was too much for one step. In that case a smaller slice is compared instead.
-    pub(super) fn narrow_if_incomplete(&mut self, slice: &Slice, digested: &RecordDigest) -> bool {
-        let Some(one) = self.audit.client_requests.front_mut().filter(|one| one.from == slice.from) else {
+    /// Whether the range of a round was too much for one step. In that case a smaller range is compared instead.
+    pub(super) fn narrow_if_incomplete(&mut self, range: &DigestRange, digested: &RecordDigest) -> bool {
+        let Some(one) = self.audit.client_requests.front_mut().filter(|one| one.from == range.from) else {
             return false;
         };
-        let does = slice.contents && digested.is_incomplete && one.records > 1;
+        let does = range.contents && digested.is_incomplete && one.records > 1;
         if does {
             (one.records, one.next_us) = (one.records / 2, 0);
         }
         does
     }
 
-    /// Answers the client that has requested the slice of a round.
+    /// Answers the client that has requested the range of a round.
     pub(super) fn answer_compared(
         &mut self,
-        slice: &Slice,
+        range: &DigestRange,
         (digested, others): (&RecordDigest, usize),
         differing: &[Member],
         effects: &mut dyn ReplicaEffects,
     ) {
-        if !self.audit.client_requests.front().is_some_and(|one| slice.contents && one.from == slice.from) {
+        if !self.audit.client_requests.front().is_some_and(|one| range.contents && one.from == range.from) {
             return;
         }
         let Some(one) = self.audit.client_requests.pop_front() else { return };
         let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
-        let compared = SliceComparison {
-            next: slice.through.wrapping_add(1),
+        let compared = RangeComparison {
+            next: range.through.wrapping_add(1),
             records: digested.records,
             bytes: digested.bytes,
             copies: others as u32 + 1,

@@ -23,7 +23,7 @@ pub struct ReplicaCounts {
     pub corruption_found: u64,
     /// Entries that were repaired with another member's copy.
     pub repaired: u64,
-    /// Slices that it has compared, as primary, with all other members.
+    /// Ranges that it has compared, as primary, with all other members.
     pub audits: u64,
     /// Times at which its contents were found to differ from those of the others.
     pub differed: u64,

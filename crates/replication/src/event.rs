@@ -4,7 +4,7 @@ use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{Member, PeerBody, Slice};
+use zerohop_wire::messages::{DigestRange, Member, PeerBody};
 use zerohop_wire::{Failure, Message};
 
 use super::{GroupChange, GroupView, Leases};
@@ -100,7 +100,7 @@ pub enum ReplicaEffect<'e> {
         /// The member.
         who: Member,
         /// The records that differ.
-        slice: Slice,
+        range: DigestRange,
     },
     /// An invariant of the replica is broken. It has stopped: it serves and acknowledges nothing more, until the process starts
     /// again. The report is for the operator of the cluster.
@@ -139,8 +139,8 @@ impl dyn ReplicaEffects + '_ {
         self.push_replica(ReplicaEffect::ProposeChange { epoch, change });
     }
 
-    pub(crate) fn differs(&mut self, who: Member, slice: Slice) {
-        self.push_replica(ReplicaEffect::Differs { who, slice });
+    pub(crate) fn differs(&mut self, who: Member, range: DigestRange) {
+        self.push_replica(ReplicaEffect::Differs { who, range });
     }
 
     pub(crate) fn invariant_broken(&mut self, broken: BrokenInvariant) {

@@ -63,7 +63,7 @@ pub use digest::Digest;
 pub use event::{Context, ReplicaEffect, ReplicaEffects, ReplicaEvent};
 pub use lease::Leases;
 pub use partition_index::PartitionKey;
-pub use replica_table::{Replicas, Steps, TableEffects};
+pub use replica_table::{ReplicaTable, Steps, TableEffects};
 pub use snapshot_progress::CopyProgress;
 pub use sole_copy_corrupt::CopyDamage;
 pub use view::{GroupChange, GroupView, Role};
@@ -313,15 +313,15 @@ impl Replica {
             PeerBody::ReplicateAck(report) if self.role == Role::Primary => {
                 self.handle_report(context, from, *report, effects)
             }
-            PeerBody::DigestAsk(slice) if is_from_primary => {
-                self.handle_digest_request(context, *slice, effects)
+            PeerBody::DigestAsk(range) if is_from_primary => {
+                self.handle_digest_request(context, *range, effects)
             }
-            PeerBody::DigestReply { slice, records, digest } if self.role == Role::Primary => {
-                self.handle_digest(from, (*slice, (*records, *digest)), context.now_us, effects);
+            PeerBody::DigestReply { range, records, digest } if self.role == Role::Primary => {
+                self.handle_digest(from, (*range, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }
-            PeerBody::DigestDiffers(slice) if is_from_primary => {
-                self.handle_digest_differs(*slice);
+            PeerBody::DigestDiffers(range) if is_from_primary => {
+                self.handle_digest_differs(*range);
                 Ok(())
             }
             PeerBody::EntryGet(name) => self.handle_entry_request(context, from, *name, effects),

@@ -48,7 +48,7 @@ pub struct Steps {
 
 /// All replicas of one instance; see the module.
 #[derive(Debug)]
-pub struct Replicas {
+pub struct ReplicaTable {
     slots: Vec<Option<ReplicaSlot>>,
     free: Vec<SlotId>,
     index: PartitionIndex,
@@ -128,9 +128,9 @@ impl UnflushedReplicas {
     }
 }
 
-impl Default for Replicas {
-    fn default() -> Replicas {
-        Replicas {
+impl Default for ReplicaTable {
+    fn default() -> ReplicaTable {
+        ReplicaTable {
             slots: Vec::new(),
             free: Vec::new(),
             index: PartitionIndex::default(),
@@ -152,7 +152,7 @@ fn scrub_every_us(bytes_per_s: u64) -> u64 {
     (SCRUB_BYTES as u64 * 1_000_000).checked_div(bytes_per_s).unwrap_or(u64::MAX)
 }
 
-impl Replicas {
+impl ReplicaTable {
     /// Adds a replica. It replaces a replica with the same key.
     pub fn insert(&mut self, key: PartitionKey, replica: Replica) {
         self.remove(key);
@@ -263,7 +263,7 @@ impl Replicas {
         self.leases.members.keys().copied()
     }
 
-    /// Passes an event to one replica. The caller must call [`Replicas::end_batch`] afterwards.
+    /// Passes an event to one replica. The caller must call [`ReplicaTable::end_batch`] afterwards.
     ///
     /// # Errors
     /// As [`Replica::step`].
@@ -280,7 +280,7 @@ impl Replicas {
         }
     }
 
-    /// Passes a request to the replica of its partition, as [`Replicas::step`] does; `None`: the partition is not here.
+    /// Passes a request to the replica of its partition, as [`ReplicaTable::step`] does; `None`: the partition is not here.
     ///
     /// # Errors
     /// As [`Replica::step`].
@@ -369,7 +369,7 @@ impl Replicas {
         }
     }
 
-    /// Runs an atomic batch over the records of one replica ([`Replica::run`]). The caller must call [`Replicas::end_batch`]
+    /// Runs an atomic batch over the records of one replica ([`Replica::run`]). The caller must call [`ReplicaTable::end_batch`]
     /// afterwards.
     ///
     /// # Errors
@@ -531,7 +531,7 @@ impl Replicas {
         any
     }
 
-    /// When [`Replicas::end_batch`] has something to do though no event arrives; 0: at once.
+    /// When [`ReplicaTable::end_batch`] has something to do though no event arrives; 0: at once.
     #[must_use]
     pub fn next_tick_us(&self) -> u64 {
         if !self.schedule.touched.is_empty() || self.has_unflushed() {

@@ -101,7 +101,7 @@ impl Replica {
     }
 
     /// Sets the hash range whose keys belong to the partition.
-    pub fn set_slice(&mut self, slice: zerohop_partition::Slice) {
-        self.partition.set_slice(slice);
+    pub fn set_hash_range(&mut self, hash_range: zerohop_partition::HashRange) {
+        self.partition.set_hash_range(hash_range);
     }
 }

@@ -92,7 +92,7 @@ impl MemberOutput {
         }
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
-            let wire::SliceComparison { next, records, bytes, copies, differing } = *found;
+            let wire::RangeComparison { next, records, bytes, copies, differing } = *found;
             self.compared.push(ComparisonAnswer {
                 next,
                 records,

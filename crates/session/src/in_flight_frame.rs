@@ -10,7 +10,7 @@ use zerohop_base::time::Time;
 
 /// One frame in flight.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct InFlightFrame {
     /// The position of its connection.
     pub(crate) connection: u32,
     pub(crate) sent: Time,
@@ -80,6 +80,6 @@ impl Gather {
 }
 
 /// The request id of this position of a frame.
-pub(crate) fn request_id(flight: Handle, place: u32) -> RequestId {
-    RequestId(flight.pack(place))
+pub(crate) fn request_id(in_flight: Handle, place: u32) -> RequestId {
+    RequestId(in_flight.pack(place))
 }

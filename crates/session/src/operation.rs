@@ -62,7 +62,7 @@ pub(crate) enum OperationState {
     /// A write whose partition has a full sequence window.
     WindowFull,
     /// In this frame, which is overdue at `due`. From `look` on the session checks whether the partition has another primary.
-    Flying { flight: Handle, due: Time, look: Time },
+    Flying { in_flight: Handle, due: Time, look: Time },
     /// Waits until its next attempt.
     Resting { until: Time },
 }
@@ -125,6 +125,6 @@ impl<T> OpenOperation<T> {
     }
 
     pub(crate) fn flies_in(&self, frame: Handle) -> bool {
-        matches!(self.state, OperationState::Flying { flight, .. } if flight == frame)
+        matches!(self.state, OperationState::Flying { in_flight, .. } if in_flight == frame)
     }
 }

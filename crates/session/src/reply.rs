@@ -6,7 +6,7 @@ use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, SliceComparison, TransactionDone};
+use zerohop_wire::messages::{ItemAnswer, Outcome, RangeComparison, RecordType, TransactionDone};
 
 use crate::limits::SHARE_BYTES_MIN;
 
@@ -75,7 +75,7 @@ pub enum Reply {
         keys: Vec<ListedKey>,
     },
     /// The members of a partition have compared a hash range.
-    Compared(ComparedSlice),
+    Compared(ComparedRange),
     /// A transaction was committed.
     Transacted {
         /// The version of all records that it changed.
@@ -102,7 +102,7 @@ pub enum Reply {
 
 /// The result of the comparison of a hash range of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ComparedSlice {
+pub struct ComparedRange {
     /// The partition.
     pub partition: PartitionId,
     /// Where the next range begins; 0: this was the last.
@@ -171,9 +171,9 @@ impl Reply {
                 };
                 Self::Page { next: owned(next, frame), keys: keys.iter().map(listed).collect() }
             }
-            Outcome::Compared(SliceComparison { next, records, bytes, copies, differing }) => {
+            Outcome::Compared(RangeComparison { next, records, bytes, copies, differing }) => {
                 let differing = differing.iter().collect();
-                Self::Compared(ComparedSlice { partition, next, records, bytes, copies, differing })
+                Self::Compared(ComparedRange { partition, next, records, bytes, copies, differing })
             }
         }
     }

@@ -32,7 +32,7 @@ pub struct Collect {
 }
 
 /// A partition, by its number and the number of partitions: after a split of the keyspace the number means another hash range.
-pub type Slice = (PartitionId, PartitionCount);
+pub type HashRange = (PartitionId, PartitionCount);
 
 /// One operation of a caller.
 #[derive(Clone, Debug)]
@@ -52,9 +52,16 @@ pub(crate) enum RequestKind {
     /// Several operations that end together.
     Together(Box<Composite>),
     /// A page of the keys of a partition.
-    Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32, blobs: bool },
+    Scan {
+        keyspace: KeyspaceId,
+        hash_range: HashRange,
+        cursor: Bytes,
+        prefix: Bytes,
+        keys_max: u32,
+        blobs: bool,
+    },
     /// A comparison of a hash range of a partition by its members.
-    Compare { keyspace: KeyspaceId, slice: Slice, from: u32 },
+    Compare { keyspace: KeyspaceId, hash_range: HashRange, from: u32 },
     /// A request about a snapshot of a partition, encoded as its body.
     Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: FrameKind, body: Bytes },
     /// A control request to a manager.
@@ -66,7 +73,7 @@ pub(crate) enum RequestKind {
 /// The partition of a snapshot request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SnapshotTarget {
-    Slice(Slice),
+    HashRange(HashRange),
     /// The partition of the key in the read.
     Key,
 }
@@ -253,13 +260,13 @@ impl SessionRequest {
     #[must_use]
     pub fn scan(
         keyspace: KeyspaceId,
-        slice: Slice,
+        hash_range: HashRange,
         cursor: Bytes,
         prefix: Bytes,
         keys_max: u32,
         limit_us: u64,
     ) -> Self {
-        let ask = RequestKind::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: false };
+        let ask = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false };
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
@@ -268,14 +275,14 @@ impl SessionRequest {
     #[must_use]
     pub fn scan_blobs(
         keyspace: KeyspaceId,
-        slice: Slice,
+        hash_range: HashRange,
         after: Bytes,
         prefix: Bytes,
         names_max: u32,
         limit_us: u64,
     ) -> Self {
         let (cursor, keys_max) = (after, names_max);
-        let ask = RequestKind::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: true };
+        let ask = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true };
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
@@ -283,8 +290,8 @@ impl SessionRequest {
     /// [`Reply::Compared`](crate::Reply::Compared). If the keyspace has more partitions now, the request ends with
     /// [`SessionError::Split`](crate::SessionError::Split), and the comparison must start from 0.
     #[must_use]
-    pub fn compare(keyspace: KeyspaceId, slice: Slice, from: u32, limit_us: u64) -> Self {
-        let ask = RequestKind::Compare { keyspace, slice, from };
+    pub fn compare(keyspace: KeyspaceId, hash_range: HashRange, from: u32, limit_us: u64) -> Self {
+        let ask = RequestKind::Compare { keyspace, hash_range, from };
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
@@ -295,11 +302,11 @@ impl SessionRequest {
     /// The request exceeds a limit of the protocol.
     pub fn snapshot(
         keyspace: KeyspaceId,
-        slice: Slice,
+        hash_range: HashRange,
         (id, ask): (SnapshotId, SnapshotAsk<'_>),
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        Self::about_snapshot((keyspace, SnapshotTarget::Slice(slice)), (id, ask), limit_us)
+        Self::about_snapshot((keyspace, SnapshotTarget::HashRange(hash_range)), (id, ask), limit_us)
     }
 
     /// A read of a record at the time of a snapshot.

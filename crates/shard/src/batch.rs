@@ -41,14 +41,14 @@ impl<D: Disk> Instance<D> {
         let has_unflushed = self.partitions.by.has_unflushed_lone();
         let is_busy = elapsed_ms < self.maintenance.busy_until_ms || has_unflushed;
         let every_ms = if is_busy { MAINTENANCE_MS } else { MAINTENANCE_IDLE_MS };
-        let upkeep_ms = self.maintenance.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
+        let maintenance_ms = self.maintenance.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
         if self.partitions.awaits_flush() {
             return elapsed_ms + 1;
         }
         let again_ms =
             self.splits.next_tick_ms(elapsed_ms).min(self.failed_map_changes.next_tick_ms(elapsed_ms));
         let again_ms = again_ms.min(self.draining.next_tick_ms(elapsed_ms));
-        upkeep_ms.min(self.partitions.next_tick_ms()).min(again_ms)
+        maintenance_ms.min(self.partitions.next_tick_ms()).min(again_ms)
     }
 
     /// Does a bounded piece of background maintenance. `true`: there is more. The owner must call again after the next batch,
@@ -56,13 +56,13 @@ impl<D: Disk> Instance<D> {
     pub fn maintain(&mut self, now: ClockReading) -> bool {
         self.clock.advance(now);
         let now_ms = self.clock.elapsed_ms();
-        let Instance { engine, maintenance: upkeep, counters, .. } = self;
+        let Instance { engine, maintenance, counters, .. } = self;
         // The engine paces itself by the bytes written. More than one call per millisecond finds nothing new.
-        if !upkeep.has_more && upkeep.called_ms == Some(now_ms) {
+        if !maintenance.has_more && maintenance.called_ms == Some(now_ms) {
             return false;
         }
-        upkeep.called_ms = Some(now_ms);
-        upkeep.has_more = match engine.maintain(now_ms) {
+        maintenance.called_ms = Some(now_ms);
+        maintenance.has_more = match engine.maintain(now_ms) {
             Ok(has_more) => has_more,
             Err(error) => {
                 // The partition accepts no more writes. The next flush answers its pending replies.
@@ -70,7 +70,7 @@ impl<D: Disk> Instance<D> {
                 false
             }
         };
-        let has_more = upkeep.has_more;
+        let has_more = maintenance.has_more;
         if self.engine.presses() && now_ms >= self.maintenance.pressed_ms + PRESSED_TICK_MS {
             self.maintenance.pressed_ms = now_ms;
             self.maintenance.busy_until_ms = now_ms + MAINTENANCE_BUSY_MS;

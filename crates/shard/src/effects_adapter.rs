@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{Member, PeerBody, PeerMessage, Slice};
+use zerohop_wire::messages::{DigestRange, Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
@@ -15,7 +15,7 @@ use zerohop_partition::{PartitionEffect, Token};
 use zerohop_replication::{PartitionKey, ReplicaEffect, TableEffects};
 
 /// The effects of the partition at `place`.
-pub(super) struct Relay<'r> {
+pub(super) struct EffectsAdapter<'r> {
     pub(super) history: &'r MapHistory,
     pub(super) connections: &'r mut Connections,
     pub(super) counters: &'r mut RequestCounters,
@@ -29,7 +29,7 @@ pub(super) struct Relay<'r> {
     pub(super) is_stopping: bool,
 }
 
-impl Relay<'_> {
+impl EffectsAdapter<'_> {
     /// The partition is not served here, or is at another epoch: sends the changes that the client's map lacks.
     pub(super) fn wrong_owner(&mut self, to: Token) {
         let since = self.history.since(self.connections.epoch(to.connection));
@@ -50,7 +50,7 @@ impl Relay<'_> {
     }
 }
 
-impl zerohop_partition::PartitionEffects for Relay<'_> {
+impl zerohop_partition::PartitionEffects for EffectsAdapter<'_> {
     fn push(&mut self, effect: PartitionEffect<'_>) {
         match effect {
             PartitionEffect::Answer { to, message, read_lock_us } => {
@@ -59,7 +59,7 @@ impl zerohop_partition::PartitionEffects for Relay<'_> {
                 self.origin.read_lock_us = 0;
             }
             PartitionEffect::Reply { to, bytes } => self.out.push(InstanceEffect::Reply { to, bytes }),
-            PartitionEffect::WrongOwner { to } => Relay::wrong_owner(self, to),
+            PartitionEffect::WrongOwner { to } => EffectsAdapter::wrong_owner(self, to),
             PartitionEffect::Dropped { to } => {
                 self.counters.dropped_requests += 1;
                 self.out.push(InstanceEffect::Dropped { to });
@@ -79,7 +79,7 @@ impl zerohop_partition::PartitionEffects for Relay<'_> {
     }
 }
 
-impl TableEffects for Relay<'_> {
+impl TableEffects for EffectsAdapter<'_> {
     fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
         self.origin = AnswerOrigin { keyspace, partition, epoch, read_lock_us: 0 };
         self.needs_flush = false;
@@ -90,7 +90,7 @@ impl TableEffects for Relay<'_> {
     }
 }
 
-impl zerohop_replication::ReplicaEffects for Relay<'_> {
+impl zerohop_replication::ReplicaEffects for EffectsAdapter<'_> {
     fn push_replica(&mut self, effect: ReplicaEffect<'_>) {
         let AnswerOrigin { keyspace, partition, .. } = self.origin;
         match effect {
@@ -104,8 +104,8 @@ impl zerohop_replication::ReplicaEffects for Relay<'_> {
                 let place = AnswerOrigin { epoch, ..self.origin };
                 self.out.push(InstanceEffect::ProposeChange { place, change });
             }
-            ReplicaEffect::Differs { who, slice } => {
-                let Slice { as_of, from, through, .. } = slice;
+            ReplicaEffect::Differs { who, range } => {
+                let DigestRange { as_of, from, through, .. } = range;
                 self.counters.record_error_text(format!(
                     "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
                      fragments {from} to {through} as of entry {} of epoch {}); it takes them again",

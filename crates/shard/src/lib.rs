@@ -62,8 +62,8 @@ pub use stored::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;
 use connections::Connections;
-use effects_adapter::Relay;
-use partitions::Partitions;
+use effects_adapter::EffectsAdapter;
+use partitions::PartitionTable;
 use splits::Splits;
 use stats::RequestCounters;
 use transactions::Transit;
@@ -168,7 +168,7 @@ pub trait InstanceEffects {
 pub struct Instance<D: Disk> {
     identity: Identity,
     engine: Engine<D>,
-    partitions: Partitions,
+    partitions: PartitionTable,
     splits: Splits,
     failed_map_changes: mapping::MapBacklog,
     draining: keyspace_drop::DroppingKeyspaces,
@@ -180,7 +180,7 @@ pub struct Instance<D: Disk> {
     clock: InstanceClock,
     counters: RequestCounters,
     transit: Transit,
-    maintenance: Upkeep,
+    maintenance: Maintenance,
     holding: read_locks::ReadLocks,
     /// See [`Instance::stop`].
     is_stopping: bool,
@@ -188,7 +188,7 @@ pub struct Instance<D: Disk> {
 
 /// The schedule of the engine's background maintenance.
 #[derive(Clone, Copy, Debug, Default)]
-struct Upkeep {
+struct Maintenance {
     /// The engine has more to do at once.
     has_more: bool,
     /// The millisecond of the last call.
@@ -263,26 +263,26 @@ impl<D: Disk> Instance<D> {
 
 impl<D: Disk> fmt::Debug for Instance<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { identity, partitions, clock, maintenance: upkeep, .. } = self;
+        let Instance { identity, partitions, clock, maintenance, .. } = self;
         f.debug_struct("Instance")
             .field("identity", identity)
             .field("map", &self.map().epoch())
             .field("partitions", &partitions.len())
             .field("clock", clock)
-            .field("upkeep", upkeep)
+            .field("maintenance", maintenance)
             .finish_non_exhaustive()
     }
 }
 
-fn relay<'r>(
+fn effects_adapter<'r>(
     history: &'r MapHistory,
     connections: &'r mut Connections,
     counters: &'r mut RequestCounters,
     transit: &'r mut Transit,
     out: &'r mut dyn InstanceEffects,
-) -> Relay<'r> {
+) -> EffectsAdapter<'r> {
     let (place, me) = (AnswerOrigin::default(), Member::default());
-    Relay {
+    EffectsAdapter {
         history,
         connections,
         counters,

@@ -253,8 +253,8 @@ impl<D: Disk> Instance<D> {
     ) -> Result<(), MapChangeError> {
         let durability = durability(config);
         for id in self.partitions.of(keyspace) {
-            self.with_partitions(effects, |by, context, relay| {
-                by.set_durability((keyspace, id), context, durability, relay)
+            self.with_partitions(effects, |by, context, adapter| {
+                by.set_durability((keyspace, id), context, durability, adapter)
             })?;
         }
         Ok(())

@@ -11,11 +11,11 @@ use super::engine_name::named;
 use super::keyspace_drop::DroppingKeyspaces;
 use super::member_options::durability;
 use super::open_error::InstanceOpenError;
-use super::partitions::{Partitions, is_shared};
+use super::partitions::{PartitionTable, is_shared};
 use super::read_locks::ReadLocks;
 use super::splits::{Splits, drop_stored, split_stored};
 use super::stats::RequestCounters;
-use super::{Identity, Instance, Upkeep};
+use super::{Identity, Instance, Maintenance};
 
 /// Options of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ impl<D: Disk> Instance<D> {
         let mut instance = Instance {
             identity,
             engine,
-            partitions: Partitions::new(identity, now, Timestamp::ZERO),
+            partitions: PartitionTable::new(identity, now, Timestamp::ZERO),
             splits,
             failed_map_changes: Default::default(),
             draining: DroppingKeyspaces::of(history.map()),
@@ -73,7 +73,7 @@ impl<D: Disk> Instance<D> {
             counters: RequestCounters::default(),
             transit: Default::default(),
             is_stopping: false,
-            maintenance: Upkeep::default(),
+            maintenance: Maintenance::default(),
             // The previous process may have granted read locks; it has granted none since.
             holding: ReadLocks::begun_at(now.elapsed_ms),
         };

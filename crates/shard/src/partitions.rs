@@ -12,10 +12,10 @@ use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Failure};
 
 use super::clock::ClockReading;
-use super::effects_adapter::{Relay, send_peer};
+use super::effects_adapter::{EffectsAdapter, send_peer};
 use super::engine_name::engine_id;
 use super::member_options::options_of;
-use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, relay};
+use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use zerohop_partition::MapView;
 use zerohop_partition::Partition;
@@ -23,7 +23,7 @@ use zerohop_partition::Token;
 use zerohop_partition::{Program, ProgramResult};
 use zerohop_replication::limits::TIMESTAMP_BOUND_AHEAD_MS;
 use zerohop_replication::{
-    Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, Replicas,
+    Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, ReplicaTable,
 };
 
 /// How often leases and the timestamp bound are checked while batches arrive. Renewals are some tens of milliseconds apart.
@@ -37,8 +37,8 @@ const DISK_SPACE_CHECK_MS: u64 = 100;
 
 /// The partitions of an instance; see the module.
 #[derive(Debug)]
-pub(super) struct Partitions {
-    pub(super) by: Replicas,
+pub(super) struct PartitionTable {
+    pub(super) by: ReplicaTable,
     leases: Leases,
     ticked_ms: u64,
     disk_space_checked_ms: u64,
@@ -48,11 +48,11 @@ pub(super) struct Partitions {
     flushing: Vec<PartitionKey>,
 }
 
-impl Partitions {
-    pub(super) fn new(identity: Identity, now: ClockReading, timestamp_bound: Timestamp) -> Partitions {
+impl PartitionTable {
+    pub(super) fn new(identity: Identity, now: ClockReading, timestamp_bound: Timestamp) -> PartitionTable {
         let me = member(identity);
-        Partitions {
-            by: Replicas::default(),
+        PartitionTable {
+            by: ReplicaTable::default(),
             leases: Leases::new(me, micros(now.elapsed_ms), timestamp_bound),
             ticked_ms: 0,
             disk_space_checked_ms: 0,
@@ -167,7 +167,7 @@ impl<D: Disk> Instance<D> {
     /// anything else.
     pub fn begin_above(&mut self, now: ClockReading, timestamp_bound: Timestamp) {
         let by = std::mem::take(&mut self.partitions.by);
-        self.partitions = Partitions { by, ..Partitions::new(self.identity, now, timestamp_bound) };
+        self.partitions = PartitionTable { by, ..PartitionTable::new(self.identity, now, timestamp_bound) };
         self.partitions.set_map(self.history.map().epoch());
         self.partitions.set_nodes(self.history.map());
         self.clock.begin_above(timestamp_bound);
@@ -316,7 +316,9 @@ impl<D: Disk> Instance<D> {
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn InstanceEffects,
     ) -> Option<Result<ProgramResult, Failure<'static>>> {
-        self.with_partitions(effects, |by, context, relay| by.run(key, context, to, (program, reply), relay))
+        self.with_partitions(effects, |by, context, adapter| {
+            by.run(key, context, to, (program, reply), adapter)
+        })
     }
 
     /// Passes an event to one partition.
@@ -326,9 +328,9 @@ impl<D: Disk> Instance<D> {
         event: ReplicaEvent<'_>,
         effects: &mut dyn InstanceEffects,
     ) {
-        self.with_partitions(effects, |by, context, relay| {
-            if let Err(error) = by.step(key, context, event, relay) {
-                relay.counters.record_error(&error);
+        self.with_partitions(effects, |by, context, adapter| {
+            if let Err(error) = by.step(key, context, event, adapter) {
+                adapter.counters.record_error(&error);
             }
         });
     }
@@ -336,17 +338,17 @@ impl<D: Disk> Instance<D> {
     pub(super) fn with_partitions<T>(
         &mut self,
         effects: &mut dyn InstanceEffects,
-        act: impl FnOnce(&mut Replicas, &mut Context<'_, D>, &mut Relay<'_>) -> T,
+        act: impl FnOnce(&mut ReplicaTable, &mut Context<'_, D>, &mut EffectsAdapter<'_>) -> T,
     ) -> T {
         let Instance { identity, engine, partitions, history, connections, counters, transit, clock, .. } =
             self;
-        let Partitions { by, leases, .. } = partitions;
+        let PartitionTable { by, leases, .. } = partitions;
         let map = MapView::of(history.map());
-        let mut relay = relay(history, connections, counters, transit, effects);
-        (relay.this_member, relay.is_stopping) = (member(*identity), self.is_stopping);
+        let mut adapter = effects_adapter(history, connections, counters, transit, effects);
+        (adapter.this_member, adapter.is_stopping) = (member(*identity), self.is_stopping);
         let mut context =
             Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases, map };
-        act(by, &mut context, &mut relay)
+        act(by, &mut context, &mut adapter)
     }
 
     /// Answers all waiting requests with a failure.
@@ -367,8 +369,8 @@ impl<D: Disk> Instance<D> {
         }
         // Entries appended in this batch are sent at its end. The owner gathers them for each peer.
         let mut troubles = Vec::new();
-        let any = self.with_partitions(effects, |by, context, relay| {
-            by.end_batch(context, relay, |_, error| troubles.push(error))
+        let any = self.with_partitions(effects, |by, context, adapter| {
+            by.end_batch(context, adapter, |_, error| troubles.push(error))
         });
         troubles.iter().for_each(|error| self.counters.record_error(error));
         any
@@ -471,7 +473,7 @@ impl<D: Disk> Instance<D> {
         if elapsed_ms < partitions.ticked_ms + TICK_MS {
             return;
         }
-        let Partitions {
+        let PartitionTable {
             by,
             leases,
             ticked_ms,
@@ -512,7 +514,7 @@ impl<D: Disk> Instance<D> {
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
         // The owner of a local store routes each key itself, and its keyspace is never split.
         if keyspace != LOCAL_KEYSPACE {
-            partition.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+            partition.set_hash_range(zerohop_partition::HashRange::of(keyspace, found, id));
         }
         partition.await_read_locks(self.holding.ends_ms);
         let newest = partition.newest();
@@ -543,7 +545,7 @@ impl<D: Disk> Instance<D> {
         if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
             replica.inherit(inherited, group.epoch, micros(self.clock.elapsed_ms()));
         }
-        replica.set_slice(zerohop_partition::Slice::of(keyspace, found, id));
+        replica.set_hash_range(zerohop_partition::HashRange::of(keyspace, found, id));
         replica.await_read_locks(self.holding.ends_ms);
         self.partitions.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);

@@ -10,8 +10,8 @@ use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
 
 use super::clock::ClockReading;
-use super::effects_adapter::Relay;
-use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, relay};
+use super::effects_adapter::EffectsAdapter;
+use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, effects_adapter};
 use zerohop_partition::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
 use zerohop_partition::{Program, ProgramResult};
 use zerohop_partition::{RecordRequest, Token};
@@ -70,8 +70,8 @@ impl<D: Disk> Instance<D> {
         let request = RecordRequest { token: to, envelope: *envelope, message };
         let handled = match is_refused {
             true => None,
-            false => self.with_partitions(effects, |by, context, relay| {
-                by.request((keyspace, partition), context, request, relay)
+            false => self.with_partitions(effects, |by, context, adapter| {
+                by.request((keyspace, partition), context, request, adapter)
             }),
         };
         match handled {
@@ -92,22 +92,22 @@ impl<D: Disk> Instance<D> {
     ) {
         let Instance { history, newest_keyspace, connections, counters, transit, splits, .. } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
-        let mut relay = relay(history, connections, counters, transit, effects);
-        relay.origin = relay_origin(envelope);
-        match relay.history.map().keyspace(keyspace) {
-            _ if is_refused => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+        let mut adapter = effects_adapter(history, connections, counters, transit, effects);
+        adapter.origin = relay_origin(envelope);
+        match adapter.history.map().keyspace(keyspace) {
+            _ if is_refused => adapter.fail(to, Failure::UnknownKeyspace { keyspace }),
             Some(found) if splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
-                unavailable(&mut relay, to);
+                unavailable(&mut adapter, to);
                 splits.prefer(keyspace, partition);
             }
-            Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
+            Some(found) if partition.0 < found.config().partitions.get() => adapter.wrong_owner(to),
             Some(_) if partition.0 >= PARTITIONS_MAX => {
-                relay.fail(to, BadRequestReason::NoSuchPartition.into());
+                adapter.fail(to, BadRequestReason::NoSuchPartition.into());
             }
             // The client may know a newer map than this instance: one in which the keyspace has been split, or created.
-            Some(_) => unavailable(&mut relay, to),
-            None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
-            None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+            Some(_) => unavailable(&mut adapter, to),
+            None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut adapter, to),
+            None => adapter.fail(to, Failure::UnknownKeyspace { keyspace }),
         }
     }
 
@@ -205,8 +205,8 @@ fn relay_origin(envelope: &Envelope) -> AnswerOrigin {
     AnswerOrigin { keyspace: envelope.keyspace, partition: envelope.partition, ..AnswerOrigin::default() }
 }
 
-fn unavailable(relay: &mut Relay<'_>, to: Token) {
-    relay.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
+fn unavailable(adapter: &mut EffectsAdapter<'_>, to: Token) {
+    adapter.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
 }
 
 /// Whether a request was routed by the current map. Otherwise its client is sent the changes.

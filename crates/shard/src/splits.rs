@@ -22,7 +22,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
 use super::engine_name::{engine_id, named};
-use super::{Instance, InstanceEffects, relay};
+use super::{Instance, InstanceEffects, effects_adapter};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
 use zerohop_partition::MapView;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
@@ -287,14 +287,14 @@ impl<D: Disk> Instance<D> {
     ) -> Option<InheritedState> {
         let Instance { engine, partitions, history, connections, counters, transit, clock, .. } = self;
         let mut replica = partitions.take_replica(key.0, key.1)?;
-        let mut relay = relay(history, connections, counters, transit, effects);
+        let mut adapter = effects_adapter(history, connections, counters, transit, effects);
         let epoch = replica.view().epoch;
-        relay.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
+        adapter.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
-        let map = MapView::of(relay.history.map());
+        let map = MapView::of(adapter.history.map());
         let mut context = Context { engine, now: clock.now(), now_us, leases: partitions.leases(), map };
         self.holding.ends_ms = self.holding.ends_ms.max(replica.read_locks_end_ms());
-        Some(replica.end_by_split(&mut context, &unavailable(), &mut relay))
+        Some(replica.end_by_split(&mut context, &unavailable(), &mut adapter))
     }
 
     /// Does a bounded part of the waiting splits, at the end of each batch.
@@ -389,10 +389,10 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) {
         let Instance { history, connections, counters, transit, .. } = self;
-        let mut relay = relay(history, connections, counters, transit, effects);
+        let mut adapter = effects_adapter(history, connections, counters, transit, effects);
         let epoch = inherited.epoch();
-        relay.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
-        inherited.replies.fail(failure, &mut relay);
+        adapter.origin = super::AnswerOrigin { keyspace: key.0, partition: key.1, epoch, read_lock_us: 0 };
+        inherited.replies.fail(failure, &mut adapter);
     }
 
     /// Carries out all waiting splits, however long that takes, for an owner that serves no requests meanwhile.

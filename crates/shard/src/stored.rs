@@ -3,7 +3,7 @@
 //! ```text
 //!   Instance ──stored_partitions──> before ──┐
 //!   disk ────StoredInstance::open──> after ──┴──first_difference──> partition, key, both values
-//!                  └── upkeep: checkpoints and compaction, which must change nothing
+//!                  └── maintenance: checkpoints and compaction, which must change nothing
 //! ```
 //!
 //! Both sides are as of the log index that the instance had applied. [`StoredInstance`] opens the engine and the partitions alone:
@@ -195,7 +195,7 @@ impl<D: Disk> StoredInstance<D> {
     ///
     /// # Errors
     /// Errors of the disk.
-    pub fn upkeep(&mut self) -> Result<(), EngineError> {
+    pub fn maintenance(&mut self) -> Result<(), EngineError> {
         for (_, partition) in &mut self.partitions {
             let handle = partition.handle();
             partition.checkpoint(&mut self.engine)?;

@@ -59,7 +59,7 @@ pub const COMMITS: [&str; 22] = [
     "coordinators failed: side by side",
     "coordinators failed: in a chain",
     "coordinators failed: all prepared",
-    "coordinators failed: telling",
+    "coordinators failed: notifying",
     "decisions heard late",
     "reads locked",
     "reads confirmed",

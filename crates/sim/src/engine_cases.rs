@@ -7,8 +7,8 @@ use zerohop_engine::disk::crash_point::CrashPoint;
 pub const RESTARTS: [&str; 4] = [
     "restarts: partitions compared",
     "restarts: ends in order",
-    "restarts: upkeep in between",
-    "restarts: crashes during that upkeep",
+    "restarts: maintenance in between",
+    "restarts: crashes during that maintenance",
 ];
 
 /// How often engines have reached a point.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::item::{Access, ItemBody, Items, TransactionItem, TransactionPart};
 use crate::limits::{EXPIRED_PER_ENTRY_MAX, ITEMS_MAX};
 use crate::reason::{Reason, Refusal};
@@ -116,10 +116,10 @@ impl CodecWriter {
         self.u64(attempt.counter);
     }
 
-    pub(crate) fn hash_range(&mut self, span: KeyspaceSlice) {
-        self.u32(span.keyspace.0);
-        self.u64(span.first);
-        self.u64(span.last);
+    pub(crate) fn hash_range(&mut self, hash_range: KeyspaceRange) {
+        self.u32(hash_range.keyspace.0);
+        self.u64(hash_range.first);
+        self.u64(hash_range.last);
     }
 
     pub(crate) fn floor(&mut self, floor: Floor) {
@@ -255,9 +255,10 @@ impl<'a> CodecReader<'a> {
         Some(Attempt { epoch: PartitionEpoch(self.u64()?), counter: self.u64()? })
     }
 
-    pub(crate) fn hash_range(&mut self) -> Option<KeyspaceSlice> {
-        let span = KeyspaceSlice { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
-        (span.first <= span.last).then_some(span)
+    pub(crate) fn hash_range(&mut self) -> Option<KeyspaceRange> {
+        let hash_range =
+            KeyspaceRange { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
+        (hash_range.first <= hash_range.last).then_some(hash_range)
     }
 
     pub(crate) fn floor(&mut self) -> Option<Floor> {
@@ -287,14 +288,14 @@ impl<'a> CodecReader<'a> {
     }
 
     pub(crate) fn item(&mut self) -> Option<TransactionItem> {
-        let (cell, access, flags) = (self.u64()?, self.access()?, self.u8()?);
+        let (lock_key, access, flags) = (self.u64()?, self.access()?, self.u8()?);
         (flags & !3 == 0).then_some(())?;
         let seen = if flags & 1 != 0 { Some(self.timestamp()?) } else { None };
         let body = match flags & 2 {
             0 => ItemBody::Inline(self.bytes(crate::limits::INLINE_BYTES_MAX)?),
             _ => ItemBody::Staged(self.stage()?),
         };
-        Some(TransactionItem { lock_key: cell, access, seen, body })
+        Some(TransactionItem { lock_key, access, seen, body })
     }
 
     /// Parts, of at most [`ITEMS_MAX`] items in total.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
-use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::item::Access;
 use crate::limits::{
     EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, FLOORS_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
@@ -31,7 +31,7 @@ pub struct Participant {
     pub routing_key: RoutingKey,
     /// Its slice when it answered. All partitions that own a part of that slice by now have prepared, and each must receive
     /// the decision.
-    pub hash_range: KeyspaceSlice,
+    pub hash_range: KeyspaceRange,
     /// The index of its `Prepare`.
     pub prepared: LogIndex,
 }
@@ -176,8 +176,8 @@ impl TransactionEntry {
                 out.durability(*durability);
                 out.u64(proposal.0);
                 out.count(locks.len());
-                for (cell, access) in locks {
-                    out.u64(*cell);
+                for (lock_key, access) in locks {
+                    out.u64(*lock_key);
                     out.access(*access);
                 }
                 out.stages(pinned);
@@ -209,9 +209,9 @@ impl TransactionEntry {
                 out.u64(timestamp.0);
                 out.durability(*durability);
                 out.count(participants.len());
-                for Participant { routing_key: place, hash_range: span, prepared } in participants {
+                for Participant { routing_key: place, hash_range, prepared } in participants {
                     out.routing_key(*place);
-                    out.hash_range(*span);
+                    out.hash_range(*hash_range);
                     out.u64(prepared.0);
                 }
                 out.stages(pinned);
@@ -303,9 +303,9 @@ impl TransactionEntry {
 
 fn participant(version: u8, from: &mut CodecReader<'_>) -> Option<Participant> {
     let place = from.routing_key()?;
-    let span =
-        if version == VERSION_WITHOUT_RANGES { KeyspaceSlice::of_one(place) } else { from.hash_range()? };
-    Some(Participant { routing_key: place, hash_range: span, prepared: from.index()? })
+    let hash_range =
+        if version == VERSION_WITHOUT_RANGES { KeyspaceRange::of_one(place) } else { from.hash_range()? };
+    Some(Participant { routing_key: place, hash_range, prepared: from.index()? })
         .filter(|one| one.hash_range.has(place))
 }
 

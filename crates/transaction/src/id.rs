@@ -17,7 +17,7 @@ pub struct RoutingKey {
 
 /// A slice of a keyspace's hash space: the part that one partition owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct KeyspaceSlice {
+pub struct KeyspaceRange {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The first hash.
@@ -26,7 +26,7 @@ pub struct KeyspaceSlice {
     pub last: u64,
 }
 
-impl KeyspaceSlice {
+impl KeyspaceRange {
     /// Whether a place is in it.
     #[must_use]
     pub fn has(&self, place: RoutingKey) -> bool {
@@ -45,13 +45,13 @@ impl KeyspaceSlice {
     }
 
     /// Whether a hash is in it.
-    pub(crate) fn contains_lock_key(&self, cell: u64) -> bool {
-        self.first <= cell && cell <= self.last
+    pub(crate) fn contains_lock_key(&self, lock_key: u64) -> bool {
+        self.first <= lock_key && lock_key <= self.last
     }
 
     /// A slice of one hash: for a participant whose slice is not known.
-    pub(crate) fn of_one(place: RoutingKey) -> KeyspaceSlice {
-        KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point }
+    pub(crate) fn of_one(place: RoutingKey) -> KeyspaceRange {
+        KeyspaceRange { keyspace: place.keyspace, first: place.point, last: place.point }
     }
 
     /// The default routing key of the slice.
@@ -96,7 +96,7 @@ pub struct StageId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor {
     /// The coordinator's slice.
-    pub hash_range: KeyspaceSlice,
+    pub hash_range: KeyspaceRange,
     /// The index of the oldest unfinished decision, or above all decisions.
     pub index: LogIndex,
 }

@@ -31,7 +31,7 @@ pub(crate) enum QueueEntry {
 }
 
 #[derive(Debug, Default)]
-struct Cell {
+struct LockEntry {
     holders: BTreeMap<Holder, Access>,
     queue: BTreeMap<u64, Access>,
     /// Read locks on the cell last at least until this time; 0: there is none.
@@ -66,7 +66,7 @@ const INTENTS: &str = "the intents of a partition";
 /// The table of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Intents {
-    by_lock_key: BTreeMap<u64, Cell>,
+    by_lock_key: BTreeMap<u64, LockEntry>,
     holdings: BTreeMap<Holder, LockSet>,
     /// By arrival.
     waiters: BTreeMap<u64, Waiter>,
@@ -86,9 +86,9 @@ pub(crate) struct Intents {
 /// The locks of the items of one transaction, combined: several accesses to one cell become the strongest of them.
 pub(crate) fn locks_of(items: &[TransactionItem]) -> Locks {
     let mut locks: Locks = items.iter().map(|item| (item.lock_key, item.access)).collect();
-    locks.sort_unstable_by_key(|(cell, _)| *cell);
-    locks.dedup_by(|(cell, access), (kept_cell, kept)| {
-        let is_same = cell == kept_cell;
+    locks.sort_unstable_by_key(|(lock_key, _)| *lock_key);
+    locks.dedup_by(|(lock_key, access), (kept_key, kept)| {
+        let is_same = lock_key == kept_key;
         if is_same && access != kept {
             *kept = Access::Write;
         }
@@ -117,10 +117,10 @@ impl Intents {
     }
 
     fn are_free_before(&self, locks: &Locks, arrival: u64) -> bool {
-        locks.iter().all(|(cell, access)| {
-            self.by_lock_key.get(cell).is_none_or(|cell| {
+        locks.iter().all(|(lock_key, access)| {
+            self.by_lock_key.get(lock_key).is_none_or(|entry| {
                 let mut others =
-                    cell.holders.values().chain(cell.queue.range(..arrival).map(|(_, access)| access));
+                    entry.holders.values().chain(entry.queue.range(..arrival).map(|(_, access)| access));
                 others.all(|other| are_compatible(*access, *other))
             })
         })
@@ -129,8 +129,8 @@ impl Intents {
     /// Acquires all of them. They must be free, or belong to a queue entry that was granted them.
     pub(crate) fn acquire(&mut self, locks: Locks, at: Timestamp) -> Holder {
         let holder = Holder(self.number());
-        for (cell, access) in &locks {
-            self.by_lock_key.entry(*cell).or_default().holders.insert(holder, *access);
+        for (lock_key, access) in &locks {
+            self.by_lock_key.entry(*lock_key).or_default().holders.insert(holder, *access);
         }
         if locks.iter().any(|(_, access)| *access != Access::Read) {
             self.changing.insert(holder);
@@ -140,8 +140,8 @@ impl Intents {
     }
 
     /// Puts a shared intent on a cell until the given time, unless another transaction may change it, or queues for it.
-    pub(crate) fn add_read_lock(&mut self, cell: u64, until: u64) -> bool {
-        if let Some(found) = self.by_lock_key.get(&cell) {
+    pub(crate) fn add_read_lock(&mut self, lock_key: u64, until: u64) -> bool {
+        if let Some(found) = self.by_lock_key.get(&lock_key) {
             let is_read = found.holders.values().all(|access| *access == Access::Read);
             if !is_read || !found.queue.is_empty() {
                 return false;
@@ -154,9 +154,9 @@ impl Intents {
         if self.read_locks.len() >= READ_LOCKS_MAX || !is_in_order {
             return false;
         }
-        let holder = self.acquire(vec![(cell, Access::Read)], Timestamp::MAX);
+        let holder = self.acquire(vec![(lock_key, Access::Read)], Timestamp::MAX);
         self.read_locks.push_back((until, holder));
-        self.by_lock_key.entry(cell).or_default().read_locked_until = until;
+        self.by_lock_key.entry(lock_key).or_default().read_locked_until = until;
         true
     }
 
@@ -191,8 +191,8 @@ impl Intents {
         let Some(holding) = self.holdings.get(&holder) else { return true };
         let transforms = holding.locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
         transforms
-            .filter_map(|(cell, _)| self.by_lock_key.get(cell))
-            .flat_map(|cell| cell.holders.keys())
+            .filter_map(|(lock_key, _)| self.by_lock_key.get(lock_key))
+            .flat_map(|entry| entry.holders.keys())
             .all(|other| *other == holder || self.holdings.get(other).is_none_or(|other| other.at >= at))
     }
 
@@ -201,10 +201,10 @@ impl Intents {
     pub(crate) fn release(&mut self, holder: Holder, at: Option<Timestamp>) -> Vec<Ticket> {
         let Some(holding) = self.holdings.remove(&holder) else { return Vec::new() };
         for (number, _) in &holding.locks {
-            let Some(cell) = self.by_lock_key.get_mut(number) else { continue };
-            cell.holders.remove(&holder);
-            self.stirred.extend(cell.queue.keys());
-            if cell.holders.is_empty() && cell.queue.is_empty() {
+            let Some(entry) = self.by_lock_key.get_mut(number) else { continue };
+            entry.holders.remove(&holder);
+            self.stirred.extend(entry.queue.keys());
+            if entry.holders.is_empty() && entry.queue.is_empty() {
                 self.by_lock_key.remove(number);
             }
         }
@@ -216,8 +216,8 @@ impl Intents {
             // Transforms beside it may have the same version: a read now would return that version without their changes.
             // Later transforms are proposed above it.
             if let Some(at) = at {
-                let (cell, limit) = (reading.lock_key, reading.limit.min(at));
-                let more = pending_holders(&self.by_lock_key, &self.holdings, cell, limit);
+                let (lock_key, limit) = (reading.lock_key, reading.limit.min(at));
+                let more = pending_holders(&self.by_lock_key, &self.holdings, lock_key, limit);
                 for other in more {
                     reading.waits.insert(other);
                     self.by_holder.entry(other).or_default().insert(number);
@@ -239,7 +239,7 @@ impl Intents {
             // Transforms beside it that may have the same version, as for a read of one cell.
             let transforms = locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
             let beside = transforms
-                .flat_map(|(cell, _)| pending_holders(&self.by_lock_key, &self.holdings, *cell, at));
+                .flat_map(|(lock_key, _)| pending_holders(&self.by_lock_key, &self.holdings, *lock_key, at));
             let last = beside.max().map_or(0, |beside| beside.0).max(holder.0);
             let longer: Vec<(u64, u64)> =
                 self.scans.range((holder.0, 0)..(last, 0)).map(|(scan, _)| *scan).collect();
@@ -271,8 +271,8 @@ impl Intents {
     /// Queues behind all present entries.
     pub(crate) fn queue(&mut self, who: QueueEntry, locks: Locks) -> u64 {
         let arrival = self.number();
-        for (cell, access) in &locks {
-            self.by_lock_key.entry(*cell).or_default().queue.insert(arrival, *access);
+        for (lock_key, access) in &locks {
+            self.by_lock_key.entry(*lock_key).or_default().queue.insert(arrival, *access);
         }
         self.waiters.insert(arrival, Waiter { holder: who, locks });
         arrival
@@ -283,10 +283,10 @@ impl Intents {
         let waiter = self.waiters.remove(&arrival)?;
         self.stirred.remove(&arrival);
         for (number, _) in &waiter.locks {
-            let Some(cell) = self.by_lock_key.get_mut(number) else { continue };
-            cell.queue.remove(&arrival);
-            self.stirred.extend(cell.queue.range(arrival..).map(|(arrival, _)| *arrival));
-            if cell.holders.is_empty() && cell.queue.is_empty() {
+            let Some(entry) = self.by_lock_key.get_mut(number) else { continue };
+            entry.queue.remove(&arrival);
+            self.stirred.extend(entry.queue.range(arrival..).map(|(arrival, _)| *arrival));
+            if entry.holders.is_empty() && entry.queue.is_empty() {
                 self.by_lock_key.remove(number);
             }
         }
@@ -307,8 +307,8 @@ impl Intents {
 
     /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once the present holders
     /// have ended.
-    pub(crate) fn read(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> bool {
-        let waits = pending_holders(&self.by_lock_key, &self.holdings, cell, limit);
+    pub(crate) fn read(&mut self, ticket: Ticket, lock_key: u64, limit: Timestamp) -> bool {
+        let waits = pending_holders(&self.by_lock_key, &self.holdings, lock_key, limit);
         let is_at_past = limit < Timestamp::MAX;
         if waits.is_empty()
             || is_planted(Bug::ReadsIgnoreIntents) && !is_at_past
@@ -320,13 +320,13 @@ impl Intents {
         for holder in &waits {
             self.by_holder.entry(*holder).or_default().insert(number);
         }
-        self.reads.insert(number, WaitingRead { ticket, lock_key: cell, limit, waits });
+        self.reads.insert(number, WaitingRead { ticket, lock_key: lock_key, limit, waits });
         false
     }
 
     /// Whether a holder is about to change a cell.
-    pub(crate) fn has_change_pending(&self, cell: u64) -> bool {
-        !pending_holders(&self.by_lock_key, &self.holdings, cell, Timestamp::MAX).is_empty()
+    pub(crate) fn has_change_pending(&self, lock_key: u64) -> bool {
+        !pending_holders(&self.by_lock_key, &self.holdings, lock_key, Timestamp::MAX).is_empty()
     }
 
     /// Whether any holder may change its cells at or below a timestamp.
@@ -383,26 +383,26 @@ impl Intents {
     /// # Errors
     /// The broken invariant.
     pub(crate) fn check_all(&self) -> Result<(), BrokenInvariant> {
-        let has_cells = |holder: &Holder, of_holder: &LockSet| {
+        let has_entries = |holder: &Holder, of_holder: &LockSet| {
             of_holder.locks.iter().all(|(number, access)| {
-                self.by_lock_key.get(number).is_some_and(|cell| cell.holders.get(holder) == Some(access))
+                self.by_lock_key.get(number).is_some_and(|entry| entry.holders.get(holder) == Some(access))
             })
         };
         let waits = |arrival: &u64, waiter: &Waiter| {
             waiter.locks.iter().all(|(number, access)| {
-                self.by_lock_key.get(number).is_some_and(|cell| cell.queue.get(arrival) == Some(access))
+                self.by_lock_key.get(number).is_some_and(|entry| entry.queue.get(arrival) == Some(access))
             })
         };
         let locks = self.holdings.values().map(|of_holder| of_holder.locks.len()).sum::<usize>();
-        let of_cells = self.by_lock_key.values().map(|cell| cell.holders.len()).sum::<usize>();
+        let of_entries = self.by_lock_key.values().map(|entry| entry.holders.len()).sum::<usize>();
         check_rules(
             INTENTS,
             [
                 (
-                    self.holdings.iter().all(|(holder, of_holder)| has_cells(holder, of_holder)),
+                    self.holdings.iter().all(|(holder, of_holder)| has_entries(holder, of_holder)),
                     "the cells of a holder name it",
                 ),
-                (locks == of_cells, "a cell names only holders that have not been released"),
+                (locks == of_entries, "a cell names only holders that have not been released"),
                 (
                     self.waiters.iter().all(|(arrival, one)| waits(arrival, one)),
                     "the cells of a waiter name it",
@@ -430,12 +430,12 @@ impl Intents {
 
 /// The holders that may change a cell at or below `limit`.
 fn pending_holders(
-    cells: &BTreeMap<u64, Cell>,
+    entries: &BTreeMap<u64, LockEntry>,
     holdings: &BTreeMap<Holder, LockSet>,
-    cell: u64,
+    lock_key: u64,
     limit: Timestamp,
 ) -> BTreeSet<Holder> {
-    let of_holder = cells.get(&cell).into_iter().flat_map(|cell| &cell.holders);
+    let of_holder = entries.get(&lock_key).into_iter().flat_map(|entry| &entry.holders);
     let changing = of_holder.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
     changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
 }
@@ -447,12 +447,12 @@ impl Intents {
         self.changing.extend((1_000..1_010).map(Holder));
     }
 
-    pub(crate) fn break_cell(&mut self, cell: u64) {
-        self.by_lock_key.entry(cell).or_default().holders.clear();
+    pub(crate) fn break_entry(&mut self, lock_key: u64) {
+        self.by_lock_key.entry(lock_key).or_default().holders.clear();
     }
 
-    pub(crate) fn break_queue_of_cell(&mut self, cell: u64) {
-        self.by_lock_key.entry(cell).or_default().queue.clear();
+    pub(crate) fn break_queue_of_entry(&mut self, lock_key: u64) {
+        self.by_lock_key.entry(lock_key).or_default().queue.clear();
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
-use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
+use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, TransactionId};
 use crate::item::TransactionPart;
 use crate::limits::{ENCODED_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::reason::Refusal;
@@ -74,7 +74,7 @@ pub enum TransactionMessage {
         /// The index of the log entry.
         prepared: LogIndex,
         /// The slice of the sender: all partitions that are split off from it later have the entry too.
-        hash_range: KeyspaceSlice,
+        hash_range: KeyspaceRange,
         /// The results of its items.
         result: Bytes,
     },
@@ -100,14 +100,14 @@ pub enum TransactionMessage {
         /// The index of the decision.
         decision: LogIndex,
         /// The slice in which it is carried out.
-        hash_range: KeyspaceSlice,
+        hash_range: KeyspaceRange,
     },
     /// The prepared changes of a decision are not here, nor known to have been applied.
     NotPrepared {
         /// The index of the decision.
         decision: LogIndex,
         /// The slice in which they are missing.
-        hash_range: KeyspaceSlice,
+        hash_range: KeyspaceRange,
     },
     /// A query for the outcome of the transaction.
     Ask {
@@ -147,11 +147,11 @@ impl Message {
                 out.floor(*floor);
             }
             TransactionMessage::Drop { floor } => out.floor(*floor),
-            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range: span, result } => {
+            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range, result } => {
                 out.attempt(*attempt);
                 out.u64(proposal.0);
                 out.u64(prepared.0);
-                out.hash_range(*span);
+                out.hash_range(*hash_range);
                 out.bytes(result);
             }
             TransactionMessage::Busy { attempt }
@@ -161,10 +161,10 @@ impl Message {
                 out.attempt(*attempt);
                 out.refusal(*refusal);
             }
-            TransactionMessage::Applied { decision, hash_range: span }
-            | TransactionMessage::NotPrepared { decision, hash_range: span } => {
+            TransactionMessage::Applied { decision, hash_range }
+            | TransactionMessage::NotPrepared { decision, hash_range } => {
                 out.u64(decision.0);
-                out.hash_range(*span);
+                out.hash_range(*hash_range);
             }
         }
         out.out

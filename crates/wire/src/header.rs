@@ -120,9 +120,9 @@ impl FrameHeader {
     // ones.
     #[inline]
     pub(crate) fn write_to(&self, to: &mut [u8; HEADER_BYTES]) {
-        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, read_lock: hold } =
+        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, read_lock } =
             self.envelope;
-        let flags = if hold { self.flags.with(Flags::READ_LOCK) } else { self.flags };
+        let flags = if read_lock { self.flags.with(Flags::READ_LOCK) } else { self.flags };
         let [m0, m1, m2] = MAGIC;
         let opening = pair(u32::from_le_bytes([m0, m1, m2, self.version]), pair16(self.kind, flags.0));
         *to = layout(|to| {

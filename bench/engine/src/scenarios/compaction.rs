@@ -17,7 +17,7 @@ use crate::workload::{Draws, Records, below};
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "compaction",
     about: "Ten times as many operations as records, half lookups and half overwrites of records drawn evenly, closed \
-            loop, durability interval; upkeep in line after every 32 operations, counted into the operation after \
+            loop, durability interval; maintenance in line after every 32 operations, counted into the operation after \
             which it runs. \"on\": compaction above 50 % dead; \"off\": never. Checkpoints are taken in both. Log over \
             live is bytes of all segments over bytes of entries that are referred to; disk over live counts \
             checkpoints too, at the end of the load, without settling first.",

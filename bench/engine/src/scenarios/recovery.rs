@@ -27,7 +27,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     name: "recovery",
     about: "A process loads and ends; another opens and looks one record up: that is timed, with the commit of all that \
             was found. \"closed\": ended by an orderly close. \"killed\": sync partitions, a flush every 1024 records, \
-            ended without closing, checkpoints only from upkeep. \"warm\": the files' pages are in the system's \
+            ended without closing, checkpoints only from maintenance. \"warm\": the files' pages are in the system's \
             cache; \"cold\": dropped from it. Then 10,000 records are checked and all are counted.",
     records: 10_000_000,
     rounds: 3,

@@ -15,7 +15,7 @@ use crate::workload::Records;
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "sync",
     about: "32 closed-loop writers, durability sync, played by one thread: a batch is a write of each to the \
-            partition of its random key, one flush, one call of upkeep; a sample is a batch with all of that. \
+            partition of its random key, one flush, one call of maintenance; a sample is a batch with all of that. \
             Journal files are of 64 MiB.",
     // About 400 MB of journal: six files are filled.
     records: 2_000_000,

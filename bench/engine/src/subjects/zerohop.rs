@@ -27,7 +27,8 @@ pub(crate) const OPERATIONS_PER_MAINTENANCE: u64 = 32;
 
 impl Subject for Zerohop {
     const NAME: &'static str = "zerohop";
-    const MODE: &'static str = "log with hash index, checksums on, synced by interval (1 s), upkeep in line";
+    const MODE: &'static str =
+        "log with hash index, checksums on, synced by interval (1 s), maintenance in line";
     const CRASH_SAFE: CrashSafe = CrashSafe::Power;
 
     fn open(setup: &Setup) -> Result<Self, Failure> {

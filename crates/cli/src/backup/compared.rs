@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use zerohop_backup::{Progress, Target as BackupTarget};
-use zerohop_client::{ComparedSlice, Error};
+use zerohop_client::{ComparedRange, Error};
 use zerohop_wire::words::by_number;
 
 use super::progress::BackupProgress;
@@ -33,8 +33,8 @@ pub(super) async fn compare(targets: &[BackupTarget]) -> Result<ComparisonTotals
     let mut compared = ComparisonTotals::default();
     for BackupTarget { keyspace, settings } in targets {
         let mut comparison = keyspace.compare();
-        while let Some(slices) = comparison.next_slices().await? {
-            slices.iter().for_each(|slice| compared.count(&settings.name, slice));
+        while let Some(ranges) = comparison.next_ranges().await? {
+            ranges.iter().for_each(|range| compared.count(&settings.name, range));
             let ComparisonTotals { records, bytes, .. } = compared;
             shown.update(Progress { records, bytes });
         }
@@ -43,14 +43,14 @@ pub(super) async fn compare(targets: &[BackupTarget]) -> Result<ComparisonTotals
 }
 
 impl ComparisonTotals {
-    fn count(&mut self, keyspace: &str, slice: &ComparedSlice) {
-        let ComparedSlice { partition, records, bytes, copies, .. } = *slice;
+    fn count(&mut self, keyspace: &str, range: &ComparedRange) {
+        let ComparedRange { partition, records, bytes, copies, .. } = *range;
         if records > 0 {
             self.copies_min = if self.records == 0 { copies } else { self.copies_min.min(copies) };
             self.copies_max = self.copies_max.max(copies);
         }
         (self.records, self.bytes) = (self.records + records, self.bytes + bytes);
-        for instance in &slice.differing {
+        for instance in &range.differing {
             let one =
                 DifferingCopy { keyspace: keyspace.to_owned(), partition: partition.0, instance: instance.0 };
             if !self.differing.contains(&one) {

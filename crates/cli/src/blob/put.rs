@@ -144,14 +144,14 @@ pub(super) async fn staged_append(
     source: &mut ByteSource,
     progress: &mut BlobProgress,
 ) -> Result<u64, CommandError> {
-    let mut fill = blob.staged_append().await?;
-    let (at, mut bytes) = (fill.position(), first);
+    let mut append = blob.staged_append().await?;
+    let (at, mut bytes) = (append.position(), first);
     while !bytes.is_empty() {
-        fill.push(&bytes).await?;
+        append.push(&bytes).await?;
         progress.add(bytes.len());
         bytes = source.next(READ_BYTES)?;
     }
     interrupt::note_sent(output::WRITE);
-    fill.publish().await?;
+    append.publish().await?;
     Ok(at)
 }

@@ -1,8 +1,8 @@
 //! `zerohop node`: one node, in the foreground.
 
 mod command;
+mod cross_partition;
 mod hosts;
-mod spans;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -175,7 +175,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         runtime()?.block_on(other_cluster::check(data, &owner, &[listen], &credentials))?;
     }
     let server = Server::start(options).map_err(|error| failed(&error))?;
-    spans::add(&server, credentials, redis_time_out).map_err(|error| failed(&error))?;
+    cross_partition::add(&server, credentials, redis_time_out).map_err(|error| failed(&error))?;
     server
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;

@@ -141,18 +141,20 @@ impl Agent {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
         let founders = match &settings.control {
-            ControlRole::Found { id, members: founders, .. }
+            ControlRole::Bootstrap { id, members: founders, .. }
                 if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
                 return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
             }
-            ControlRole::Found { .. } if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) => {
+            ControlRole::Bootstrap { .. }
+                if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) =>
+            {
                 return Err(OpenError::Settings(
                     "this node has been in the cluster, and the log of its manager is lost: start it with --join and the address of \
                      another node, instead of the list of hosts",
                 ));
             }
-            ControlRole::Found { members: founders, .. } => founders.clone(),
+            ControlRole::Bootstrap { members: founders, .. } => founders.clone(),
             _ => Vec::new(),
         };
         let mut agent = Agent {
@@ -203,7 +205,7 @@ impl Agent {
                 self.install_manager(manager);
                 Ok(good)
             }
-            ControlRole::Found { id, members: founders, addresses: places } => {
+            ControlRole::Bootstrap { id, members: founders, addresses: places } => {
                 self.bootstrap = Some(Bootstrap::new(now, id, founders, places));
                 Ok(0)
             }
@@ -263,7 +265,7 @@ impl Agent {
         if self.has_ended {
             return Time::NEVER;
         }
-        let telling = if self.is_leader() { self.peers.next } else { Time::NEVER };
+        let next_message = if self.is_leader() { self.peers.next } else { Time::NEVER };
         let all = [
             self.manager.as_ref().map_or(Time::NEVER, RaftManager::tick_due),
             self.bootstrap.as_ref().map_or(Time::NEVER, |founding| founding.next),
@@ -271,7 +273,7 @@ impl Agent {
             self.proposals.next_due(),
             self.log_reports.next_due(),
             self.failure_detector_due(),
-            telling,
+            next_message,
         ];
         all.into_iter().min().unwrap_or(Time::NEVER)
     }

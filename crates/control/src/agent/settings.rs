@@ -73,7 +73,7 @@ pub enum ControlRole {
     /// The node is a bootstrap member and has no log: the cluster has never been started, or its log is lost.
     /// The group bootstraps when all bootstrap members are heard from, and none of them knows of an earlier
     /// decision.
-    Found {
+    Bootstrap {
         /// Its number among the bootstrap members.
         id: ManagerId,
         /// All bootstrap members; every node gets the same list.

@@ -100,9 +100,9 @@ impl LeaderState {
             return verdicts;
         }
         self.next_plan = now.after_ms(settings.plan_ms);
-        let (mark, is_calm) = (state.applied_count(), self.flap_damping.is_stable(now, settings));
+        let (mark, is_stable) = (state.applied_count(), self.flap_damping.is_stable(now, settings));
         let is_as_before =
-            |last: SettledPlan| last.applied_count == mark && last.is_stable == is_calm && now < last.until;
+            |last: SettledPlan| last.applied_count == mark && last.is_stable == is_stable && now < last.until;
         if self.idle_plan.is_some_and(is_as_before) {
             return Vec::new();
         }
@@ -121,7 +121,7 @@ impl LeaderState {
                     .get(&(keyspace, partition))
                     .is_some_and(|(of, since)| *of == epoch && overdue_since(since))
             },
-            is_stable: is_calm,
+            is_stable,
         };
         let planned = plan::plan(state, &seen, settings.plan);
         let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
@@ -129,7 +129,7 @@ impl LeaderState {
         let until = now.after_ms(settings.idle_plan_after_ms(group_count));
         self.idle_plan = (planned.is_empty() && no_time_runs).then_some(SettledPlan {
             applied_count: mark,
-            is_stable: is_calm,
+            is_stable,
             until,
         });
         planned.into_iter().map(ControlCommand::Regroup).collect()

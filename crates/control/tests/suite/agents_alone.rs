@@ -443,7 +443,7 @@ fn bootstrap_member_waits_for_all_others() {
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, founders: &[ManagerInfo]| {
         let control =
-            ControlRole::Found { id: founders[at].id, members: founders.to_vec(), addresses: Vec::new() };
+            ControlRole::Bootstrap { id: founders[at].id, members: founders.to_vec(), addresses: Vec::new() };
         let settings = AgentSettings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
@@ -468,7 +468,8 @@ fn bootstrap_member_waits_for_all_others() {
     }
     assert!(open(0, &founders[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
     // An agent whose folder has a node number was in the cluster before, and so has lost its log.
-    let control = ControlRole::Found { id: founders[0].id, members: founders.clone(), addresses: Vec::new() };
+    let control =
+        ControlRole::Bootstrap { id: founders[0].id, members: founders.clone(), addresses: Vec::new() };
     let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
     let refused = Agent::open(Time(0), AgentSettings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
@@ -506,7 +507,7 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
         let control =
-            ControlRole::Found { id: founders[at].id, members: founders.clone(), addresses: Vec::new() };
+            ControlRole::Bootstrap { id: founders[at].id, members: founders.clone(), addresses: Vec::new() };
         let settings = AgentSettings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };

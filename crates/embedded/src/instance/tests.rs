@@ -12,15 +12,20 @@ fn settings(instances: u16) -> StoreSettings {
 }
 
 /// The last of so many instances.
-fn open_last_of(instances: u16, disk: &SimulatedDisk, durability: Durability) -> Instance<SimulatedDisk> {
+fn open_last_of(
+    instances: u16,
+    disk: &SimulatedDisk,
+    durability: Durability,
+) -> EmbeddedInstance<SimulatedDisk> {
     let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
     let map = Arc::new(settings(instances).map(durability).unwrap());
-    let (mut instance, _) = Instance::open(disk.clone(), options, &map, instances - 1, 1_000_000).unwrap();
+    let (mut instance, _) =
+        EmbeddedInstance::open(disk.clone(), options, &map, instances - 1, 1_000_000).unwrap();
     instance.advance(1_000_000, 0);
     instance
 }
 
-fn open(disk: &SimulatedDisk, durability: Durability) -> Instance<SimulatedDisk> {
+fn open(disk: &SimulatedDisk, durability: Durability) -> EmbeddedInstance<SimulatedDisk> {
     open_last_of(1, disk, durability)
 }
 
@@ -37,7 +42,7 @@ fn insert(name: &str, value: &[u8]) -> StoreOperation {
 }
 
 /// Executes operations as one batch.
-fn batch(instance: &mut Instance<SimulatedDisk>, operations: &[StoreOperation]) -> Vec<StoreAnswer> {
+fn batch(instance: &mut EmbeddedInstance<SimulatedDisk>, operations: &[StoreOperation]) -> Vec<StoreAnswer> {
     operations.iter().for_each(|operation| instance.begin(operation));
     instance.end_batch();
     let answers = operations.iter().enumerate();
@@ -46,22 +51,22 @@ fn batch(instance: &mut Instance<SimulatedDisk>, operations: &[StoreOperation]) 
     answers
 }
 
-fn execute(instance: &mut Instance<SimulatedDisk>, operation: StoreOperation) -> StoreAnswer {
+fn execute(instance: &mut EmbeddedInstance<SimulatedDisk>, operation: StoreOperation) -> StoreAnswer {
     batch(instance, &[operation]).remove(0)
 }
 
-fn lookup(instance: &mut Instance<SimulatedDisk>, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+fn lookup(instance: &mut EmbeddedInstance<SimulatedDisk>, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
     match execute(instance, StoreOperation::Lookup(key(name)))? {
         StoreOutcome::Found(found) => Ok(found),
         other => panic!("a value is expected, not {other:?}"),
     }
 }
 
-fn found(instance: &mut Instance<SimulatedDisk>, name: &str) -> Option<Vec<u8>> {
+fn found(instance: &mut EmbeddedInstance<SimulatedDisk>, name: &str) -> Option<Vec<u8>> {
     lookup(instance, name).unwrap()
 }
 
-fn stats(instance: &mut Instance<SimulatedDisk>) -> StoreStats {
+fn stats(instance: &mut EmbeddedInstance<SimulatedDisk>) -> StoreStats {
     match execute(instance, StoreOperation::Stats) {
         Ok(StoreOutcome::Stats(stats)) => stats,
         other => panic!("stats are expected, not {other:?}"),

@@ -29,15 +29,15 @@ impl<D: Disk> Engine<D> {
     /// Prepares for a disk that becomes full: preallocates space in the journal for what is accepted and not yet durable,
     /// and schedules again what found no room.
     pub(super) fn prepare_for_full_disk(&mut self) -> EngineResult<()> {
-        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance, .. } = self;
         if io.space.take_needs_retry() {
             for (number, store) in partitions.iter().enumerate() {
                 if let Some(store) = store.as_ref().filter(|store| io.logs.of(store.handle).lacks_room) {
-                    upkeep.sync_later(Handle(number as u32), store.durability.sync_after_ms());
+                    maintenance.sync_later(Handle(number as u32), store.durability.sync_after_ms());
                 }
             }
         }
-        let is_wanted = upkeep.wants_spare && self.journal_stopped.is_none() && !io.space.is_full();
+        let is_wanted = maintenance.wants_spare && self.journal_stopped.is_none() && !io.space.is_full();
         if !is_wanted || !journal.needs_spare() {
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl<D: Disk> Engine<D> {
 
     /// Copies the entries of a partition that are not durable to the journal.
     pub(super) fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
-        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some()
             || store.is_incoming()
@@ -218,7 +218,7 @@ impl<D: Disk> Engine<D> {
         }
         store.stop_on_failure(read)?;
         store.copied = copied;
-        upkeep.journaling.insert(handle);
+        maintenance.journaling.insert(handle);
         if copied < last {
             return self.begin_sync(handle);
         }

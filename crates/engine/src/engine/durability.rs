@@ -45,7 +45,7 @@ impl<D: Disk> Engine<D> {
             // The first run has not arrived yet, and goes to the disk.
             self.mark_incoming(handle)?;
         }
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         // Entries in the journal need no sync: after a crash on a full disk there may be no room for one.
         if durability == Durability::Sync && store.journaled < io.logs.of(store.handle).last.1 {
@@ -54,10 +54,10 @@ impl<D: Disk> Engine<D> {
         store.durability = durability;
         io.logs.of_mut(store.handle).set_options(log_options);
         match durability {
-            Durability::Interval { ms } if store.is_dirty => upkeep.sync_later(handle, ms),
+            Durability::Interval { ms } if store.is_dirty => maintenance.sync_later(handle, ms),
             // A sync that is due would write the entries that are appended from now on.
             Durability::Memory => {
-                upkeep.remove(handle, store);
+                maintenance.remove(handle, store);
                 store.is_dirty = false;
             }
             _ => {}

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reclaim::Reclaim;
-use super::report::UpkeepCounts;
+use super::report::MaintenanceCounts;
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
@@ -12,10 +12,10 @@ use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::io::Logs;
 use crate::planted::{Bug, is_planted};
-use crate::store::{PartitionStore, UpkeepStep};
+use crate::store::{MaintenanceStep, PartitionStore};
 
 /// Pending maintenance.
-pub(super) struct Upkeep {
+pub(super) struct Maintenance {
     /// `interval` partitions with entries that are not durable, by the time when their sync is due (their
     /// interval after the last call of maintenance before the entries).
     pub(super) dirty: BTreeSet<(u64, Handle)>,
@@ -40,7 +40,7 @@ pub(super) struct Upkeep {
     /// Partitions with older versions that no snapshot can read any more.
     pub(super) forgetting: VecDeque<Handle>,
     pub(super) reclaim: Reclaim,
-    pub(super) counts: UpkeepCounts,
+    pub(super) counts: MaintenanceCounts,
 }
 
 /// Older versions released in one call: some hundred microseconds.
@@ -52,9 +52,9 @@ const CHECKPOINTS_AT_ONCE: usize = 4;
 /// Partitions whose segments are synced at a time so that a journal file can be removed.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
 
-impl Upkeep {
-    pub(super) fn new(check_after_bytes: u64) -> Upkeep {
-        Upkeep {
+impl Maintenance {
+    pub(super) fn new(check_after_bytes: u64) -> Maintenance {
+        Maintenance {
             dirty: BTreeSet::new(),
             wants_spare: false,
             journaling: BTreeSet::new(),
@@ -67,7 +67,7 @@ impl Upkeep {
             checkpointing: VecDeque::new(),
             forgetting: VecDeque::new(),
             reclaim: Reclaim::new(check_after_bytes),
-            counts: UpkeepCounts::default(),
+            counts: MaintenanceCounts::default(),
         }
     }
 
@@ -149,14 +149,14 @@ impl<D: Disk> Engine<D> {
 
     /// Releases some older versions that no snapshot can read any more. Returns whether there are more.
     fn drop_versions(&mut self) -> bool {
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
-        let Some(&handle) = upkeep.forgetting.front() else { return false };
+        let Engine { io, partitions, maintenance, .. } = self;
+        let Some(&handle) = maintenance.forgetting.front() else { return false };
         let has_more = store_of(partitions, handle)
             .is_ok_and(|store| store.expire_versions(&mut io.logs, VERSIONS_DROPPED_PER_CALL));
         if !has_more {
-            upkeep.forgetting.pop_front();
+            maintenance.forgetting.pop_front();
         }
-        !upkeep.forgetting.is_empty()
+        !maintenance.forgetting.is_empty()
     }
 
     /// Starts a checkpoint of a partition that carries an upper layer's state as of the present commit index.
@@ -169,13 +169,13 @@ impl<D: Disk> Engine<D> {
                 what: "bytes an upper layer adds to a checkpoint (64 MiB)",
             });
         }
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         if store.durability == Durability::Memory {
             return Ok(());
         }
         store.checkpoint_begin(io, extra)?;
-        upkeep.checkpoint_begun(handle, store);
+        maintenance.checkpoint_begun(handle, store);
         Ok(())
     }
 
@@ -212,9 +212,9 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk.
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        while store.checkpoint_step(io, true)? != UpkeepStep::Done {}
+        while store.checkpoint_step(io, true)? != MaintenanceStep::Done {}
         // A compaction that is on hold stays where it is.
-        while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_paused {}
+        while store.compaction_step(io, true)? != MaintenanceStep::Done && !store.compaction.is_paused {}
         Ok(())
     }
 
@@ -233,7 +233,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
-            while store.compaction_step(io, true)? != UpkeepStep::Done && !store.compaction.is_paused {}
+            while store.compaction_step(io, true)? != MaintenanceStep::Done && !store.compaction.is_paused {}
             if store.compaction.ran_out_of_space() {
                 return Err(io.full_or(DiskError::Full.into()));
             }
@@ -242,17 +242,17 @@ impl<D: Disk> Engine<D> {
     }
 
     pub(super) fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some() {
             return Ok(());
         }
         store.is_dirty = false;
-        upkeep.counts.segment_syncs += 1;
+        maintenance.counts.segment_syncs += 1;
         let begun = io.with_log(store.handle, |log, io| log.sync_begin(io));
         store.stop_on_failure(begun)?;
-        if !upkeep.syncing.contains(&handle) {
-            upkeep.syncing.push_back(handle);
+        if !maintenance.syncing.contains(&handle) {
+            maintenance.syncing.push_back(handle);
         }
         Ok(())
     }
@@ -260,7 +260,7 @@ impl<D: Disk> Engine<D> {
     fn poll_syncs(&mut self) -> EngineResult<()> {
         // Syncs end in about the order in which they were started: polling the first is enough.
         while let Some(&handle) = self.maintenance.syncing.front() {
-            let Engine { io, partitions, maintenance: upkeep, .. } = self;
+            let Engine { io, partitions, maintenance, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
                 let done = io.with_log(store.handle, |log, io| log.sync_done(io, false));
                 match store.stop_on_failure(done) {
@@ -271,17 +271,17 @@ impl<D: Disk> Engine<D> {
                         let (log, mut io) = io.writable_log(store.handle);
                         if log.mark_now(&mut io, store.log_facts())? || !log.is_durable() {
                             store.is_dirty = true;
-                            upkeep.sync_later(handle, store.durability.sync_after_ms());
+                            maintenance.sync_later(handle, store.durability.sync_after_ms());
                         }
                     }
                     Ok(true) => {}
                     Err(error) => {
-                        upkeep.syncing.pop_front();
+                        maintenance.syncing.pop_front();
                         return Err(error);
                     }
                 }
             }
-            upkeep.syncing.pop_front();
+            maintenance.syncing.pop_front();
         }
         Ok(())
     }
@@ -317,12 +317,12 @@ impl<D: Disk> Engine<D> {
 
     /// Schedules a checkpoint of a partition for when few enough are being written.
     pub(super) fn checkpoint_later(&mut self, handle: Handle) {
-        let Engine { partitions, maintenance: upkeep, .. } = self;
+        let Engine { partitions, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
-        let is_known = store.account.awaits_checkpoint || upkeep.checkpointing.contains(&handle);
+        let is_known = store.account.awaits_checkpoint || maintenance.checkpointing.contains(&handle);
         if !is_known {
             store.account.awaits_checkpoint = true;
-            upkeep.to_checkpoint.push_back(handle);
+            maintenance.to_checkpoint.push_back(handle);
         }
     }
 
@@ -332,12 +332,12 @@ impl<D: Disk> Engine<D> {
             && let Some(handle) = self.maintenance.to_checkpoint.pop_front()
         {
             let is_worth = self.is_checkpoint_worthwhile(handle);
-            let Engine { io, partitions, maintenance: upkeep, .. } = self;
+            let Engine { io, partitions, maintenance, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_checkpoint = false;
             if is_worth {
                 store.checkpoint_begin(io, &[])?;
-                upkeep.checkpoint_begun(handle, store);
+                maintenance.checkpoint_begun(handle, store);
             }
         }
         Ok(())
@@ -348,14 +348,14 @@ impl<D: Disk> Engine<D> {
         let Some(&handle) = self.maintenance.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         match store.checkpoint_step(io, wait)? {
-            UpkeepStep::Done => {
+            MaintenanceStep::Done => {
                 store.checkpoints.check_at_bytes = 0;
                 self.maintenance.checkpointing.pop_front();
                 self.maintenance.counts.checkpoints += 1;
                 self.plan_again_if_pressed(handle);
             }
-            UpkeepStep::Progressed => {}
-            UpkeepStep::Waits => self.maintenance.checkpointing.rotate_left(1),
+            MaintenanceStep::Progressed => {}
+            MaintenanceStep::Waits => self.maintenance.checkpointing.rotate_left(1),
         }
         Ok(true)
     }

@@ -70,7 +70,7 @@ pub struct Engine<D> {
     buried: Vec<PartitionStore>,
     /// The child partitions that are being made, by their parents.
     splits: BTreeMap<PartitionId, Vec<split::ChildLog>>,
-    maintenance: maintain::Upkeep,
+    maintenance: maintain::Maintenance,
     scratch: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<()> {
-        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
@@ -143,7 +143,7 @@ impl<D: Disk> Engine<D> {
         }
         store.recent.push(meta, placed);
         store.end_step(&io.logs);
-        upkeep.wrote(handle, store, placed.entry_bytes);
+        maintenance.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Opening an engine: every partition from its folder, then the journal over them.
 
 use super::drops::Remains;
-use super::maintain::Upkeep;
+use super::maintain::Maintenance;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::accounts::{Memory, Space};
 use crate::disk::{Disk, OpenMode};
@@ -47,7 +47,7 @@ impl<D: Disk> Engine<D> {
             dropping: Default::default(),
             buried: Vec::new(),
             splits: Default::default(),
-            maintenance: Upkeep::new(options.check_after_bytes),
+            maintenance: Maintenance::new(options.check_after_bytes),
             scratch: Vec::new(),
         };
         engine.check_format()?;
@@ -157,10 +157,10 @@ impl<D: Disk> Engine<D> {
 
     pub(super) fn recover_partition(&mut self, id: PartitionId) -> EngineResult<PartitionReport> {
         let handle = self.add_partition(id, 0, Durability::DEFAULT);
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let report = store.recover(io)?;
-        upkeep.recovered(&io.logs, handle, store);
+        maintenance.recovered(&io.logs, handle, store);
         self.evict();
         Ok(report)
     }

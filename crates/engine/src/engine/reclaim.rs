@@ -28,7 +28,7 @@ use crate::engine::options::{Durability, EngineOptions};
 use crate::error::EngineResult;
 use crate::io::Logs;
 use crate::store::compaction_policy::Policy;
-use crate::store::{Account, PartitionStore, UpkeepStep};
+use crate::store::{Account, MaintenanceStep, PartitionStore};
 
 /// Simultaneous compactions. Each holds a copy of at most a segment, and some hundred file descriptors are
 /// available.
@@ -222,24 +222,24 @@ impl<D: Disk> Engine<D> {
     fn plan_partition_work(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
         let begins_alone = self.options.starts_checkpoints;
         let policy = self.policy(dead_percent_max);
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
         let presses = presses && !io.logs.of(store.handle).is_in_memory_only();
         let policy = Policy { presses, ..policy };
         store.account.awaits_check = false;
-        upkeep.reclaim.count(&io.logs, store);
+        maintenance.reclaim.count(&io.logs, store);
         if store.is_stopped() {
             return;
         }
         let wants_compaction = store.needs_compaction(&io.logs, &policy);
         store.account.is_compaction_blocked =
             wants_compaction && store.is_compaction_blocked(&io.logs, &policy);
-        if presses || upkeep.reclaim.pressed.contains(&handle) {
-            upkeep.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
+        if presses || maintenance.reclaim.pressed.contains(&handle) {
+            maintenance.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
         }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
             store.account.awaits_compaction = true;
-            upkeep.reclaim.to_compact.push_back((handle, policy));
+            maintenance.reclaim.to_compact.push_back((handle, policy));
         }
         if begins_alone && self.is_checkpoint_worthwhile(handle) {
             self.checkpoint_later(handle);
@@ -284,17 +284,17 @@ impl<D: Disk> Engine<D> {
         while self.maintenance.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
             && let Some((handle, policy)) = self.maintenance.reclaim.to_compact.pop_front()
         {
-            let Engine { io, partitions, maintenance: upkeep, .. } = self;
+            let Engine { io, partitions, maintenance, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_compaction = false;
             if !store.needs_compaction(&io.logs, &policy) {
                 continue;
             }
             if store.compaction_begin(io, &policy)? {
-                upkeep.reclaim.compacting.push_back(handle);
+                maintenance.reclaim.compacting.push_back(handle);
             } else if policy.presses {
                 // Its open segment may have been sealed just now.
-                upkeep.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
+                maintenance.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
             }
         }
         Ok(())
@@ -315,13 +315,13 @@ impl<D: Disk> Engine<D> {
             let step = self.step_compaction(handle, std::mem::take(&mut wait))?;
             self.end_step(handle);
             match step {
-                UpkeepStep::Done => {
+                MaintenanceStep::Done => {
                     (steps, waiting) = (steps - 1, 0);
                     self.maintenance.reclaim.compacting.pop_front();
                     self.begin_compactions()?;
                 }
-                UpkeepStep::Progressed => (steps, waiting) = (steps - 1, 0),
-                UpkeepStep::Waits => {
+                MaintenanceStep::Progressed => (steps, waiting) = (steps - 1, 0),
+                MaintenanceStep::Waits => {
                     self.maintenance.reclaim.compacting.rotate_left(1);
                     waiting += 1;
                     let asked = if may_wait { COMPACTIONS_AT_ONCE } else { POLLED_PER_CALL };
@@ -348,20 +348,20 @@ impl<D: Disk> Engine<D> {
         Ok(is_busy)
     }
 
-    fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<UpkeepStep> {
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
-        let Ok(store) = store_of(partitions, handle) else { return Ok(UpkeepStep::Done) };
+    fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<MaintenanceStep> {
+        let Engine { io, partitions, maintenance, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return Ok(MaintenanceStep::Done) };
         let is_in_the_way = wait && store.checkpoints.is_writing() && store.compaction.waits_for_checkpoint();
         if is_in_the_way {
             store.checkpoint_step(io, true)?;
         }
         let step = store.compaction_step(io, wait && !is_in_the_way)?;
-        if step == UpkeepStep::Done {
-            upkeep.counts.compactions += 1;
-            upkeep.reclaim.count(&io.logs, store);
+        if step == MaintenanceStep::Done {
+            maintenance.counts.compactions += 1;
+            maintenance.reclaim.count(&io.logs, store);
             // The same partition may have more dead space.
             if !store.compaction.ran_out_of_space() {
-                upkeep.reclaim.schedule_check(handle, store);
+                maintenance.reclaim.schedule_check(handle, store);
             }
         }
         Ok(step)

@@ -2,7 +2,7 @@
 
 use super::{Engine, Handle};
 use crate::disk::simulated::SimulatedDisk;
-use crate::store::UpkeepStep;
+use crate::store::MaintenanceStep;
 use crate::store::compaction_policy::Policy;
 use crate::store::recount::SegmentRecount;
 use crate::{
@@ -80,7 +80,7 @@ fn recounted(engine: &mut CountedEngine, p: Handle) -> (Vec<SegmentRecount>, u64
     (counts, dead_bytes)
 }
 
-fn checkpoint_step(engine: &mut CountedEngine, p: Handle) -> UpkeepStep {
+fn checkpoint_step(engine: &mut CountedEngine, p: Handle) -> MaintenanceStep {
     let (io, store) = engine.store(p).expect("is open");
     store.checkpoint_step(io, true).expect("goes on")
 }
@@ -97,7 +97,7 @@ fn entries_that_die_while_a_checkpoint_is_written_are_counted_once() {
         // Before the first page of the index is written, between the other steps, and after the last one.
         change(&mut engine, p, 0);
         let mut rounds = 1;
-        while checkpoint_step(&mut engine, p) != UpkeepStep::Done {
+        while checkpoint_step(&mut engine, p) != MaintenanceStep::Done {
             change(&mut engine, p, rounds);
             rounds += 1;
         }
@@ -129,7 +129,7 @@ fn entries_that_die_while_locations_are_redirected_are_counted_once() {
     assert!(store.compaction_begin(io, &policy).expect("begins"));
     loop {
         let (io, store) = engine.store(p).expect("is open");
-        if store.compaction_step(io, true).expect("goes on") == UpkeepStep::Done {
+        if store.compaction_step(io, true).expect("goes on") == MaintenanceStep::Done {
             break;
         }
         if engine.store(p).expect("is open").1.compaction.is_swapping() {
@@ -152,7 +152,7 @@ fn removals_count_once_and_not_when_they_are_truncated() {
     put(&mut engine, p, 0..10);
     engine.checkpoint_begin(p, b"").expect("begins");
     write(&mut engine, p, EntryKind::Remove, 0, "key 1", b"");
-    while checkpoint_step(&mut engine, p) != UpkeepStep::Done {}
+    while checkpoint_step(&mut engine, p) != MaintenanceStep::Done {}
     let removed = recounted(&mut engine, p).0[0].removal_bytes;
     assert!(removed > 0);
     let (mut engine, p) = crash(&disk, engine);
@@ -184,7 +184,7 @@ fn compaction_after_a_crash_rewrites_what_is_dead_and_nothing_else() {
     // A tenth is dead afterwards: less than the eighth that the first maintenance after a start collects, and more
     // than that if it counted twice.
     put(&mut engine, p, (0..KEYS).step_by(9));
-    while checkpoint_step(&mut engine, p) != UpkeepStep::Done {}
+    while checkpoint_step(&mut engine, p) != MaintenanceStep::Done {}
     let (mut engine, p) = crash(&disk, engine);
     let before = log_bytes(&mut engine, p);
     maintain(&mut engine);
@@ -257,7 +257,7 @@ fn places_of_parts_follow_compaction_and_end_with_their_last_reader() {
             let mut read = Vec::new();
             engine.read_chunk(p, b"chunk", 0..2_300, &mut read).expect("reads");
             assert!(read == written, "after step {steps}");
-            if step == UpkeepStep::Done {
+            if step == MaintenanceStep::Done {
                 break;
             }
         }

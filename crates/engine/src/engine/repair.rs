@@ -40,11 +40,11 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<bool> {
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let is_repaired = store.repair(io, (epoch, index, timestamp), key, payload)?;
         if is_repaired {
-            upkeep.reclaim.schedule_check(handle, store);
+            maintenance.reclaim.schedule_check(handle, store);
         }
         Ok(is_repaired)
     }
@@ -73,21 +73,21 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn slice_end(&mut self, handle: Handle, from: u32, most: usize, bytes: u64) -> EngineResult<u32> {
-        Ok(self.store(handle)?.1.slice_end(from, most, bytes))
+    pub fn range_end(&mut self, handle: Handle, from: u32, most: usize, bytes: u64) -> EngineResult<u32> {
+        Ok(self.store(handle)?.1.range_end(from, most, bytes))
     }
 
     /// The keys of these hash fragments, including the last. `None`: there are more than so many.
     ///
     /// # Errors
     /// As [`Engine::scan`].
-    pub fn keys_of_slice(
+    pub fn keys_of_range(
         &mut self,
         handle: Handle,
         (from, through): (u32, u32),
         most: usize,
     ) -> EngineResult<Option<Vec<Vec<u8>>>> {
         let (io, store) = self.store(handle)?;
-        store.keys_of_slice(io, (from, through), most)
+        store.keys_of_range(io, (from, through), most)
     }
 }

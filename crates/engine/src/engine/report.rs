@@ -148,12 +148,12 @@ pub struct EngineStats {
     /// Bytes of journal files.
     pub journal_bytes: u64,
     /// The work of maintenance since the engine was opened.
-    pub maintenance: UpkeepCounts,
+    pub maintenance: MaintenanceCounts,
 }
 
 /// Counters of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UpkeepCounts {
+pub struct MaintenanceCounts {
     /// Started syncs of one partition's segments.
     pub segment_syncs: u64,
     /// Completed checkpoints.

@@ -111,15 +111,15 @@ impl<D: Disk> Engine<D> {
     /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
     /// far is of no use.
     pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
-        upkeep.wrote(handle, store, installed.bytes);
+        maintenance.wrote(handle, store, installed.bytes);
         io.disk.reached(CrashPoint::InstallRun);
         if !io.logs.of(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
-            upkeep.sync_later(handle, store.durability.sync_after_ms());
+            maintenance.sync_later(handle, store.durability.sync_after_ms());
         }
         let InstalledRun { newest, .. } = installed;
         self.evict();
@@ -155,13 +155,13 @@ impl<D: Disk> Engine<D> {
             self.io.disk.reached(CrashPoint::InstallEnded);
             self.io.disk.sync_dir(&folder)?;
         }
-        let Engine { io, partitions, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         store.incoming = InstallState::No;
         if !io.logs.of(store.handle).is_in_memory_only() {
             // A mark must confirm what was synced.
             store.is_dirty = true;
-            upkeep.sync_later(handle, store.durability.sync_after_ms());
+            maintenance.sync_later(handle, store.durability.sync_after_ms());
         }
         Ok(())
     }

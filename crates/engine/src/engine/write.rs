@@ -83,7 +83,7 @@ impl<D: Disk> Engine<D> {
         pieces: [&[u8]; N],
     ) -> EngineResult<u64> {
         let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
-        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let meta = next_meta(store, &io.logs, kind, flags, timestamp);
         store.admit(io, &meta, key, bytes_of(pieces))?;
@@ -105,7 +105,7 @@ impl<D: Disk> Engine<D> {
             store.stop_on_failure(committed)?;
         }
         store.end_step(&io.logs);
-        upkeep.wrote(handle, store, placed.entry_bytes);
+        maintenance.wrote(handle, store, placed.entry_bytes);
         self.evict();
         Ok(meta.index)
     }
@@ -158,7 +158,7 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>>,
     ) -> EngineResult<()> {
-        let Engine { io, partitions, journal, maintenance: upkeep, .. } = self;
+        let Engine { io, partitions, journal, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let mut left = entries.len();
         for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
@@ -171,7 +171,7 @@ impl<D: Disk> Engine<D> {
                 journal.push(store.journal_owner(&io.logs, handle), (&meta, key, payload));
             }
             store.recent.push(&meta, placed);
-            upkeep.wrote(handle, store, placed.entry_bytes);
+            maintenance.wrote(handle, store, placed.entry_bytes);
         }
         self.evict();
         Ok(())

@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::snapshot_install::InstallState;
-use super::{PartitionStore, UpkeepStep};
+use super::{MaintenanceStep, PartitionStore};
 use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
 use crate::disk::crash_point::CrashPoint;
@@ -181,12 +181,12 @@ impl PartitionStore {
         &mut self,
         io: &mut Io<D>,
         wait: bool,
-    ) -> EngineResult<UpkeepStep> {
-        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(UpkeepStep::Done) };
+    ) -> EngineResult<MaintenanceStep> {
+        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(MaintenanceStep::Done) };
         // After a failure it is unknown which part of a log is durable: no checkpoint of it is taken then.
         let result = self.check_going().and_then(|()| self.step(io, &mut writing, wait));
         match result {
-            Ok(UpkeepStep::Done) => Ok(UpkeepStep::Done),
+            Ok(MaintenanceStep::Done) => Ok(MaintenanceStep::Done),
             Ok(step) => {
                 self.checkpoints.writing = Some(writing);
                 Ok(step)
@@ -200,7 +200,7 @@ impl PartitionStore {
                     error if error.is_out_of_space() => removed,
                     error => Err(error),
                 };
-                self.stop_on_failure(outcome.map(|()| UpkeepStep::Done))
+                self.stop_on_failure(outcome.map(|()| MaintenanceStep::Done))
             }
         }
     }
@@ -210,7 +210,7 @@ impl PartitionStore {
         io: &mut Io<D>,
         writing: &mut CheckpointWrite,
         wait: bool,
-    ) -> EngineResult<UpkeepStep> {
+    ) -> EngineResult<MaintenanceStep> {
         match writing.stage {
             CheckpointStage::Walk(from) => {
                 let next = self.write_page(writing, from);
@@ -227,7 +227,7 @@ impl PartitionStore {
                         CheckpointStage::Log(self.commit)
                     }
                 };
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CheckpointStage::Log(through) => {
                 let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
@@ -236,17 +236,17 @@ impl PartitionStore {
                         // A sync that was already running when this one was requested was too early.
                         io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
                     }
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 self.write_end(&io.logs, writing);
                 writing.issue(&mut io.disk)?;
                 io.disk.reached(CrashPoint::CheckpointWritten);
                 writing.stage = CheckpointStage::File(io.disk.sync_begin(writing.file)?);
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CheckpointStage::File(ticket) => {
                 if !io.is_synced(ticket, wait)? {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 io.disk.uncache(writing.file, writing.file_bytes);
                 let name = format!("{}/{}", io.logs.of(self.handle).folder, writing.header.file_name());
@@ -256,14 +256,14 @@ impl PartitionStore {
                 writing.stage = CheckpointStage::Name(
                     io.disk.sync_begin_with_name(writing.file, &io.logs.of(self.handle).folder)?,
                 );
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CheckpointStage::Name(ticket) => {
                 if !io.is_synced(ticket, wait)? {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 self.finish(io, writing)?;
-                Ok(UpkeepStep::Done)
+                Ok(MaintenanceStep::Done)
             }
         }
     }

@@ -18,7 +18,7 @@
 mod finish;
 
 use super::compaction_policy::{Policy, blocked_removals};
-use super::{PartitionStore, UpkeepStep};
+use super::{MaintenanceStep, PartitionStore};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
@@ -199,16 +199,16 @@ impl PartitionStore {
         &mut self,
         io: &mut Io<D>,
         wait: bool,
-    ) -> EngineResult<UpkeepStep> {
+    ) -> EngineResult<MaintenanceStep> {
         self.remove_retired(io)?;
         let is_swapping = self.compaction.is_swapping();
-        let Some(mut job) = self.compaction.job.take() else { return Ok(UpkeepStep::Done) };
+        let Some(mut job) = self.compaction.job.take() else { return Ok(MaintenanceStep::Done) };
         // Once started, the redirection of locations to the copy is completed; it needs only reads.
         let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
         match may_go_on.and_then(|()| self.job_step(io, &mut job, wait)) {
-            Ok(UpkeepStep::Done) => {
+            Ok(MaintenanceStep::Done) => {
                 self.remove_retired(io)?;
-                Ok(UpkeepStep::Done)
+                Ok(MaintenanceStep::Done)
             }
             Ok(step) => {
                 self.compaction.job = Some(job);
@@ -219,7 +219,7 @@ impl PartitionStore {
                 self.compaction.job = Some(job);
                 self.stop_on_failure(Err(error))
             }
-            Err(error) => self.abandon(io, &mut job, error).map(|()| UpkeepStep::Done),
+            Err(error) => self.abandon(io, &mut job, error).map(|()| MaintenanceStep::Done),
         }
     }
 
@@ -228,22 +228,22 @@ impl PartitionStore {
         io: &mut Io<D>,
         job: &mut CompactionJob,
         wait: bool,
-    ) -> EngineResult<UpkeepStep> {
+    ) -> EngineResult<MaintenanceStep> {
         match job.stage {
             CompactionStage::Seal(policy) => {
                 if !io.with_log(self.handle, |log, io| log.sync_done(io, wait))? {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 match self.choose_run(&io.logs, &policy, false) {
                     Some(run) => *job = self.job_for(io, run),
                     // The segment may have been truncated meanwhile, or be held back for another reason.
                     None if self.choose_run(&io.logs, &policy, true).is_none() => {
-                        return Ok(UpkeepStep::Done);
+                        return Ok(MaintenanceStep::Done);
                     }
                     // A sync that was already running when the segment was sealed was too early.
                     None => io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?,
                 }
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
@@ -254,14 +254,14 @@ impl PartitionStore {
                     _ => self.end_copy(io, job)?,
                 };
                 io.disk.reached(CrashPoint::CompactionCopied);
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Sync(ticket, through) => {
                 if !is_planted(Bug::CopyNamedUnsynced) && !io.is_synced(ticket, wait)? {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 job.stage = CompactionStage::Log(through);
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Log(through) => {
                 let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
@@ -269,31 +269,31 @@ impl PartitionStore {
                     || is_planted(Bug::CompactedSegmentRenamedEarly)
                 {
                     job.stage = self.name_output(io, job)?;
-                    return Ok(UpkeepStep::Progressed);
+                    return Ok(MaintenanceStep::Progressed);
                 }
                 if is_done {
                     io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
                 }
-                Ok(UpkeepStep::Waits)
+                Ok(MaintenanceStep::Waits)
             }
             CompactionStage::Name(ticket) => {
                 // If the name is removed now, a crash may bring it back: no further segment may be rewritten then.
                 if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 job.stage = CompactionStage::Swap;
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             // A checkpoint names segments by their slots: the swap waits for its end.
             CompactionStage::Swap => {
                 if self.checkpoints.is_writing() || self.compaction.is_paused {
-                    return Ok(UpkeepStep::Waits);
+                    return Ok(MaintenanceStep::Waits);
                 }
                 let slot = self.swap(io, job)?;
                 self.compaction.unpatched = Some((slot, io.logs.of(self.handle).segment(slot).first_index()));
                 job.stage = CompactionStage::Patch(0, slot);
                 io.disk.reached(CrashPoint::CompactionSwapped);
-                Ok(UpkeepStep::Progressed)
+                Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
@@ -305,14 +305,14 @@ impl PartitionStore {
                 job.stage = CompactionStage::Patch(until, slot);
                 io.disk.reached(CrashPoint::CompactionRedirected);
                 if until < job.moves.len() {
-                    return Ok(UpkeepStep::Progressed);
+                    return Ok(MaintenanceStep::Progressed);
                 }
                 for &source in &job.sources {
                     io.logs.of_mut(self.handle).segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
                 self.schedule_repaired_rewrites(&io.logs);
-                Ok(UpkeepStep::Done)
+                Ok(MaintenanceStep::Done)
             }
         }
     }

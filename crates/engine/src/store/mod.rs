@@ -129,7 +129,7 @@ pub(crate) struct Account {
 
 /// The result of a small step of maintenance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpkeepStep {
+pub(crate) enum MaintenanceStep {
     /// There is nothing more to do.
     Done,
     /// There is more to do at once.

@@ -334,7 +334,7 @@ impl PartitionStore {
     }
 
     /// The last fragment of a slice that starts at this fragment: within the page of the index that holds it.
-    pub(crate) fn slice_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
+    pub(crate) fn range_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
         let (entries, next) = self.index.page_entries(from);
         let bytes_of = |location: Location| match location.decode() {
             EntryPlace::Entry(position) => u64::from(position.bytes_max),
@@ -356,7 +356,7 @@ impl PartitionStore {
     }
 
     /// The keys of these hash fragments; `None`: there are more than so many, or they are in too many pages.
-    pub(crate) fn keys_of_slice<D: Disk>(
+    pub(crate) fn keys_of_range<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         (from, through): (u32, u32),

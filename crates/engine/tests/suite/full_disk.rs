@@ -67,7 +67,7 @@ fn fill_disk_once(
             Err(other) => panic!("{durability:?}, write {n}: {other}"),
         }
         if let Err(error) = engine.maintain(100 * from + n) {
-            panic!("{durability:?}, upkeep: {error}");
+            panic!("{durability:?}, maintenance: {error}");
         }
     }
     panic!("the disk was never full");

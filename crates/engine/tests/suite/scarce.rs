@@ -31,7 +31,7 @@ fn value(n: u64) -> Vec<u8> {
     vec![n as u8; 1000]
 }
 
-/// Writes these records, with upkeep at each. Returns those that are acknowledged; `None` of the result: an operation was refused.
+/// Writes these records, with maintenance at each. Returns those that are acknowledged; `None` of the result: an operation was refused.
 fn write_all(engine: &mut Store, p: Handle, numbers: std::ops::Range<u64>) -> (BTreeSet<u64>, u64) {
     let (mut acknowledged, mut refused) = (BTreeSet::new(), 0);
     let mut check = |what: &str, result: Result<(), EngineError>| match result {
@@ -47,7 +47,7 @@ fn write_all(engine: &mut Store, p: Handle, numbers: std::ops::Range<u64>) -> (B
         if check("a write", written.and_then(|()| engine.flush())) {
             acknowledged.insert(n);
         }
-        check("upkeep", engine.maintain(10 * n).map(drop));
+        check("maintenance", engine.maintain(10 * n).map(drop));
         if n % 64 == 0 && engine.checkpoint_is_due(p).expect("is open") {
             check("a checkpoint", engine.checkpoint_begin(p, b"state").map(drop));
         }

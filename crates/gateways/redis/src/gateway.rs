@@ -12,7 +12,9 @@ use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId, ForeignResult, Now, Replies
 use zerohop_relay::limits::{PIECE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 use zerohop_relay::{Clients, CrossPartition, ReceivedBytes, RelayContext, ReplyBatch, UnitAnswer, Units};
 use zerohop_resp::{ServerInfo, Ticket};
-use zerohop_server::gateway::{Gateway, InstanceContext, Siblings, Spanning, permits, resident_bytes};
+use zerohop_server::gateway::{
+    CrossPartitionRunner, Gateway, InstanceContext, Siblings, permits, resident_bytes,
+};
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
@@ -38,17 +40,17 @@ struct NodeLinks {
     /// The index of this instance among them.
     place: usize,
     /// Executes units with keys in several partitions.
-    spanning: Option<Arc<dyn Spanning>>,
-    /// `spanning` will be set: the node is starting.
-    awaits_spanning: bool,
+    cross_partition: Option<Arc<dyn CrossPartitionRunner>>,
+    /// `cross_partition` will be set: the node is starting.
+    awaits_cross_partition: bool,
 }
 
 impl RedisGateway {
     /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
     /// their partition.
     pub(crate) fn new(place: usize, time_out: Duration) -> RedisGateway {
-        let (siblings, spanning) = (Siblings::default(), None);
-        let node = NodeLinks { siblings, place, spanning, awaits_spanning: false };
+        let (siblings, cross_partition) = (Siblings::default(), None);
+        let node = NodeLinks { siblings, place, cross_partition, awaits_cross_partition: false };
         RedisGateway { clients: Clients::new(place, time_out), node, yielded: None, ended: None }
     }
 }
@@ -201,7 +203,7 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
     }
 
     fn cross_partition(&self) -> CrossPartition {
-        match (&self.node.spanning, self.node.awaits_spanning) {
+        match (&self.node.cross_partition, self.node.awaits_cross_partition) {
             (Some(_), _) => CrossPartition::Yes,
             (None, true) => CrossPartition::Soon,
             (None, false) => CrossPartition::No,
@@ -215,8 +217,9 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
         (connection, ticket): (ConnectionId, Ticket),
     ) -> bool {
         let asker = self.node.siblings.reply_address(self.node.place, connection, ticket);
-        let spanning = self.node.spanning.as_ref().zip(asker);
-        spanning.is_some_and(|(spanning, asker)| spanning.start_unit(keyspace, unit, asker).is_ok())
+        let cross_partition = self.node.cross_partition.as_ref().zip(asker);
+        cross_partition
+            .is_some_and(|(cross_partition, asker)| cross_partition.start_unit(keyspace, unit, asker).is_ok())
     }
 }
 
@@ -225,13 +228,13 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.node.siblings = siblings;
     }
 
-    fn await_spanning(&mut self) {
-        self.node.awaits_spanning = true;
+    fn await_cross_partition(&mut self) {
+        self.node.awaits_cross_partition = true;
     }
 
-    fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
-        self.node.spanning = Some(spanning);
-        self.node.awaits_spanning = false;
+    fn set_cross_partition(&mut self, cross_partition: Arc<dyn CrossPartitionRunner>) {
+        self.node.cross_partition = Some(cross_partition);
+        self.node.awaits_cross_partition = false;
     }
 
     fn spanned(&mut self, unit: (ConnectionId, Ticket), reply: &[u8], at: &mut InstanceContext<'_, '_, D>) {

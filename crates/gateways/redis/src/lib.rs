@@ -8,7 +8,7 @@ mod gateway;
 
 use zerohop_server::gateway::GatewayStart;
 
-pub use self::cross_partition::{ReplySink, Spans, TooManyUnits};
+pub use self::cross_partition::{CrossPartitionCommands, ReplySink, TooManyUnits};
 
 use self::gateway::RedisGateway;
 

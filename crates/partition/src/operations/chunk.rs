@@ -10,7 +10,7 @@ use zerohop_record::state::RecordState;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::messages::{RecordType, ReturnedNumber, Transform};
 
-use super::{Cell, EngineResultExt, LogAction, PlanResult, WritePlan};
+use super::{EngineResultExt, LogAction, PlanResult, WritePlan, WriteTarget};
 use crate::limits::{
     CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PART_BYTES_MIN, CHUNK_PARTS_MAX,
     SEPARATE_BYTES_MIN, TRAILER_BYTES_MAX,
@@ -46,32 +46,32 @@ enum ChunkLookup {
 }
 
 pub(super) fn write<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     expected: (BlobStamp, bool),
     (offset, length): (u32, u32),
     bytes: &'a [u8],
 ) -> PlanResult<'a> {
-    match admit(cell, expected) {
-        Ok(found) => overlay_write(cell, found, (expected.0, offset, length), Bytes::AsReceived(bytes), 0),
+    match admit(target, expected) {
+        Ok(found) => overlay_write(target, found, (expected.0, offset, length), Bytes::AsReceived(bytes), 0),
         Err(outcome) => Ok(WritePlan::leave(outcome)),
     }
 }
 
 pub(super) fn transform<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     expected: (BlobStamp, bool),
     transform: Transform,
 ) -> PlanResult<'a> {
-    let found = match admit(cell, expected) {
+    let found = match admit(target, expected) {
         Ok(found) => found,
         Err(outcome) => return Ok(WritePlan::leave(outcome)),
     };
     let width = transform.number.bytes();
     let mut number = Vec::with_capacity(8);
-    match (&found, &cell.found.shape) {
+    match (&found, &target.found.shape) {
         (ChunkLookup::Chunk(_), Some(shape)) => {
             let range = transform.offset..transform.offset + width as u64;
-            cell.found.view.chunk(cell.found.key, shape, range, &mut number).or_fail()?;
+            target.found.view.chunk(target.found.key, shape, range, &mut number).or_fail()?;
         }
         _ => number.resize(width, 0),
     }
@@ -86,12 +86,12 @@ pub(super) fn transform<'a, D: Disk>(
         ReturnedNumber::New => new,
     };
     if new == old && matches!(found, ChunkLookup::Chunk(_)) {
-        return Ok(WritePlan::leave(cell.unchanged(returned)));
+        return Ok(WritePlan::leave(target.unchanged(returned)));
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
     overlay_write(
-        cell,
+        target,
         found,
         (expected.0, offset, length),
         Bytes::Made(&new.to_le_bytes()[..width]),
@@ -100,57 +100,57 @@ pub(super) fn transform<'a, D: Disk>(
 }
 
 pub(super) fn truncate<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     (stamp, marks): (BlobStamp, bool),
     keep: u32,
 ) -> PlanResult<'a> {
-    if let Err(wrong) = cell.check_type(RecordType::Chunk) {
+    if let Err(wrong) = target.check_type(RecordType::Chunk) {
         return Ok(WritePlan::leave(wrong.into()));
     }
-    let chunk = match cell.found.shape.as_ref().and_then(|shape| shape.chunk) {
+    let chunk = match target.found.shape.as_ref().and_then(|shape| shape.chunk) {
         Some(chunk) if chunk.stamp.id > stamp.id => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)));
         }
         // The rest of an older blob is never read.
         Some(chunk) if chunk.stamp.id == stamp.id => chunk,
-        _ if marks => return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
-        _ => return Ok(WritePlan::leave(cell.unchanged(0))),
+        _ if marks => return Ok(put(target, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
+        _ => return Ok(WritePlan::leave(target.unchanged(0))),
     };
     if chunk.stamp.generation >= stamp.generation {
-        return Ok(WritePlan::leave(cell.unchanged(1)));
+        return Ok(WritePlan::leave(target.unchanged(1)));
     }
     let end = chunk.end.min(u64::from(u32::MAX)) as u32;
     if keep == 0 {
-        return Ok(put(cell, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
+        return Ok(put(target, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
     }
     let length = end.saturating_sub(keep);
-    Ok(made(cell, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::OverlayChunk))
+    Ok(made(target, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::OverlayChunk))
 }
 
 /// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
-pub(super) fn remove<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
-    if let Err(wrong) = cell.check_type(RecordType::Chunk) {
+pub(super) fn remove<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, stamp: BlobStamp) -> PlanResult<'a> {
+    if let Err(wrong) = target.check_type(RecordType::Chunk) {
         return Ok(WritePlan::leave(wrong.into()));
     }
-    match cell.found.shape.as_ref().and_then(|shape| shape.chunk) {
+    match target.found.shape.as_ref().and_then(|shape| shape.chunk) {
         Some(chunk) if chunk.stamp.id > stamp.id => {
             Ok(WritePlan::leave(WriteOutcome::StaleBlob(chunk.stamp)))
         }
         Some(_) => {
-            let removed = Remove.apply(cell)?;
-            WritePlan::of(cell, removed)
+            let removed = Remove.apply(target)?;
+            WritePlan::of(target, removed)
         }
-        None => Ok(WritePlan::leave(cell.unchanged(0))),
+        None => Ok(WritePlan::leave(target.unchanged(0))),
     }
 }
 
 /// Whether a write is admissible, and the chunk that it changes.
 fn admit<D: Disk>(
-    cell: &Cell<'_, '_, D>,
+    target: &WriteTarget<'_, '_, D>,
     (stamp, makes): (BlobStamp, bool),
 ) -> Result<ChunkLookup, WriteOutcome> {
-    cell.check_type(RecordType::Chunk)?;
-    let chunk = cell.found.shape.as_ref().and_then(|shape| shape.chunk);
+    target.check_type(RecordType::Chunk)?;
+    let chunk = target.found.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
         Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationAccepted) => {
             Err(WriteOutcome::StaleBlob(chunk.stamp))
@@ -164,42 +164,42 @@ fn admit<D: Disk>(
 }
 
 fn overlay_write<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     found: ChunkLookup,
     (stamp, offset, length): (BlobStamp, u32, u32),
     bytes: Bytes<'a, '_>,
     number: u64,
 ) -> PlanResult<'a> {
     let chunk = match found {
-        ChunkLookup::Nothing => return Ok(put(cell, ChunkWrite { stamp, offset, length }, bytes, number)),
+        ChunkLookup::Nothing => return Ok(put(target, ChunkWrite { stamp, offset, length }, bytes, number)),
         ChunkLookup::Chunk(chunk) => chunk,
     };
     let written = ChunkWrite { stamp: chunk.stamp, offset, length };
     if offset == 0 && u64::from(length) >= chunk.end {
         // Nothing of the chunk remains visible. As a part, this write would retain the hidden ones until compaction has read
         // them.
-        return Ok(put(cell, written, bytes, number));
+        return Ok(put(target, written, bytes, number));
     }
     let end = chunk.end.max(u64::from(offset) + u64::from(length));
     let is_worn = chunk.parts >= parts_max(end)
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
     if !is_worn {
-        return Ok(made(cell, written, bytes, number, LogAction::OverlayChunk));
+        return Ok(made(target, written, bytes, number, LogAction::OverlayChunk));
     }
     // The complete chunk is written again: hidden writes become dead space, and reads need only one entry.
     let whole = ChunkWrite { offset: 0, length: end as u32, ..written };
-    cell.buffer.clear();
-    cell.buffer.extend_from_slice(&head_of(whole));
-    let before = cell.buffer.len();
-    if let Some(shape) = &cell.found.shape {
-        cell.found.view.chunk(cell.found.key, shape, 0..end, cell.buffer).or_fail()?;
+    target.buffer.clear();
+    target.buffer.extend_from_slice(&head_of(whole));
+    let before = target.buffer.len();
+    if let Some(shape) = &target.found.shape {
+        target.found.view.chunk(target.found.key, shape, 0..end, target.buffer).or_fail()?;
     }
     let place = before + offset as usize..before + offset as usize + length as usize;
     match bytes.as_slice() {
-        [] => cell.buffer[place].fill(0),
-        bytes => cell.buffer[place].copy_from_slice(bytes),
+        [] => target.buffer[place].fill(0),
+        bytes => target.buffer[place].copy_from_slice(bytes),
     }
-    Ok(WritePlan { action: LogAction::PutChunk(whole, &[]), outcome: cell.done(number) })
+    Ok(WritePlan { action: LogAction::PutChunk(whole, &[]), outcome: target.done(number) })
 }
 
 /// The most writes that a chunk of so many bytes may consist of.
@@ -208,16 +208,16 @@ fn parts_max(bytes: u64) -> u64 {
 }
 
 fn put<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     written: ChunkWrite,
     bytes: Bytes<'a, '_>,
     number: u64,
 ) -> WritePlan<'a> {
-    made(cell, written, bytes, number, LogAction::PutChunk)
+    made(target, written, bytes, number, LogAction::PutChunk)
 }
 
 fn made<'a, D: Disk>(
-    cell: &mut Cell<'_, '_, D>,
+    target: &mut WriteTarget<'_, '_, D>,
     written: ChunkWrite,
     bytes: Bytes<'a, '_>,
     number: u64,
@@ -228,12 +228,12 @@ fn made<'a, D: Disk>(
         Bytes::AsReceived(bytes) if bytes.len() >= SEPARATE_BYTES_MIN => (&[], bytes),
         ref bytes => (bytes.as_slice(), &[]),
     };
-    cell.buffer.clear();
+    target.buffer.clear();
     // With room for a trailer, so that it causes no reallocation.
-    cell.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
-    cell.buffer.extend_from_slice(&head_of(written));
-    cell.buffer.extend_from_slice(bytes);
-    WritePlan { action: action(written, apart), outcome: cell.done(number) }
+    target.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
+    target.buffer.extend_from_slice(&head_of(written));
+    target.buffer.extend_from_slice(bytes);
+    WritePlan { action: action(written, apart), outcome: target.done(number) }
 }
 
 fn head_of(written: ChunkWrite) -> [u8; CHUNK_HEAD_BYTES] {

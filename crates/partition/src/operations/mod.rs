@@ -33,7 +33,7 @@ pub(crate) struct FoundRecord<'c, 'v, D> {
 }
 
 /// A record about to be written, and the environment of its evaluation.
-pub(crate) struct Cell<'c, 'v, D> {
+pub(crate) struct WriteTarget<'c, 'v, D> {
     pub(crate) found: FoundRecord<'c, 'v, D>,
     /// The entry's timestamp: the record's version if this write changes it.
     pub(crate) at: Timestamp,
@@ -110,7 +110,7 @@ impl WritePlan<'_> {
     }
 }
 
-impl<D: Disk> Cell<'_, '_, D> {
+impl<D: Disk> WriteTarget<'_, '_, D> {
     /// The outcome of a write that changed the record.
     fn done(&self, number: u64) -> WriteOutcome {
         RecordState::done(self, number).into()
@@ -173,7 +173,7 @@ impl<D: Disk> ReadableRecord for FoundRecord<'_, '_, D> {
     }
 }
 
-impl<'c, 'v, D: Disk> RecordState for Cell<'c, 'v, D> {
+impl<'c, 'v, D: Disk> RecordState for WriteTarget<'c, 'v, D> {
     type Record = FoundRecord<'c, 'v, D>;
 
     #[inline]
@@ -214,7 +214,10 @@ impl<'c, 'v, D: Disk> RecordState for Cell<'c, 'v, D> {
 
 impl<'a> WritePlan<'a> {
     /// The log entry of what an operation does.
-    pub(crate) fn of<D: Disk>(cell: &mut Cell<'_, '_, D>, applied: EvaluatedWrite<'a>) -> PlanResult<'a> {
+    pub(crate) fn of<D: Disk>(
+        target: &mut WriteTarget<'_, '_, D>,
+        applied: EvaluatedWrite<'a>,
+    ) -> PlanResult<'a> {
         let action = match applied.change {
             Change::Put { record, units, contents, deadline } => {
                 LogAction::Put { record, units, contents, deadline }
@@ -223,9 +226,9 @@ impl<'a> WritePlan<'a> {
             Change::Take => LogAction::Take,
             Change::Append { record, units, contents } => LogAction::Append { record, units, contents },
             Change::DropFront(units) => {
-                let Some(shape) = &cell.found.shape else { return Err(BadRequestReason::Chunk.into()) };
+                let Some(shape) = &target.found.shape else { return Err(BadRequestReason::Chunk.into()) };
                 LogAction::Trim {
-                    to: cell.found.view.trim_to(cell.found.key, shape, units).or_fail()?,
+                    to: target.found.view.trim_to(target.found.key, shape, units).or_fail()?,
                     units,
                 }
             }
@@ -242,10 +245,13 @@ pub(crate) fn depends_on_record(write: &RecordWrite<'_>) -> bool {
 }
 
 /// Plans a write.
-pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<'a>) -> PlanResult<'a> {
+pub(crate) fn plan<'a, D: Disk>(
+    target: &mut WriteTarget<'_, '_, D>,
+    write: &RecordWrite<'a>,
+) -> PlanResult<'a> {
     check_reserved(write)?;
     if write.condition != Condition::Always {
-        let (version, found) = (cell.version(), cell.record_type());
+        let (version, found) = (target.version(), target.record_type());
         let holds = match write.condition {
             Condition::Always => true,
             Condition::IfAbsent => found.is_none(),
@@ -256,9 +262,9 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &RecordWrite<
             return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));
         }
     }
-    match (write.change.apply(cell), &write.change) {
-        (Some(applied), _) => WritePlan::of(cell, applied?),
-        (None, WriteChange::Blob(change)) => blob::plan(cell, change),
+    match (write.change.apply(target), &write.change) {
+        (Some(applied), _) => WritePlan::of(target, applied?),
+        (None, WriteChange::Blob(change)) => blob::plan(target, change),
         (None, _) => Err(BadRequestReason::ItemKind.into()),
     }
 }

@@ -12,7 +12,7 @@ use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, RecordType
 use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
 use super::EngineResultExt;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
 use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
@@ -61,7 +61,7 @@ impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
 pub(crate) fn answer<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     scan: &Scan<'_>,
-    (now_ms, foreign): (u64, Option<Slice>),
+    (now_ms, foreign): (u64, Option<HashRange>),
     out: (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     keys(&mut CurrentKeys { view, now_ms }, scan, foreign, out)
@@ -71,7 +71,7 @@ pub(crate) fn answer<'o, D: Disk>(
 pub(crate) fn keys<'o>(
     all: &mut impl KeySource,
     scan: &Scan<'_>,
-    foreign: Option<Slice>,
+    foreign: Option<HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
@@ -100,7 +100,7 @@ pub(crate) fn keys<'o>(
             }
             if key.starts_with(scan.prefix)
                 && !is_of_blob(&key)
-                && foreign.is_none_or(|slice| slice.owns(&key))
+                && foreign.is_none_or(|hash_range| hash_range.owns(&key))
                 && let Some((record, version)) = all.record_meta(&key)?
             {
                 pack(&ScannedKey { key: &key, record, version }, out)?;
@@ -127,7 +127,7 @@ pub(crate) fn keys<'o>(
 pub(crate) fn names<'o, 'n>(
     names: impl Iterator<Item = &'n [u8]>,
     scan: &Scan<'_>,
-    foreign: Option<Slice>,
+    foreign: Option<HashRange>,
     mut look: impl FnMut(&[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
@@ -139,7 +139,7 @@ pub(crate) fn names<'o, 'n>(
         }
         next.clear();
         next.extend_from_slice(name);
-        if foreign.is_none_or(|slice| slice.owns(&header_key(name).unwrap_or_default()))
+        if foreign.is_none_or(|hash_range| hash_range.owns(&header_key(name).unwrap_or_default()))
             && let Some((record, version)) = look(name)?
         {
             pack(&ScannedKey { key: name, record, version }, out)?;

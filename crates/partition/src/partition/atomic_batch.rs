@@ -43,15 +43,15 @@ impl Partition {
         if let Some(snapshot) = program.reads_past() {
             return self.run_past(engine, snapshot, (program, reply), effects).map(|()| ProgramResult::Now);
         }
-        let (begin, end) = (reply.len(), self.group.end());
+        let (begin, end) = (reply.len(), self.log_writer.end());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         let foreign = self.foreign();
         let mut unit = {
-            let slice = self.slice();
-            let Partition { group, overlay, state, clock, transacting, .. } = self;
-            let mut unit = Unit::new(engine, (group, overlay, state), clock, &mut staged, foreign);
-            unit.set_intents(transacting.as_deref().and_then(|one| one.intents(slice)));
-            unit.set_slice(slice.filter(|_| !is_planted(Bug::HashRangeNotChecked)));
+            let hash_range = self.hash_range();
+            let Partition { log_writer, overlay, state, clock, transacting, .. } = self;
+            let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, &mut staged, foreign);
+            unit.set_intents(transacting.as_deref().and_then(|one| one.intents(hash_range)));
+            unit.set_hash_range(hash_range.filter(|_| !is_planted(Bug::HashRangeNotChecked)));
             unit
         };
         let mut ran = program.run(&mut unit, reply);
@@ -65,7 +65,7 @@ impl Partition {
         let at = if appended > 0 { unit.at() } else { Timestamp::ZERO };
         let result = match ran {
             Ok(true) if staged.is_empty() && appended == 0 => Ok(newest),
-            Ok(true) if appended == 0 && self.group.commits_at_once() => {
+            Ok(true) if appended == 0 && self.log_writer.commits_at_once() => {
                 let written = self.write_at_once(engine, &staged, effects);
                 written.or_else(|error| self.undo_entries(engine, end).and(Err(failure_of(&error))))
             }
@@ -73,7 +73,7 @@ impl Partition {
                 if staged.is_empty() {
                     staged.push_end(at);
                 }
-                match staged.append(engine, (&mut self.group, &mut self.overlay), false) {
+                match staged.append(engine, (&mut self.log_writer, &mut self.overlay), false) {
                     Ok(()) => self.end_batch(engine, &staged, effects).or_fail(),
                     Err(error) => self.undo_entries(engine, end).and(Err(failure_of(&error))),
                 }
@@ -118,10 +118,10 @@ impl Partition {
     ) -> EngineResult<u64> {
         let mut entries = staged.entries();
         if let (Some(entry), true) = (entries.next(), staged.len() == 1) {
-            let meta = self.group.append(engine, &entry)?;
+            let meta = self.log_writer.append(engine, &entry)?;
             self.apply(&meta, entry.key, entry.payload);
         } else {
-            let (epoch, last) = self.group.append_batch(engine, staged.entries())?;
+            let (epoch, last) = self.log_writer.append_batch(engine, staged.entries())?;
             for (index, entry) in (last + 1 - staged.len() as u64..).zip(staged.entries()) {
                 let NewLogEntry { kind, flags, at, key, payload, .. } = entry;
                 let joined = if index < last { FLAG_JOINED } else { 0 };
@@ -133,7 +133,7 @@ impl Partition {
             // The changes of an atomic batch become visible together.
             staged.entries().for_each(|entry| self.notify_waits(engine, entry.key, effects));
         }
-        Ok(self.group.last())
+        Ok(self.log_writer.last())
     }
 
     /// All entries of an atomic batch are in the log. They are committed now, or stay in the overlay until they are.
@@ -143,8 +143,8 @@ impl Partition {
         staged: &UnitWriteBuffer,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<u64> {
-        let last = self.group.last();
-        if !self.group.commits_at_once() {
+        let last = self.log_writer.last();
+        if !self.log_writer.commits_at_once() {
             effects.request_flush();
             return Ok(last);
         }
@@ -178,7 +178,7 @@ impl Partition {
         engine: &mut Engine<D>,
         end: (u32, u64),
     ) -> Result<(), Failure<'static>> {
-        let Partition { group, overlay, state, .. } = self;
-        super::transactions::undo_entries(engine, (group, overlay, &state.deadlines), end)
+        let Partition { log_writer, overlay, state, .. } = self;
+        super::transactions::undo_entries(engine, (log_writer, overlay, &state.deadlines), end)
     }
 }

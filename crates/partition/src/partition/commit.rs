@@ -17,7 +17,7 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        let through = self.group.committed(engine)?;
+        let through = self.log_writer.committed(engine)?;
         let result = self.commit_through(engine, through, effects);
         self.notify_committed(engine, effects);
         self.pending_replies.release(self.state.applied, effects);
@@ -37,7 +37,7 @@ impl Partition {
         let mut entries_left_over = Vec::new();
         while self.state.applied < through {
             let begin = self.state.applied + 1;
-            let Some(end) = self.group.batch_end(engine, begin, through)? else { break };
+            let Some(end) = self.log_writer.batch_end(engine, begin, through)? else { break };
             // If any request waits, entries are committed one by one, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());

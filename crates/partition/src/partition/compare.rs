@@ -2,7 +2,7 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::messages::{Compare, OperationAnswer, Outcome, SliceComparison};
+use zerohop_wire::messages::{Compare, OperationAnswer, Outcome, RangeComparison};
 use zerohop_wire::{Elements, Failure, Message};
 
 use super::Partition;
@@ -25,13 +25,13 @@ impl Partition {
     fn compare_records<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
         let mut records = COMPARED_RECORDS;
         loop {
-            let end = engine.slice_end(self.handle(), from, records, COMPARED_BYTES);
+            let end = engine.range_end(self.handle(), from, records, COMPARED_BYTES);
             let through = end.map_err(|error| failure_of(&error))?;
             match self.digest(engine, (from, through), (4 * COMPARED_RECORDS, true)) {
                 Ok(digested) if digested.is_incomplete && records > 1 => records /= 2,
                 Ok(RecordDigest { records, bytes, .. }) => {
                     let (next, differing) = (through.wrapping_add(1), Elements::from_slice(&[]));
-                    return Ok(Outcome::Compared(SliceComparison {
+                    return Ok(Outcome::Compared(RangeComparison {
                         next,
                         records,
                         bytes,
@@ -50,9 +50,9 @@ impl Partition {
     pub fn digest<D: Disk>(
         &self,
         engine: &mut Engine<D>,
-        slice: (u32, u32),
+        hash_range: (u32, u32),
         bounds: (usize, bool),
     ) -> Result<RecordDigest, DigestError> {
-        digest::of_slice(engine, (self.handle(), &self.state.deadlines), slice, bounds)
+        digest::of_slice(engine, (self.handle(), &self.state.deadlines), hash_range, bounds)
     }
 }

@@ -21,7 +21,7 @@ impl Partition {
     /// Adopts this epoch. A single-copy partition commits by itself; all appended entries must be committed before it becomes
     /// one.
     pub fn set_members(&mut self, epoch: u32, is_alone: bool) {
-        self.group.set_members(epoch, is_alone, self.state.applied);
+        self.log_writer.set_members(epoch, is_alone, self.state.applied);
     }
 
     /// All needed members have the log up to this index. Commits it.
@@ -31,14 +31,18 @@ impl Partition {
         index: u64,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        self.group.set_commit_index(index);
-        if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
+        self.log_writer.set_commit_index(index);
+        if self.log_writer.committed(engine)? > self.state.applied {
+            self.commit(engine, effects)
+        } else {
+            Ok(())
+        }
     }
 
     /// Appends the epoch marker of a new primary. Returns its log index. If the log ends with an incomplete atomic batch, which
     /// was never acknowledged, its entries are truncated, because the rest never arrives.
     pub fn append_epoch_marker<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
-        let last = self.group.last();
+        let last = self.log_writer.last();
         let mut whole = last;
         while whole > self.state.applied && engine.read_entry(self.handle(), whole)?.head.meta.is_joined() {
             whole -= 1;
@@ -52,7 +56,7 @@ impl Partition {
         Mark::Epoch { snapshots: self.retained_snapshots() }.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
-        Ok(self.group.append(engine, &entry)?.index)
+        Ok(self.log_writer.append(engine, &entry)?.index)
     }
 
     /// Appends the next entry, which the primary has numbered.
@@ -63,24 +67,24 @@ impl Partition {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
-        self.group.truncate_undone(engine)?;
+        self.log_writer.truncate_undone(engine)?;
         self.snapshot_received(engine, meta, payload)?;
         let mut appended = engine.append(self.handle(), meta, key, payload);
         if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. }) =
             appended
             && is_mark_admitted_when_full(meta, payload)
         {
-            self.group.set_admits_all(engine, true);
+            self.log_writer.set_admits_all(engine, true);
             appended = engine.append(self.handle(), meta, key, payload);
-            self.group.set_admits_all(engine, false);
+            self.log_writer.set_admits_all(engine, false);
         }
         if let Err(error) = appended {
             self.truncate_snapshots_after(engine, meta.index - 1)?;
             return Err(error);
         }
-        self.group.set_last((meta.epoch, meta.index));
+        self.log_writer.set_last((meta.epoch, meta.index));
         if meta.is_joined() {
-            self.group.is_joined();
+            self.log_writer.is_joined();
         }
         // The clock is never behind the log, because this member may be promoted.
         self.clock.witness(Timestamp(meta.timestamp));
@@ -93,7 +97,7 @@ impl Partition {
         self.pending_replies.truncate_after(index);
         self.truncate_snapshots_after(engine, index)?;
         let last = engine.partition_stats(self.handle())?.last;
-        self.group.set_last(last);
+        self.log_writer.set_last(last);
         Ok(())
     }
 
@@ -132,7 +136,7 @@ impl Partition {
 
     /// Sets whether too few members have room on their disks for writes to be acknowledged.
     pub fn set_lacks_disk_space(&mut self, lacks_room: bool) {
-        self.group.set_lacks_disk_space(lacks_room);
+        self.log_writer.set_lacks_disk_space(lacks_room);
     }
 
     /// Answers all pending replies with a failure: the writes may have happened and are not known to be safe.
@@ -215,22 +219,22 @@ impl Partition {
 
     /// Whether this is the only copy that an entry needs.
     pub fn is_single_copy(&self) -> bool {
-        self.group.is_single_copy()
+        self.log_writer.is_single_copy()
     }
 
     /// Whether the partition's data outlives the process.
     pub fn reaches_disk(&self) -> bool {
-        self.group.reaches_disk()
+        self.log_writer.reaches_disk()
     }
 
     /// Epoch and index of the last entry of its log.
     pub fn last_name(&self) -> (u32, u64) {
-        self.group.end()
+        self.log_writer.end()
     }
 
     /// When entries survive a crash.
     pub fn durability(&self) -> Durability {
-        self.group.durability()
+        self.log_writer.durability()
     }
 
     /// The committed state.
@@ -255,7 +259,7 @@ impl Partition {
             Err(error) => return Err(error),
         }
         let (handle, _) = Partition::prepare(engine, id, options)?;
-        self.group.begin_again(handle);
+        self.log_writer.begin_again(handle);
         self.state = PartitionState::default();
         self.transacting = None;
         self.snapshots = None;
@@ -283,7 +287,7 @@ impl Partition {
     /// All runs have arrived, up to this entry.
     pub fn finish_install<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
         engine.finish_install(self.handle(), last)?;
-        self.group.set_last(last);
+        self.log_writer.set_last(last);
         Ok(())
     }
 
@@ -291,7 +295,7 @@ impl Partition {
     pub fn install<D: Disk>(&mut self, engine: &mut Engine<D>, state: &[u8]) -> Result<(), StateError> {
         let mut state = PartitionState::decode(state)?;
         self.pending_replies.lose_track();
-        let last = self.group.last();
+        let last = self.log_writer.last();
         if engine.commit(self.handle(), last).is_err() {
             return Err(StateError::Damaged);
         }
@@ -299,7 +303,7 @@ impl Partition {
         self.clock.witness(state.newest);
         self.clock.witness(state.sessions.session_mark());
         self.state = state;
-        self.group.set_commit_index(last);
+        self.log_writer.set_commit_index(last);
         Ok(())
     }
 }

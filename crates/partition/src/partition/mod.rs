@@ -3,6 +3,7 @@
 mod atomic_batch;
 mod commit;
 mod compare;
+mod maintenance;
 mod member;
 pub(crate) mod open;
 mod read;
@@ -12,7 +13,6 @@ mod split_cleanup;
 #[cfg(test)]
 mod tests;
 mod transactions;
-mod upkeep;
 mod write;
 
 use zerohop_engine::disk::Disk;
@@ -41,7 +41,7 @@ use read_locks::ReadLockRequest;
 /// One partition of a keyspace, whose primary this instance is.
 #[derive(Debug)]
 pub struct Partition {
-    group: LogWriter,
+    log_writer: LogWriter,
     clock: Clock,
     /// The state as of the last committed entry.
     state: PartitionState,
@@ -207,19 +207,19 @@ impl Partition {
     /// The engine's handle of the partition.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        self.group.handle()
+        self.log_writer.handle()
     }
 
     /// The epoch in which the partition serves.
     #[must_use]
     pub fn epoch(&self) -> PartitionEpoch {
-        PartitionEpoch(u64::from(self.group.epoch()))
+        PartitionEpoch(u64::from(self.log_writer.epoch()))
     }
 
     /// Adopts the epoch to which the map has raised the group. In a group of one member only the number changes, because no other
     /// member could have appended.
     pub fn raise_epoch(&mut self, epoch: PartitionEpoch) {
-        self.group.raise_epoch(u32::try_from(epoch.0).unwrap_or(u32::MAX));
+        self.log_writer.raise_epoch(u32::try_from(epoch.0).unwrap_or(u32::MAX));
     }
 
     /// The newest timestamp that the partition has assigned or seen. No client's clock is behind it because of this partition.
@@ -267,7 +267,7 @@ impl Partition {
             deadlines: self.state.deadlines.len(),
             waits: self.waits.len(),
             pending_replies: self.pending_replies.len(),
-            last: self.group.last(),
+            last: self.log_writer.last(),
             commit: self.state.applied,
             removed_of_siblings: self.removed_of_siblings(),
             answered_again: self.answered_again,
@@ -291,10 +291,10 @@ impl Partition {
         durability: Durability,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        let was_in_memory = !self.group.reaches_disk();
-        self.group.set_durability(engine.set_durability(self.handle(), durability)?);
+        let was_in_memory = !self.log_writer.reaches_disk();
+        self.log_writer.set_durability(engine.set_durability(self.handle(), durability)?);
         self.commit(engine, effects)?;
-        if was_in_memory && self.group.reaches_disk() {
+        if was_in_memory && self.log_writer.reaches_disk() {
             self.checkpoint(engine)?;
             engine.finish_work(self.handle())?;
         }

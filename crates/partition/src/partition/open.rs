@@ -112,7 +112,7 @@ impl Partition {
         options: MemberOptions,
     ) -> Result<(Partition, RestoreReport), PartitionOpenError> {
         let (mut partition, restored) = Partition::restore(engine, id, options, 0)?;
-        partition.group.may_be_joined(partition.group.last());
+        partition.log_writer.may_be_joined(partition.log_writer.last());
         Ok((partition, restored))
     }
 
@@ -187,7 +187,7 @@ impl Partition {
         clock.witness(state.newest);
         clock.witness(state.sessions.session_mark());
         let partition = Partition {
-            group: LogWriter::new(handle, epoch_given, durability, last),
+            log_writer: LogWriter::new(handle, epoch_given, durability, last),
             clock,
             state,
             overlay: Overlay::default(),

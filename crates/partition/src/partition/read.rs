@@ -55,8 +55,8 @@ impl Partition {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
-        let Partition { state, overlay, pending_replies, group, buffers, transacting, clock, .. } = self;
-        let (commit, handle) = (state.applied, group.handle());
+        let Partition { state, overlay, pending_replies, log_writer, buffers, transacting, clock, .. } = self;
+        let (commit, handle) = (state.applied, log_writer.handle());
         let overlay = &*overlay;
         let mut grant = |version| {
             let read_lock = read_lock.filter(|_| !matches!(read.query, Query::Confirm(_)));
@@ -116,8 +116,8 @@ impl Partition {
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Partition { state, overlay, pending_replies, group, buffers, .. } = &mut *self;
-        let (commit, handle) = (state.applied, group.handle());
+        let Partition { state, overlay, pending_replies, log_writer, buffers, .. } = &mut *self;
+        let (commit, handle) = (state.applied, log_writer.handle());
         let view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         let index = overlay.record(read.key).map_or(0, |known| known.newest());
         match awaited(view, read.key, until, &mut buffers.contents) {
@@ -152,10 +152,14 @@ impl Partition {
             return;
         }
         for number in self.waits.of(key) {
-            let Partition { state, group, buffers, waits, .. } = &mut *self;
+            let Partition { state, log_writer, buffers, waits, .. } = &mut *self;
             let Some(wait) = waits.get(number) else { continue };
-            let view =
-                RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+            let view = RecordView {
+                engine,
+                handle: log_writer.handle(),
+                overlay: None,
+                deadlines: &state.deadlines,
+            };
             let mut contents = std::mem::take(&mut buffers.contents);
             let mut found = awaited(view, key, &wait.awaited.until(), &mut contents);
             let answer = match &mut found {
@@ -181,8 +185,9 @@ impl Partition {
         wait: &waits::Wait,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Partition { state, group, buffers, .. } = &mut *self;
-        let view = RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+        let Partition { state, log_writer, buffers, .. } = &mut *self;
+        let view =
+            RecordView { engine, handle: log_writer.handle(), overlay: None, deadlines: &state.deadlines };
         let mut contents = std::mem::take(&mut buffers.contents);
         let answer = match awaited(view, &wait.key, &wait.awaited.until(), &mut contents) {
             Ok((mut record, true)) => Query::Lookup.answer(&wait.key, &mut record, &mut contents),
@@ -201,11 +206,11 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
-        let Partition { state, group, buffers, clock, .. } = self;
+        let Partition { state, log_writer, buffers, clock, .. } = self;
         buffers.contents.clear();
         buffers.cursor.clear();
         let mut view =
-            RecordView { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+            RecordView { engine, handle: log_writer.handle(), overlay: None, deadlines: &state.deadlines };
         let out = (&mut buffers.contents, &mut buffers.cursor);
         let answer = match scan.blobs {
             true => {

@@ -15,7 +15,7 @@ use zerohop_wire::ids::Timestamp;
 use super::Partition;
 use super::transactions::PrimaryTransactions;
 use crate::clock::Clock;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::limits::{READ_LOCK_MS, READ_LOCK_QUIET_MS, READ_LOCK_US};
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
@@ -24,7 +24,7 @@ use crate::state::PartitionState;
 /// The read lock that a read requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadLockRequest {
-    slice: Slice,
+    hash_range: HashRange,
     /// On the monotonic clock.
     until_ms: u64,
 }
@@ -45,7 +45,7 @@ impl ReadLockRequest {
             && overlay.record(key).is_none()
             && state.deadlines.get(key).is_none();
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
-        match transacting.add_read_lock(self.slice.hash(key), self.until_ms) {
+        match transacting.add_read_lock(self.hash_range.hash(key), self.until_ms) {
             // Long enough that other writes come in between more often than once in some hundred seeds.
             true if is_planted(Bug::ReadLockIgnored) => 10 * READ_LOCK_US,
             true => READ_LOCK_US,
@@ -61,13 +61,13 @@ impl Partition {
             return None;
         }
         let is_open = self.transacting.is_some();
-        let slice = self.slice().filter(|_| self.open_transactions())?;
+        let hash_range = self.hash_range().filter(|_| self.open_transactions())?;
         let until_ms = self.clock.elapsed_ms() + READ_LOCK_MS;
         self.read_locks_end_ms = until_ms;
         if let Some(transacting) = self.transacting.as_deref_mut().filter(|_| !is_open) {
             transacting.has_only_read_locks = true;
         }
-        Some(ReadLockRequest { slice, until_ms })
+        Some(ReadLockRequest { hash_range, until_ms })
     }
 
     /// When the last read lock that was granted here ends, on the monotonic clock.
@@ -78,7 +78,7 @@ impl Partition {
     /// Records that unknown read locks may last until then: those granted by the previous process, or by the parent of a split.
     pub fn await_read_locks(&mut self, until_ms: u64) {
         // A partition without data has granted no read lock.
-        if self.group.last() > 0 {
+        if self.log_writer.last() > 0 {
             self.read_locks_end_ms = self.read_locks_end_ms.max(until_ms);
             self.unknown_read_locks_end_ms = self.read_locks_end_ms;
         }

@@ -174,7 +174,7 @@ impl Partition {
         opens: Option<(SnapshotId, SnapshotRetention)>,
         effects: &mut dyn PartitionEffects,
     ) -> Result<u64, Failure<'static>> {
-        let before = self.group.last();
+        let before = self.log_writer.last();
         if let Some((id, kept)) = opens {
             self.snapshots.get_or_insert_default().append(before + 1, id, kept);
             self.follow_horizon(engine).or_fail()?;
@@ -183,14 +183,14 @@ impl Partition {
         Mark::Snapshot(mark).encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
-        let meta = match self.group.append(engine, &entry) {
+        let meta = match self.log_writer.append(engine, &entry) {
             Ok(meta) => meta,
             Err(error) => {
                 self.truncate_snapshots_after(engine, before).or_fail()?;
                 return Err(crate::failure::failure_of(&error));
             }
         };
-        if self.group.commits_at_once() {
+        if self.log_writer.commits_at_once() {
             self.apply(&meta, &[], &payload);
             self.snapshot_committed(engine, &meta, &payload).or_fail()?;
         } else {
@@ -292,7 +292,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
         let handle = self.handle();
-        let bounds = (self.state.applied, self.group.last());
+        let bounds = (self.state.applied, self.log_writer.last());
         let Some(snapshots) = self.snapshots.as_deref_mut().filter(|one| !one.is_ending(bounds)) else {
             // Another mark at each tick would fill the log while too few members are there to commit one.
             return Ok(());
@@ -322,7 +322,7 @@ impl Partition {
     /// When [`Partition::tick_snapshots`] has something to do.
     pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
         let snapshots = self.snapshots.as_ref()?;
-        let is_ending = snapshots.is_ending((self.state.applied, self.group.last()));
+        let is_ending = snapshots.is_ending((self.state.applied, self.log_writer.last()));
         snapshots.next_ms().filter(|_| !is_ending && !is_planted(Bug::SnapshotLeasesNeverExpire))
     }
 
@@ -345,7 +345,7 @@ impl Partition {
         if self.may_commit_by(at) {
             return Err(busy);
         }
-        let (last, applied) = (self.group.last(), self.state.applied);
+        let (last, applied) = (self.log_writer.last(), self.state.applied);
         let snapshots = self.snapshots.as_deref_mut();
         match snapshots.is_some_and(|snapshots| snapshots.close_behind(at, last, applied)) {
             true => Ok(()),

@@ -15,7 +15,7 @@ use zerohop_wire::{Failure, Message};
 use super::Partition;
 use crate::entry_metadata::Mark;
 use crate::event::PartitionEffects;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::limits::{SPLIT_CLEANUP_AHEAD_MAX, SPLIT_CLEANUP_PARTITIONS_PER_MS};
 use crate::log_writer::NewLogEntry;
 use crate::planted::{Bug, is_planted};
@@ -24,7 +24,7 @@ use crate::planted::{Bug, is_planted};
 #[derive(Debug, Default)]
 pub(super) struct SplitCleanup {
     /// `None`: the caller that opened the partition did not set it, so all keys are its own.
-    slice: Option<Slice>,
+    hash_range: Option<HashRange>,
     /// Where the walk continues.
     cursor: u32,
     /// The time of the next step.
@@ -36,8 +36,8 @@ pub(super) struct SplitCleanup {
 }
 
 impl SplitCleanup {
-    pub(super) fn new(slice: Slice) -> SplitCleanup {
-        SplitCleanup { slice: Some(slice), ..SplitCleanup::default() }
+    pub(super) fn new(hash_range: HashRange) -> SplitCleanup {
+        SplitCleanup { hash_range: Some(hash_range), ..SplitCleanup::default() }
     }
 }
 
@@ -48,24 +48,26 @@ impl Partition {
     }
 
     /// Sets the hash range whose keys are its own.
-    pub fn set_slice(&mut self, slice: Slice) {
-        self.split_cleanup = SplitCleanup::new(slice);
+    pub fn set_hash_range(&mut self, hash_range: HashRange) {
+        self.split_cleanup = SplitCleanup::new(hash_range);
     }
 
     /// Its hash range, if the caller that opened it has set one.
-    pub(super) fn slice(&self) -> Option<Slice> {
-        self.split_cleanup.slice
+    pub(super) fn hash_range(&self) -> Option<HashRange> {
+        self.split_cleanup.hash_range
     }
 
     /// Whether all keys that a request names are its own. The sender may have routed it by another map, on any path and with any
     /// delay. The items of a transaction are checked when it is prepared.
     #[inline]
     pub(super) fn owns_keys_of(&self, message: &Message<'_>) -> bool {
-        let Some(slice) = self.split_cleanup.slice.filter(|_| !is_planted(Bug::HashRangeNotChecked)) else {
+        let Some(hash_range) =
+            self.split_cleanup.hash_range.filter(|_| !is_planted(Bug::HashRangeNotChecked))
+        else {
             return true;
         };
         // Keys of staged pieces are stored with their transaction. No request may name them; they are refused elsewhere.
-        let is_own = |key: &[u8]| slice.owns(key) || is_staged(key);
+        let is_own = |key: &[u8]| hash_range.owns(key) || is_staged(key);
         match message {
             Message::Read { read, .. } => is_own(read.key),
             Message::Write { write, .. } => is_own(write.key),
@@ -79,9 +81,11 @@ impl Partition {
 
     /// Its hash range, as long as it may have foreign records.
     #[must_use]
-    pub fn foreign(&self) -> Option<Slice> {
-        let slice = self.split_cleanup.slice.filter(|_| !is_planted(Bug::SiblingRecordsCounted));
-        slice.filter(|slice| slice.splits() > self.state.cleaned_splits && self.group.last() > 0)
+    pub fn foreign(&self) -> Option<HashRange> {
+        let hash_range = self.split_cleanup.hash_range.filter(|_| !is_planted(Bug::SiblingRecordsCounted));
+        hash_range.filter(|hash_range| {
+            hash_range.splits() > self.state.cleaned_splits && self.log_writer.last() > 0
+        })
     }
 
     /// Records removed as a sibling's, while there may be more of them.
@@ -101,15 +105,16 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        let (Some(slice), now_ms) = (self.foreign(), self.clock.now_ms()) else { return Ok(()) };
-        let is_behind = self.group.last() - self.state.applied > SPLIT_CLEANUP_AHEAD_MAX;
+        let (Some(hash_range), now_ms) = (self.foreign(), self.clock.now_ms()) else { return Ok(()) };
+        let is_behind = self.log_writer.last() - self.state.applied > SPLIT_CLEANUP_AHEAD_MAX;
         if self.split_cleanup.is_end_logged || now_ms < self.split_cleanup.at_ms || is_behind {
             return Ok(());
         }
         // All partitions of a keyspace are split at once. The more there are, the slower each proceeds.
-        self.split_cleanup.at_ms = now_ms + u64::from(slice.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS).max(1);
+        self.split_cleanup.at_ms =
+            now_ms + u64::from(hash_range.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS).max(1);
         let (keys, next) = engine.scan(self.handle(), self.split_cleanup.cursor)?;
-        for key in keys.iter().filter(|key| !slice.owns(key) && !is_staged(key)) {
+        for key in keys.iter().filter(|key| !hash_range.owns(key) && !is_staged(key)) {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.split_cleanup.removed += 1,
                 // The removal is tried again. Clients do not see the record meanwhile.
@@ -119,7 +124,7 @@ impl Partition {
         }
         match next {
             Some(cursor) => self.split_cleanup.cursor = cursor,
-            None => self.end_split_cleanup(engine, slice, effects)?,
+            None => self.end_split_cleanup(engine, hash_range, effects)?,
         }
         Ok(())
     }
@@ -128,22 +133,22 @@ impl Partition {
     fn end_split_cleanup<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        slice: Slice,
+        hash_range: HashRange,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let at = self.clock.next();
         let mut payload = Vec::new();
-        Mark::SplitCleanedUp { splits: slice.splits() }.encode(at, &mut payload);
+        Mark::SplitCleanedUp { splits: hash_range.splits() }.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
-        let meta = match self.group.append(engine, &entry) {
+        let meta = match self.log_writer.append(engine, &entry) {
             Err(
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => return Ok(()),
             other => other?,
         };
         self.split_cleanup.is_end_logged = true;
-        if self.group.commits_at_once() {
+        if self.log_writer.commits_at_once() {
             self.apply(&meta, &[], &payload);
         } else {
             effects.request_flush();

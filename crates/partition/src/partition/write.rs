@@ -14,7 +14,7 @@ use crate::event::PartitionEffects;
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
 use crate::log_writer::NewLogEntry;
-use crate::operations::{self, Cell, FoundRecord, LogAction, WritePlan};
+use crate::operations::{self, FoundRecord, LogAction, WritePlan, WriteTarget};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
@@ -116,15 +116,15 @@ impl Partition {
             Err(error) => return Err(failure_of(&error)),
         };
         let (now_ms, bytes_max) = (self.clock.now_ms(), self.terms.bytes_max);
-        let mut cell = Cell {
+        let mut target = WriteTarget {
             found: FoundRecord { view, key: write.key, shape },
             at,
             now_ms,
             bytes_max,
             buffer: &mut buffer,
         };
-        let planned = operations::plan(&mut cell, write);
-        let before = cell.found.shape.take();
+        let planned = operations::plan(&mut target, write);
+        let before = target.found.shape.take();
         let result = planned.and_then(|WritePlan { action, outcome }| {
             let what = (at, write.key, hint.as_ref());
             let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);
@@ -209,8 +209,8 @@ impl Partition {
         let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
         let key = if matches!(action, LogAction::Nothing) { &[] } else { key };
         let entry = NewLogEntry { kind, flags, at, key, payload, hint };
-        let meta = self.group.append_with(engine, &entry, action.separate_bytes())?;
-        if self.group.commits_at_once() {
+        let meta = self.log_writer.append_with(engine, &entry, action.separate_bytes())?;
+        if self.log_writer.commits_at_once() {
             self.apply(&meta, key, payload);
         }
         self.record_outcome(&meta, stamp.session, sequence, kept);
@@ -225,7 +225,7 @@ impl Partition {
         sequence: u64,
         outcome: impl FnOnce() -> WriteOutcome,
     ) {
-        if session.is_some() && !self.group.commits_at_once() {
+        if session.is_some() && !self.log_writer.commits_at_once() {
             self.overlay.add_outcome(meta.index, session, sequence, outcome());
         }
     }
@@ -239,7 +239,7 @@ impl Partition {
         (action, before): (LogAction<'_>, Option<Shape>),
         effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
-        if self.group.commits_at_once() {
+        if self.log_writer.commits_at_once() {
             if self.waits.has(key) {
                 self.answer_waits(engine, key, effects);
             }

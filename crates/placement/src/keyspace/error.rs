@@ -19,7 +19,7 @@ pub enum ConfigError {
         partitions: PartitionCount,
     },
     /// The number of copies is zero or too large.
-    Replicas {
+    ReplicaTable {
         /// The requested number.
         requested: u8,
     },
@@ -73,7 +73,9 @@ impl fmt::Display for ConfigError {
             Self::CannotSplit { requested } => {
                 write!(f, "a split into {requested} partitions: a keyspace has at most {PARTITIONS_MAX}")
             }
-            Self::Replicas { requested } => write!(f, "{requested} replicas: ask for 1 to {REPLICAS_MAX}"),
+            Self::ReplicaTable { requested } => {
+                write!(f, "{requested} replicas: ask for 1 to {REPLICAS_MAX}")
+            }
             Self::MinInSync { requested, replicas } => {
                 write!(
                     f,

@@ -95,7 +95,7 @@ impl KeyspaceConfig {
             return Err(ConfigError::MorePartitionsThanSlots { partitions: self.partitions });
         }
         if !(1..=REPLICAS_MAX).contains(&self.replicas) {
-            return Err(ConfigError::Replicas { requested: self.replicas });
+            return Err(ConfigError::ReplicaTable { requested: self.replicas });
         }
         if !(1..=self.replicas).contains(&self.min_in_sync) {
             return Err(ConfigError::MinInSync { requested: self.min_in_sync, replicas: self.replicas });
@@ -174,8 +174,8 @@ mod tests {
     #[test]
     fn each_bound_is_refused_by_its_own_error() {
         use ConfigError as E;
-        assert_eq!(refused(|c| c.replicas = 0), E::Replicas { requested: 0 });
-        assert_eq!(refused(|c| c.replicas = 9), E::Replicas { requested: 9 });
+        assert_eq!(refused(|c| c.replicas = 0), E::ReplicaTable { requested: 0 });
+        assert_eq!(refused(|c| c.replicas = 9), E::ReplicaTable { requested: 9 });
         assert_eq!(refused(|c| c.min_in_sync = 0), E::MinInSync { requested: 0, replicas: 3 });
         assert_eq!(refused(|c| c.min_in_sync = 4), E::MinInSync { requested: 4, replicas: 3 });
         assert_eq!(

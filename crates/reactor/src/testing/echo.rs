@@ -32,7 +32,7 @@ pub(crate) struct FakeEcho {
     deadline_ms: Option<u64>,
     pub(crate) requests: u64,
     pub(crate) batches: u64,
-    pub(crate) upkeeps: u64,
+    pub(crate) maintenances: u64,
     pub(crate) closed: Vec<ConnectionId>,
     /// Connections that it has opened, and their answers: the instance, or nothing.
     pub(crate) links: Vec<ConnectionId>,
@@ -55,7 +55,7 @@ impl FakeEcho {
             deadline_ms: None,
             requests: 0,
             batches: 0,
-            upkeeps: 0,
+            maintenances: 0,
             closed: Vec::new(),
             links: Vec::new(),
             linked: Vec::new(),
@@ -222,9 +222,9 @@ impl Service for FakeEcho {
         }
     }
 
-    fn maintain(&mut self, _: Now) -> Upkeep {
-        self.upkeeps += 1;
-        Upkeep::Done
+    fn maintain(&mut self, _: Now) -> Maintenance {
+        self.maintenances += 1;
+        Maintenance::Done
     }
 
     fn closed(&mut self, connection: ConnectionId) {

@@ -230,5 +230,5 @@ fn idle_reactor_sleeps_until_woken() {
     let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     bench.reactor.turn().unwrap();
     assert_eq!(bench.reactor.time_out(), None);
-    assert_eq!(bench.reactor.service.upkeeps, 1);
+    assert_eq!(bench.reactor.service.maintenances, 1);
 }

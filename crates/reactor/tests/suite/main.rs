@@ -17,8 +17,8 @@ use std::thread::JoinHandle;
 
 use crate::waiting::wait_for;
 use zerohop_reactor::{
-    ConnectionId, Flow, Limits, MioDriver, Now, Reactor, ReactorCounters, ReactorMailbox, Replies,
-    RequestToken, Service, Upkeep,
+    ConnectionId, Flow, Limits, Maintenance, MioDriver, Now, Reactor, ReactorCounters, ReactorMailbox,
+    Replies, RequestToken, Service,
 };
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Hello, HelloAck, Outcome, Pong, RecordRead};
@@ -136,8 +136,8 @@ impl Service for SuiteEcho {
 
     fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
 
-    fn maintain(&mut self, _: Now) -> Upkeep {
-        Upkeep::Done
+    fn maintain(&mut self, _: Now) -> Maintenance {
+        Maintenance::Done
     }
 
     fn closed(&mut self, _: ConnectionId) {}

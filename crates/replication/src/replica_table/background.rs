@@ -3,11 +3,11 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
 
-use super::{Replicas, TableEffects};
+use super::{ReplicaTable, TableEffects};
 use crate::limits::SCRUB_BYTES;
 use crate::{Context, ReplicaEvent, Role};
 
-impl Replicas {
+impl ReplicaTable {
     /// Sets the longest bytes record that writes may make by adding to it, for the replicas that are here now.
     pub fn set_bytes_max(&mut self, bytes: u64) {
         self.slots.iter_mut().flatten().for_each(|slot| slot.replica.set_bytes_max(bytes));

@@ -44,7 +44,7 @@ pub(super) fn pair() -> (TestNode, TestNode) {
 pub(super) fn equal_members_compare_equal_during_writes() {
     let (mut a, mut b) = pair();
     for n in 100..120u64 {
-        // The slice is of an uncommitted entry, and more entries follow before its commit.
+        // The range is of an uncommitted entry, and more entries follow before its commit.
         a.write(n, format!("key{}", n % 10).as_bytes(), &[n as u8; 30]);
         a.handle_event(ReplicaEvent::Scrub { bytes: 0 });
         a.write(n + 100, format!("key{}", n % 10).as_bytes(), &[n as u8; 40]);

@@ -10,7 +10,7 @@ fn compare(from: u32) -> Message<'static> {
     Message::Compare(Compare { from })
 }
 
-/// Has all slices compared; `meanwhile` is called before each.
+/// Has all ranges compared; `meanwhile` is called before each.
 fn all(
     a: &mut TestNode,
     b: &mut TestNode,
@@ -22,7 +22,7 @@ fn all(
         a.send_request(9_000, &compare(from));
         meanwhile(a, 500 + found.len() as u64);
         exchange(a, b);
-        assert_eq!(a.out.compared.len(), 1, "slice {}", found.len());
+        assert_eq!(a.out.compared.len(), 1, "range {}", found.len());
         found.append(&mut a.out.compared);
         from = found[found.len() - 1].next;
         if from == 0 {
@@ -116,7 +116,7 @@ fn silent_member_is_left_out_after_a_wait() {
     assert!(a.out.differing.is_empty());
 }
 
-/// A partition may have one slice, and there are hundreds of partitions: five seconds for each would be many minutes.
+/// A partition may have one range, and there are hundreds of partitions: five seconds for each would be many minutes.
 #[test]
 fn comparison_does_not_wait_for_stuck_follower() {
     let (mut a, mut b) = pair();

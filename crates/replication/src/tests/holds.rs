@@ -7,7 +7,7 @@ use zerohop_partition::limits::{READ_LOCK_MS, READ_LOCK_QUIET_MS};
 /// A primary of two members that has its lease, with a record that was not changed recently.
 fn primary() -> TestNode {
     let mut node = TestNode::new(1);
-    node.replica.set_slice(zerohop_partition::Slice::whole());
+    node.replica.set_hash_range(zerohop_partition::HashRange::whole());
     node.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     node.now_us += LEASE_WAIT_US;
     node.granted_by(2);

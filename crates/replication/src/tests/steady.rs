@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::limits::DEFERRED_CHECK_US;
-use crate::{PartitionKey, Replicas, TableEffects};
+use crate::{PartitionKey, ReplicaTable, TableEffects};
 
 impl TableEffects for MemberOutput {
     fn of(&mut self, _key: PartitionKey, _epoch: PartitionEpoch) {}
@@ -20,9 +20,9 @@ fn acknowledged_entries_need_no_immediate_tick() {
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[2], &[])));
     b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
     let TestNode { mut engine, replica, leases, mut out, mut now_us, .. } = b;
-    let mut members = Replicas::default();
+    let mut members = ReplicaTable::default();
     members.insert(KEY, replica);
-    let mut at = |members: &mut Replicas, now_us, event: Option<&PeerBody<'_>>| {
+    let mut at = |members: &mut ReplicaTable, now_us, event: Option<&PeerBody<'_>>| {
         let mut context = Context {
             engine: &mut engine,
             now: Now::at_ms(5_000),

@@ -6,7 +6,7 @@ use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId
 use zerohop_partition::{MapView, MemberOptions, Now, PartitionEffect, RecordRequest, Token};
 use zerohop_replication::{
     Context, GroupChange, GroupView, Leases, LogEnd, PartitionKey, Replica, ReplicaEffect, ReplicaEffects,
-    ReplicaEvent, Replicas, TableEffects,
+    ReplicaEvent, ReplicaTable, TableEffects,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
@@ -49,7 +49,7 @@ pub struct SimulatedHost {
 
 pub struct LiveHost {
     pub engine: Engine<SimulatedDisk>,
-    pub replicas: Replicas,
+    pub replicas: ReplicaTable,
     pub leases: Leases,
     pub map: Map,
     unix_ms: u64,
@@ -188,7 +188,7 @@ impl SimulatedHost {
         let (timestamp_bound, disk_since) =
             read_timestamp_bound(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
-        let mut replicas = Replicas::default();
+        let mut replicas = ReplicaTable::default();
         for id in 0..self.partitions {
             let partition = PartitionId(id as u64);
             let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
@@ -344,7 +344,7 @@ impl SimulatedHost {
         &mut self,
         now_us: u64,
         out: &mut Vec<HostOutput>,
-        act: impl FnOnce(&mut Replicas, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
+        act: impl FnOnce(&mut ReplicaTable, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
     ) {
         let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);
         let Some(live) = &mut self.live else { return };

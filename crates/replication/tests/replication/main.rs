@@ -99,7 +99,7 @@ fn acknowledged_writes_survive_and_only_one_primary_answers() {
             ("restarts of all", restarts_of_all),
             ("moves", moves),
             ("corruption found", corruption_found),
-            ("slices compared", audits),
+            ("ranges compared", audits),
             ("entries repaired", repaired),
             ("disks that failed", disk_failures),
         ] {

@@ -226,9 +226,9 @@ fn spread_and_not(commands: &[SentCommand], away: &[u32], cut: usize) -> [(Model
 
 /// Whether the reply does not depend on the partition count.
 fn is_partition_independent(command: &SentCommand) -> bool {
-    let telling = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
+    let listing = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
     let text = String::from_utf8_lossy(&command.0).into_owned();
-    !telling.iter().any(|one| text.contains(one))
+    !listing.iter().any(|one| text.contains(one))
 }
 
 fn sorted(world: &mut ModelWorld) -> Vec<String> {

@@ -248,7 +248,7 @@ impl Link {
     fn supports(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Peer(peer) => match peer.body {
-                PeerBody::DigestAsk(slice) => !slice.contents || self.features.has(Features::CONTENTS),
+                PeerBody::DigestAsk(range) => !range.contents || self.features.has(Features::CONTENTS),
                 _ => true,
             },
             _ => true,
@@ -287,7 +287,7 @@ fn is_small(message: &Message<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::messages::{PeerMessage, Slice};
+    use zerohop_wire::messages::{DigestRange, PeerMessage};
 
     use super::*;
 
@@ -295,8 +295,8 @@ mod tests {
     fn digest_requests_go_only_to_supporting_peers() {
         let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
         let ask = |contents| {
-            let slice = Slice { contents, ..Slice::default() };
-            Message::Peer(PeerMessage { from, to, body: PeerBody::DigestAsk(slice) })
+            let range = DigestRange { contents, ..DigestRange::default() };
+            Message::Peer(PeerMessage { from, to, body: PeerBody::DigestAsk(range) })
         };
         let mut link = Link::new();
         assert!(link.supports(&ask(false)), "all know that");

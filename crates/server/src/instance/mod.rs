@@ -1,7 +1,7 @@
 //! An instance on its thread: the pure one (`shard`) as the service of a reactor.
 //!
 //! ```text
-//!   reactor ── request, closed, end_of_batch, upkeep ──> InstanceService ──> shard::Instance
+//!   reactor ── request, closed, end_of_batch, maintenance ──> InstanceService ──> shard::Instance
 //!   manager ── Notice ──────────────────────────────────>       │
 //!   manager <── Job (a control request that came here) ─────────┘
 //! ```

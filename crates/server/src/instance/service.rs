@@ -11,8 +11,8 @@ use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
-    CloseReason, ConnectionId, Flow, ForeignResult, Now, ReactorCounters, Replies, RequestToken, Service,
-    Upkeep,
+    CloseReason, ConnectionId, Flow, ForeignResult, Maintenance, Now, ReactorCounters, Replies, RequestToken,
+    Service,
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_wire::auth::Access;
@@ -122,8 +122,8 @@ impl<D: Disk> InstanceService<D> {
     }
 
     /// Announces that units may soon have keys in several partitions.
-    pub(crate) fn await_spanning(&mut self) {
-        self.gateway.await_spanning();
+    pub(crate) fn await_cross_partition(&mut self) {
+        self.gateway.await_cross_partition();
     }
 
     pub(crate) fn into_instance(self) -> Instance<D> {
@@ -331,7 +331,9 @@ impl<D: Disk> Service for InstanceService<D> {
             InstanceNotice::Ran(replied) => {
                 self.with_gateway(now, replies, |gateway, at| gateway.ran(&replied, at))
             }
-            InstanceNotice::Spanning(spanning) => self.gateway.set_spanning(spanning),
+            InstanceNotice::CrossPartitionRunner(cross_partition) => {
+                self.gateway.set_cross_partition(cross_partition)
+            }
             InstanceNotice::Spanned { connection, ticket, reply } => {
                 self.with_gateway(now, replies, |gateway, at| {
                     gateway.spanned((connection, ticket), &reply, at)
@@ -387,8 +389,8 @@ impl<D: Disk> Service for InstanceService<D> {
         }
     }
 
-    fn maintain(&mut self, now: Now) -> Upkeep {
-        if self.instance.maintain(time(now)) { Upkeep::More } else { Upkeep::Done }
+    fn maintain(&mut self, now: Now) -> Maintenance {
+        if self.instance.maintain(time(now)) { Maintenance::More } else { Maintenance::Done }
     }
 
     fn closed(&mut self, connection: ConnectionId) {

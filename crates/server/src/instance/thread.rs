@@ -167,7 +167,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     );
     let mut service = InstanceService::new(instance, (place, gateway), timestamp_bounds, (jobs, words));
     if spans {
-        service.await_spanning();
+        service.await_cross_partition();
     }
     let (mut reactor, mailbox) = Reactor::new(driver, service, limits);
     reactor.prove(proofs);

@@ -302,7 +302,7 @@ fn settings(
                 if *me < founders.len() {
                     first = Some(FirstKeyspace { nodes: all.len(), create_order: *me as u32 });
                     let id = ManagerId(*me as u64 + 1);
-                    founding = Some(ControlPart::Found { id, members: founders, addresses: all });
+                    founding = Some(ControlPart::Bootstrap { id, members: founders, addresses: all });
                 }
             }
             JoinMethod::Join(hosts) => {

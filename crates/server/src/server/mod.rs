@@ -56,7 +56,7 @@ pub use crate::saved::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::listen::Listeners;
 use self::maps::Start;
-use crate::instance::gateway::{GatewayStart, Siblings, Spanning};
+use crate::instance::gateway::{CrossPartitionRunner, GatewayStart, Siblings};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::limits::{
     INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
@@ -235,10 +235,10 @@ impl Server {
     }
 
     /// Enables Redis commands with keys in several partitions: this executes them. Without it they are refused.
-    pub fn set_cross_partition(&self, spanning: &Arc<dyn Spanning>) {
+    pub fn set_cross_partition(&self, cross_partition: &Arc<dyn CrossPartitionRunner>) {
         for mailbox in self.running.iter().flat_map(|running| &running.instances.mailboxes) {
             // An instance whose inbox is full continues to refuse such commands; it has received nothing else yet.
-            drop(mailbox.leave(InstanceNotice::Spanning(Arc::clone(spanning))));
+            drop(mailbox.leave(InstanceNotice::CrossPartitionRunner(Arc::clone(cross_partition))));
         }
     }
 

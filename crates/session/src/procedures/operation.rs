@@ -166,7 +166,7 @@ impl<R> Future for PendingOperation<'_, R> {
             Err(reason) => return Poll::Ready(Err(Error::about(self.key, reason))),
         };
         Poll::Ready(match (self.read)(answer) {
-            Some(Ok(brought)) => Ok(brought),
+            Some(Ok(returned)) => Ok(returned),
             Some(Err(failure)) => Err(Error::about(self.key, Reason::Answer { failure })),
             None => Err(Error::Unexpected),
         })

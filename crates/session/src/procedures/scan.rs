@@ -41,9 +41,10 @@ impl Scan {
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         while let Some((partition, cursor)) = self.left.front() {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
-            let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
+            let (id, hash_range) = (self.keyspace.id(), (*partition, self.partitions));
             let client = self.keyspace.client().clone();
-            let request = SessionRequest::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
+            let request =
+                SessionRequest::scan(id, hash_range, cursor, prefix, self.page_keys, client.limit_us());
             let (next, keys) = match client.send_request(request).await {
                 Ok(Reply::Page { next, keys }) => (next, keys),
                 Ok(_) => return Err(Error::Unexpected),

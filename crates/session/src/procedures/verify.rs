@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::{ComparedSlice, Reply, SessionRequest};
+use crate::{ComparedRange, Reply, SessionRequest};
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::PartitionId;
 
@@ -41,7 +41,7 @@ impl Comparison {
     /// # Errors
     /// Those of any read; [`Failure::DataCorrupt`](zerohop_wire::Failure::DataCorrupt) if a primary stores an entry that neither it nor any other member
     /// can read. After an error the caller can call again; the comparison continues where it was.
-    pub async fn next_slices(&mut self) -> Result<Option<Vec<ComparedSlice>>, Error> {
+    pub async fn next_ranges(&mut self) -> Result<Option<Vec<ComparedRange>>, Error> {
         loop {
             if let Some(error) = self.failed.take() {
                 return Err(error);
@@ -60,11 +60,11 @@ impl Comparison {
             for result in client.submit_batch(requests).await {
                 let Some((partition, from)) = self.left.pop_front() else { return Err(Error::Unexpected) };
                 match result.map_err(Error::general) {
-                    Ok(Reply::Compared(slice)) => {
-                        if slice.next != 0 {
-                            self.left.push_back((partition, slice.next));
+                    Ok(Reply::Compared(range)) => {
+                        if range.next != 0 {
+                            self.left.push_back((partition, range.next));
                         }
-                        slices.push(slice);
+                        slices.push(range);
                     }
                     Ok(_) => return Err(Error::Unexpected),
                     Err(error) => {

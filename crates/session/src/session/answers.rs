@@ -55,10 +55,10 @@ pub(super) fn version_in(answer: &OperationAnswer<'_>) -> Timestamp {
 }
 
 impl<T> OpenOperation<T> {
-    /// The meaning of an answer to the frame `flight`, which is `whole`, if it is shared.
+    /// The meaning of an answer to the frame `in_flight`, which is `whole`, if it is shared.
     pub(super) fn meaning_of(
         &self,
-        flight: Handle,
+        in_flight: Handle,
         answer: OperationAnswer<'_>,
         whole: Option<&Bytes>,
     ) -> AnswerMeaning {
@@ -80,7 +80,7 @@ impl<T> OpenOperation<T> {
             Err(failure) if self.is_outcome(&failure) && !(self.may_be_executed && is_of_frame(&failure)) => {
                 AnswerMeaning::Outcome(Err(SessionError::Answer { failure: failure.into_owned() }))
             }
-            Err(_) if !self.flies_in(flight) => AnswerMeaning::Late,
+            Err(_) if !self.flies_in(in_flight) => AnswerMeaning::Late,
             Err(failure) => AnswerMeaning::Failed(failure.into_owned()),
         }
     }

@@ -37,7 +37,7 @@ impl ConnectionTable {
     /// Whether the open frame has room for another request of the maximum length.
     pub(super) fn has_room_in_open(&self, connection: &Connection) -> bool {
         let Some(open) = connection.open else { return false };
-        let is_full = match self.frames.get(open.frame).map(|flight| &flight.cargo) {
+        let is_full = match self.frames.get(open.frame).map(|in_flight| &in_flight.cargo) {
             Some(Cargo::Coalesced(gather)) => gather.is_full(),
             _ => true,
         };
@@ -47,8 +47,8 @@ impl ConnectionTable {
     /// Ends the open frame.
     pub(super) fn end_open(&mut self, index: u32) {
         let Some(connection) = self.get_mut(index) else { return };
-        if let Some(OpenFrame { start, frame: flight, time_out_ms }) = connection.open.take() {
-            let envelope = Envelope { request: request_id(flight, 0), time_out_ms, ..Envelope::default() };
+        if let Some(OpenFrame { start, frame: in_flight, time_out_ms }) = connection.open.take() {
+            let envelope = Envelope { request: request_id(in_flight, 0), time_out_ms, ..Envelope::default() };
             connection.protocol.encoder.end(start, &envelope, FrameKind::Gather, &mut connection.out);
         }
     }
@@ -69,8 +69,8 @@ impl ConnectionTable {
         if !has_room {
             let (out, encoder) = self.buffer(index);
             let start = encoder.begin(out);
-            let flight = self.launch(now, index, Cargo::Coalesced(Gather::default()), timers);
-            self.existing(index).open = Some(OpenFrame { start, frame: flight, time_out_ms });
+            let in_flight = self.launch(now, index, Cargo::Coalesced(Gather::default()), timers);
+            self.existing(index).open = Some(OpenFrame { start, frame: in_flight, time_out_ms });
         }
         let connection = self.existing(index);
         let open = connection.open.as_mut().expect("it was opened above");
@@ -79,11 +79,11 @@ impl ConnectionTable {
         request.put_header(head.len() + rest.len(), &mut connection.out);
         connection.out.extend_from_slice(head);
         connection.out.extend_from_slice(rest);
-        let flight = open.frame;
-        match self.frames.get_mut(flight).map(|flight| &mut flight.cargo) {
+        let in_flight = open.frame;
+        match self.frames.get_mut(in_flight).map(|in_flight| &mut in_flight.cargo) {
             Some(Cargo::Coalesced(gather)) => gather.push(cargo),
             _ => unreachable!("a frame that stands open has not been answered"),
         }
-        flight
+        in_flight
     }
 }

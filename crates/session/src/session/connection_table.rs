@@ -15,7 +15,7 @@ use zerohop_wire::{Encoder, Envelope, Failure};
 use super::check::SESSION;
 use crate::connection::{Connection, ConnectionId, ConnectionPhase};
 use crate::error::AttemptFailure;
-use crate::in_flight_frame::{Cargo, Flight, request_id};
+use crate::in_flight_frame::{Cargo, InFlightFrame, request_id};
 use crate::limits::{FRAMES_IN_FLIGHT_MAX, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX};
 use crate::request::Collect;
 use crate::settings::SessionSettings;
@@ -36,7 +36,7 @@ pub(super) struct ConnectionTable {
     serial: u32,
     /// Connections with something to send, or with room to send it.
     dirty: Vec<u32>,
-    pub(super) frames: Slots<Flight>,
+    pub(super) frames: Slots<InFlightFrame>,
     /// Send buffers for reuse.
     spare_buffers: Vec<Vec<u8>>,
 }
@@ -348,31 +348,31 @@ impl ConnectionTable {
         let connection = self.existing(index);
         connection.unanswered.add(now);
         timers.arm(Subject::Connection(index), connection.due(quiet_us));
-        self.frames.insert(Flight { connection: index, sent: now, cargo, overdue: false })
+        self.frames.insert(InFlightFrame { connection: index, sent: now, cargo, overdue: false })
     }
 
     /// Removes a frame from the frames in flight: it was answered, or lost with its connection.
-    pub(super) fn land(&mut self, handle: Handle) -> Option<Flight> {
-        let flight = self.frames.remove(handle)?;
-        let index = flight.connection;
+    pub(super) fn land(&mut self, handle: Handle) -> Option<InFlightFrame> {
+        let in_flight = self.frames.remove(handle)?;
+        let index = in_flight.connection;
         let connection = self.existing(index);
-        connection.unanswered.remove(flight.overdue);
+        connection.unanswered.remove(in_flight.overdue);
         if !connection.queue.is_empty() || !connection.collected.is_empty() || connection.draining {
             self.mark_dirty(index);
         }
-        Some(flight)
+        Some(in_flight)
     }
 
     /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
-    pub(super) fn land_request(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
+    pub(super) fn land_request(&mut self, index: u32, request: RequestId) -> Option<(Handle, InFlightFrame)> {
         let (handle, place) = Handle::unpack(request.0);
-        let flight = self.frames.get_mut(handle).filter(|flight| flight.connection == index)?;
+        let in_flight = self.frames.get_mut(handle).filter(|in_flight| in_flight.connection == index)?;
         if place == 0 {
             return Some((handle, self.land(handle)?));
         }
-        let sent = flight.sent;
-        let Cargo::Coalesced(gather) = &mut flight.cargo else { return None };
-        let request = Flight { connection: index, sent, cargo: gather.take(place)?, overdue: false };
+        let sent = in_flight.sent;
+        let Cargo::Coalesced(gather) = &mut in_flight.cargo else { return None };
+        let request = InFlightFrame { connection: index, sent, cargo: gather.take(place)?, overdue: false };
         if gather.is_answered() {
             self.land(handle);
         }
@@ -381,18 +381,19 @@ impl ConnectionTable {
 
     /// The frames in flight on this connection.
     pub(super) fn frames_on(&self, index: u32) -> Vec<Handle> {
-        let aboard = |(handle, flight): (Handle, &Flight)| (flight.connection == index).then_some(handle);
+        let aboard =
+            |(handle, in_flight): (Handle, &InFlightFrame)| (in_flight.connection == index).then_some(handle);
         self.frames.iter().filter_map(aboard).collect()
     }
 
     /// Records that no operation waits for this frame's answer any more. Returns the position of its connection if that now has too many such
     /// frames.
     pub(super) fn mark_overdue(&mut self, handle: Handle) -> Option<u32> {
-        let flight = self.frames.get_mut(handle)?;
-        if std::mem::replace(&mut flight.overdue, true) {
+        let in_flight = self.frames.get_mut(handle)?;
+        if std::mem::replace(&mut in_flight.overdue, true) {
             return None;
         }
-        let index = flight.connection;
+        let index = in_flight.connection;
         let window = self.limits.window_frames;
         let connection = self.existing(index);
         connection.unanswered.add_overdue();
@@ -421,11 +422,11 @@ impl ConnectionTable {
         cargo: Cargo,
         timers: &mut Timers,
     ) -> Handle {
-        let flight = self.launch(now, index, cargo, timers);
-        let envelope = Envelope { request: request_id(flight, 0), ..Envelope::default() };
+        let in_flight = self.launch(now, index, cargo, timers);
+        let envelope = Envelope { request: request_id(in_flight, 0), ..Envelope::default() };
         self.write(index, &envelope, message).expect("the session's own requests keep every bound");
         self.mark_dirty(index);
-        flight
+        in_flight
     }
 
     /// Adds a frame to the connection's output of this turn. Errors: a limit is exceeded, and nothing was added.
@@ -492,9 +493,9 @@ impl ConnectionTable {
     pub(super) fn check_all(&self) -> Result<(), BrokenInvariant> {
         self.check()?;
         let mut frames: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
-        for (_, flight) in self.frames.iter() {
-            let (all, overdue) = frames.entry(flight.connection).or_default();
-            (*all, *overdue) = (*all + 1, *overdue + u32::from(flight.overdue));
+        for (_, in_flight) in self.frames.iter() {
+            let (all, overdue) = frames.entry(in_flight.connection).or_default();
+            (*all, *overdue) = (*all + 1, *overdue + u32::from(in_flight.overdue));
         }
         let counts_frames = self.places.iter().zip(0..).all(|(connection, index)| {
             let counted =

@@ -190,8 +190,8 @@ impl<T> Session<T> {
     }
 
     pub(super) fn opening_is_due(&mut self, now: Time) {
-        if let Some(flight) = self.numbering.overdue_opening(now, &mut self.timers) {
-            self.mark_overdue(now, flight);
+        if let Some(in_flight) = self.numbering.overdue_opening(now, &mut self.timers) {
+            self.mark_overdue(now, in_flight);
             self.opening_failed(now);
         }
     }
@@ -241,8 +241,8 @@ impl<T> Session<T> {
     }
 
     pub(super) fn send_map_request(&mut self, now: Time) {
-        if let Some(flight) = self.mapping.overdue_request(now) {
-            self.mark_overdue(now, flight);
+        if let Some(in_flight) = self.mapping.overdue_request(now) {
+            self.mark_overdue(now, in_flight);
             self.map_request_failed(now, AttemptFailure::Overdue);
         }
         if !self.mapping.is_request_due(now, &mut self.timers) {
@@ -252,8 +252,8 @@ impl<T> Session<T> {
         match connections.ready(mapping.turn()) {
             Some(index) => {
                 let request = Message::MapGet(mapping.next_request());
-                let flight = connections.send_own(now, index, &request, Cargo::Map, timers);
-                mapping.record_request(now, flight, settings.attempt_us, timers);
+                let in_flight = connections.send_own(now, index, &request, Cargo::Map, timers);
+                mapping.record_request(now, in_flight, settings.attempt_us, timers);
             }
             None => {
                 let is_known = |address: &str| connections.at_address(address).is_some();
@@ -440,8 +440,8 @@ impl<T> Session<T> {
 
     fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         for handle in self.connections.frames_on(index) {
-            let Some(flight) = self.connections.land(handle) else { continue };
-            match flight.cargo {
+            let Some(in_flight) = self.connections.land(handle) else { continue };
+            match in_flight.cargo {
                 Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
                 Cargo::Map => self.map_request_failed(now, trouble.clone()),
                 Cargo::SessionOpen => self.opening_failed(now),
@@ -459,11 +459,11 @@ impl<T> Session<T> {
     pub(super) fn operation_lost(
         &mut self,
         now: Time,
-        flight: Handle,
+        in_flight: Handle,
         operation: Handle,
         trouble: &AttemptFailure,
     ) {
-        if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
+        if self.operations.get(operation).is_some_and(|found| found.flies_in(in_flight)) {
             self.again(now, operation, trouble.clone());
         }
     }

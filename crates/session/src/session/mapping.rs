@@ -138,9 +138,9 @@ impl Mapping {
                     None => return MapPlace::Nowhere,
                 }
             }
-            RequestKind::Scan { keyspace, slice: (partition, of), .. }
-            | RequestKind::Compare { keyspace, slice: (partition, of), .. }
-            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Slice((partition, of)), .. } => {
+            RequestKind::Scan { keyspace, hash_range: (partition, of), .. }
+            | RequestKind::Compare { keyspace, hash_range: (partition, of), .. }
+            | RequestKind::Snapshot { keyspace, to: SnapshotTarget::HashRange((partition, of)), .. } => {
                 match self.map.keyspace(*keyspace) {
                     Some(found) if found.config().partitions > *of => {
                         return MapPlace::Split(found.config().partitions);
@@ -194,7 +194,7 @@ impl Mapping {
 
     /// The frame of the request in flight, if it is overdue.
     pub(super) fn overdue_request(&self, now: Time) -> Option<Handle> {
-        self.request_in_flight.filter(|(_, due)| now >= *due).map(|(flight, _)| flight)
+        self.request_in_flight.filter(|(_, due)| now >= *due).map(|(in_flight, _)| in_flight)
     }
 
     /// Whether a request must be sent now. If it must be sent later, or is in flight, a timer is set.
@@ -220,11 +220,17 @@ impl Mapping {
         MapGet { since: if self.needs_complete_map { MapEpoch(0) } else { self.map.epoch() } }
     }
 
-    /// Records that the frame `flight` requests the map.
-    pub(super) fn record_request(&mut self, now: Time, flight: Handle, attempt_us: u64, timers: &mut Timers) {
+    /// Records that the frame `in_flight` requests the map.
+    pub(super) fn record_request(
+        &mut self,
+        now: Time,
+        in_flight: Handle,
+        attempt_us: u64,
+        timers: &mut Timers,
+    ) {
         // Any server answers it at once, and there are other servers.
         let due = now.after_us(attempt_us.min(2 * SILENT_US));
-        self.request_in_flight = Some((flight, due));
+        self.request_in_flight = Some((in_flight, due));
         timers.arm(Subject::Maintenance, due);
     }
 

@@ -132,7 +132,7 @@ impl<T> Session<T> {
     fn accept_operation(
         &mut self,
         now: Time,
-        (ask, collecting, hold): (RequestKind, Coalescing, bool),
+        (ask, collecting, wants_read_lock): (RequestKind, Coalescing, bool),
         limit_us: u64,
         owner: CompletionTarget<T>,
     ) {
@@ -142,7 +142,7 @@ impl<T> Session<T> {
             owner,
             request: ask,
             collecting,
-            wants_read_lock: hold,
+            wants_read_lock,
             submitted: now,
             deadline,
             state: OperationState::Unrouted,
@@ -241,23 +241,23 @@ impl<T> Session<T> {
             return self.expire(now, handle);
         }
         match operation.state {
-            OperationState::Flying { flight, due, .. } if now >= due => {
-                self.mark_overdue(now, flight);
+            OperationState::Flying { in_flight, due, .. } if now >= due => {
+                self.mark_overdue(now, in_flight);
                 // Not if the connection was closed for it, because that has already sent the operation again.
-                self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
+                self.operation_lost(now, in_flight, handle, &AttemptFailure::Overdue);
             }
-            OperationState::Flying { flight, due, look } if now >= look => {
+            OperationState::Flying { in_flight, due, look } if now >= look => {
                 match self.mapping.has_newer_group(operation) {
                     true => {
-                        self.mark_overdue(now, flight);
-                        self.operation_lost(now, flight, handle, &AttemptFailure::Overdue);
+                        self.mark_overdue(now, in_flight);
+                        self.operation_lost(now, in_flight, handle, &AttemptFailure::Overdue);
                     }
                     // The server may be alive but cut off from the nodes that have replaced it.
                     false => {
                         self.request_map_soon(now);
                         if let Some(operation) = self.operations.get_mut(handle) {
                             let look = now.after_us(SILENT_US);
-                            operation.state = OperationState::Flying { flight, due, look };
+                            operation.state = OperationState::Flying { in_flight, due, look };
                         }
                     }
                 }
@@ -276,8 +276,8 @@ impl<T> Session<T> {
         let (lost, place) =
             (self.mapping.lost_partition(operation), self.mapping.place_of_primary(operation));
         let waited_us = now.since_us(operation.submitted);
-        if let OperationState::Flying { flight, .. } = operation.state {
-            self.mark_overdue(now, flight);
+        if let OperationState::Flying { in_flight, .. } = operation.state {
+            self.mark_overdue(now, in_flight);
         }
         let behind = self.wait_cause(&waiting);
         let clean = |last: Option<Box<AttemptFailure>>| {
@@ -364,9 +364,12 @@ impl<T> Session<T> {
             OperationState::Starved => WaitReason::FreeConnection,
             OperationState::AwaitingSession => WaitReason::Session,
             OperationState::WindowFull => WaitReason::Window,
-            OperationState::Flying { flight, .. } => {
-                let address =
-                    self.connections.frames.get(flight).and_then(|flight| address(flight.connection));
+            OperationState::Flying { in_flight, .. } => {
+                let address = self
+                    .connections
+                    .frames
+                    .get(in_flight)
+                    .and_then(|in_flight| address(in_flight.connection));
                 address.map_or(WaitReason::Pause, |address| WaitReason::Answer { address })
             }
             OperationState::Resting { .. } => WaitReason::Pause,

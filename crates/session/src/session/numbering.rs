@@ -140,12 +140,12 @@ impl WriteNumbering {
 
     /// The frame that requests a session, if it is overdue.
     pub(super) fn overdue_opening(&self, now: Time, timers: &mut Timers) -> Option<Handle> {
-        let (flight, due) = self.opening?;
+        let (in_flight, due) = self.opening?;
         if now < due {
             timers.arm(Subject::Maintenance, due);
             return None;
         }
-        Some(flight)
+        Some(in_flight)
     }
 
     /// Accepts a session that was requested at `asked`.
@@ -208,9 +208,9 @@ impl WriteNumbering {
     ) {
         if self.opening.is_none() {
             let request = Message::SessionOpen(SessionOpen);
-            let flight = connections.send_own(now, index, &request, Cargo::SessionOpen, timers);
+            let in_flight = connections.send_own(now, index, &request, Cargo::SessionOpen, timers);
             let due = now.after_us(attempt_us);
-            self.opening = Some((flight, due));
+            self.opening = Some((in_flight, due));
             timers.arm(Subject::Maintenance, due);
         }
     }

@@ -204,7 +204,7 @@ impl<T> OperationTable<T> {
     }
 
     /// Records that an operation is in this frame.
-    pub(super) fn record_sent(&mut self, now: Time, handle: Handle, flight: Handle, timers: &mut Timers) {
+    pub(super) fn record_sent(&mut self, now: Time, handle: Handle, in_flight: Handle, timers: &mut Timers) {
         let Some(operation) = self.open.get_mut(handle) else { return };
         let (due, look) = match operation.is_wait() || operation.is_admin() {
             // The server may take long; the connection shows whether the server is alive.
@@ -215,7 +215,7 @@ impl<T> OperationTable<T> {
             }
         };
         operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = OperationState::Flying { flight, due, look };
+        operation.state = OperationState::Flying { in_flight, due, look };
         timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 

@@ -18,7 +18,7 @@ use super::composite::AnsweredFrame;
 use crate::connection::{ConnectionId, ConnectionPhase};
 use crate::effect::ConnectionLoss;
 use crate::error::{AttemptFailure, SessionError};
-use crate::in_flight_frame::{Cargo, Flight};
+use crate::in_flight_frame::{Cargo, InFlightFrame};
 use crate::limits::SHARE_BYTES_MIN;
 use crate::reply::{Reply, owned};
 use crate::slots::Handle;
@@ -149,9 +149,9 @@ impl<T> Session<T> {
             }
             return;
         }
-        let Some((handle, flight)) = self.connections.land_request(index, request) else { return };
-        let frame = AnsweredFrame { sent: flight.sent, read_lock_us };
-        match (flight.cargo, message) {
+        let Some((handle, in_flight)) = self.connections.land_request(index, request) else { return };
+        let frame = AnsweredFrame { sent: in_flight.sent, read_lock_us };
+        match (in_flight.cargo, message) {
             (Cargo::One(operation), Message::Answer(answer)) => {
                 self.connections.existing(index).failures = 0;
                 self.handle_answer(now, handle, operation, frame, answer, whole);
@@ -189,7 +189,9 @@ impl<T> Session<T> {
                 let reply = Reply::Admin(owned(admin.encoded, whole));
                 self.finish(now, operation, Ok(reply), Some(frame));
             }
-            (cargo, message) => self.own_answered(now, index, handle, Flight { cargo, ..flight }, message),
+            (cargo, message) => {
+                self.own_answered(now, index, handle, InFlightFrame { cargo, ..in_flight }, message)
+            }
         }
     }
 
@@ -199,19 +201,26 @@ impl<T> Session<T> {
     }
 
     /// Handles an answer to a request of the session itself, or an answer that does not fit its request.
-    fn own_answered(&mut self, now: Time, index: u32, handle: Handle, flight: Flight, message: Message<'_>) {
-        match (flight.cargo, message) {
+    fn own_answered(
+        &mut self,
+        now: Time,
+        index: u32,
+        handle: Handle,
+        in_flight: InFlightFrame,
+        message: Message<'_>,
+    ) {
+        match (in_flight.cargo, message) {
             (Cargo::Hello, Message::HelloAck(ack)) => self.handle_hello_ack(now, index, &ack),
             (Cargo::Prove, Message::Proved) => self.proved(now, index),
             (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
                 self.refused(now, index, failure.into_owned(), None)
             }
-            (Cargo::Map, Message::Map(map)) => self.map_arrived(now, flight.sent, &map),
+            (Cargo::Map, Message::Map(map)) => self.map_arrived(now, in_flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
                 self.map_request_refused(now, index, failure.into_owned());
             }
             (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
-                self.session_opened(now, flight.sent, &opened);
+                self.session_opened(now, in_flight.sent, &opened);
             }
             (Cargo::SessionOpen, Message::Answer(Err(failure))) => {
                 let for_ever = failure.advice() == Advice::ReportToUser;
@@ -223,11 +232,11 @@ impl<T> Session<T> {
         }
     }
 
-    /// Processes an operation's answer to the frame `flight`.
+    /// Processes an operation's answer to the frame `in_flight`.
     fn handle_answer(
         &mut self,
         now: Time,
-        flight: Handle,
+        in_flight: Handle,
         handle: Handle,
         frame: AnsweredFrame,
         answer: OperationAnswer<'_>,
@@ -235,19 +244,19 @@ impl<T> Session<T> {
     ) {
         let Some(operation) = self.operations.get(handle) else { return };
         self.seen = self.seen.max(version_in(&answer));
-        match operation.meaning_of(flight, answer, whole) {
+        match operation.meaning_of(in_flight, answer, whole) {
             AnswerMeaning::Outcome(result) => self.finish(now, handle, result, Some(frame)),
-            AnswerMeaning::Misfit => self.repeat(now, flight, handle),
+            AnswerMeaning::Misfit => self.repeat(now, in_flight, handle),
             AnswerMeaning::Late => {}
             AnswerMeaning::Failed(failure) => self.handle_failure(now, handle, failure),
         }
     }
 
-    /// Processes the answer that a transaction was done, to the frame `flight`.
+    /// Processes the answer that a transaction was done, to the frame `in_flight`.
     fn transacted(
         &mut self,
         now: Time,
-        flight: Handle,
+        in_flight: Handle,
         handle: Handle,
         frame: AnsweredFrame,
         transacted: &TransactionDone<'_>,
@@ -259,7 +268,7 @@ impl<T> Session<T> {
                 self.seen = self.seen.max(transacted.version);
                 self.finish(now, handle, result, Some(frame));
             }
-            _ => self.repeat(now, flight, handle),
+            _ => self.repeat(now, in_flight, handle),
         }
     }
 
@@ -421,8 +430,8 @@ impl<T> Session<T> {
 
     /// The answer to this request cannot be decoded: the session repeats the request.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
-        if let Some((handle, flight)) = self.connections.land_request(index, request) {
-            self.redo(now, handle, flight.cargo);
+        if let Some((handle, in_flight)) = self.connections.land_request(index, request) {
+            self.redo(now, handle, in_flight.cargo);
         }
     }
 
@@ -443,9 +452,9 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again after a pause: the session must not loop on a server that cannot answer properly.
-    fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
+    fn repeat(&mut self, now: Time, in_flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
-        if !found.flies_in(flight) {
+        if !found.flies_in(in_flight) {
             return;
         }
         if found.is_admin() {

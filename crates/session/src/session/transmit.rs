@@ -95,14 +95,14 @@ impl<T> Transmitter<'_, T> {
             read_lock: self.want_read_locks(&[handle]),
             ..Envelope::default()
         };
-        let flight = self.connections.launch(self.now, self.index, Cargo::One(handle), self.timers);
-        envelope.request = request_id(flight, 0);
+        let in_flight = self.connections.launch(self.now, self.index, Cargo::One(handle), self.timers);
+        envelope.request = request_id(in_flight, 0);
         if let Err(failure) = self.encode_one(handle, &envelope, stamp) {
             // The operation exceeds a limit that packing does not check: that of a frame.
-            self.connections.land(flight);
+            self.connections.land(in_flight);
             return self.refused.push((handle, failure));
         }
-        self.operations.record_sent(self.now, handle, flight, self.timers);
+        self.operations.record_sent(self.now, handle, in_flight, self.timers);
     }
 
     fn encode_one(
@@ -261,7 +261,7 @@ impl<T> Transmitter<'_, T> {
         let read_lock = self.want_read_locks(&[handle]);
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
         let (cargo, timers) = (Cargo::One(handle), &mut *self.timers);
-        let flight = match write {
+        let in_flight = match write {
             true => {
                 let Ok(head) = stamp.encode() else { return false };
                 self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
@@ -271,7 +271,7 @@ impl<T> Transmitter<'_, T> {
                 self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
             }
         };
-        self.operations.record_sent(self.now, handle, flight, self.timers);
+        self.operations.record_sent(self.now, handle, in_flight, self.timers);
         true
     }
 
@@ -285,10 +285,10 @@ impl<T> Transmitter<'_, T> {
         let (kind, read_lock) = (FrameKind::Batch.number(), self.want_read_locks(&aboard));
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
         let timers = &mut *self.timers;
-        let flight =
+        let in_flight =
             self.connections.add_coalesced(self.now, self.index, request, (&head, packed), cargo, timers);
         for handle in aboard {
-            self.operations.record_sent(self.now, handle, flight, self.timers);
+            self.operations.record_sent(self.now, handle, in_flight, self.timers);
         }
     }
 
@@ -303,13 +303,14 @@ impl<T> Transmitter<'_, T> {
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        let flight = self.connections.launch(self.now, self.index, Cargo::Batch(aboard.clone()), self.timers);
-        envelope.request = request_id(flight, 0);
+        let in_flight =
+            self.connections.launch(self.now, self.index, Cargo::Batch(aboard.clone()), self.timers);
+        envelope.request = request_id(in_flight, 0);
         self.connections
             .write(self.index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
-            self.operations.record_sent(self.now, handle, flight, self.timers);
+            self.operations.record_sent(self.now, handle, in_flight, self.timers);
         }
     }
 

@@ -173,12 +173,12 @@ impl ConsistentRead {
     fn read_records(&mut self, which: Vec<usize>) -> CompositeStep {
         self.phase = ReadPhase::Looking { left: which.len() };
         // A record that has just changed gets no read lock.
-        let hold = self.failures == 0 && self.items.len() > 1;
+        let wants_read_lock = self.failures == 0 && self.items.len() > 1;
         let sending = |at: usize| {
             let item = &self.items[at];
             let sending = together(at, record(item.keyspace, item.packed.clone()));
             let collecting = if is_long(item) { Coalescing::Never } else { sending.collecting };
-            ItemRequest { collecting, wants_read_lock: hold, ..sending }
+            ItemRequest { collecting, wants_read_lock, ..sending }
         };
         CompositeStep::Send(which.into_iter().map(sending).collect())
     }

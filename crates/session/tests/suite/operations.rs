@@ -132,7 +132,7 @@ fn refusal_that_the_operation_declares_ends_the_doubt_of_an_earlier_attempt() {
     let too_long = Failure::ValueTooLong { length: 1 << 20, limit: 1 << 16 };
     let too_many = Failure::TooMany { count: 5000, limit: 4096 };
     let stale = Failure::StaleBlob { known: BlobStamp { id: 7, generation: 2 } };
-    let cut = WriteChange::Blob(BlobChange::Cut { stamp: BlobStamp { id: 7, generation: 1 }, size: 0 });
+    let cut = WriteChange::Blob(BlobChange::Truncate { stamp: BlobStamp { id: 7, generation: 1 }, size: 0 });
     let take = WriteChange::Take(Take);
     let values = [&b"v"[..]];
     let append = WriteChange::Append(Append { values: Elements::from_slice(&values) });

@@ -413,8 +413,8 @@ fn reads_take_one_frame_and_socket_write_per_instance_and_round() {
     for key in &keys {
         version(&mut world, key, key.as_bytes());
     }
-    for (hold, rounds) in [(1000, 1), (0, 2)] {
-        world.cluster.read_lock_settings = hold;
+    for (read_lock_settings, rounds) in [(1000, 1), (0, 2)] {
+        world.cluster.read_lock_settings = read_lock_settings;
         world.sent = Some(Vec::new());
         let before = world.writes;
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -450,8 +450,8 @@ fn server_without_read_locks_is_not_trusted() {
 #[test]
 fn unconfirmed_read_takes_one_round_and_reports_consistency() {
     let (mut world, keys) = holding();
-    for (hold, expected) in [(1000, true), (0, false)] {
-        world.cluster.read_lock_settings = hold;
+    for (read_lock_settings, expected) in [(1000, true), (0, false)] {
+        world.cluster.read_lock_settings = read_lock_settings;
         world.sent = Some(Vec::new());
         let items = keys.iter().map(|key| read_item(key)).collect();
         let token = world.submit(SessionRequest::read_unconfirmed(items, LIMIT_US).unwrap());

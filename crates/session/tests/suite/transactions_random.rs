@@ -187,15 +187,15 @@ proptest! {
         seed: u64,
         mut faults in faults(),
         (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
-        hold in prop_oneof![Just(0), 0..1000u64, Just(1000)],
+        read_lock_settings in prop_oneof![Just(0), 0..1000u64, Just(1000)],
     ) {
         // Writes to locked records are answered as busy.
-        if busy > 0 || hold > 0 {
+        if busy > 0 || read_lock_settings > 0 {
             faults.repeat = 0;
         }
         let played = run_world(seed, 60, faults, |cluster| {
             (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
-            (cluster.features, cluster.read_lock_settings) = (FEATURES, hold);
+            (cluster.features, cluster.read_lock_settings) = (FEATURES, read_lock_settings);
         });
         prop_assert!(played.is_ok(), "{:?}", played);
     }

@@ -105,8 +105,8 @@ impl KeyWrites<'_> {
     /// Whether the key was absent from one time to another: its removal was acknowledged before,
     /// and everything that may create it came before that removal or comes afterwards.
     fn is_absent(&self, from: Time, to: Time) -> bool {
-        let brings = self.writes.iter().filter(|call| call.invoked <= to && may_create(call));
-        let until = brings.map(|call| done_by(call)).max().unwrap_or(Time(0));
+        let creations = self.writes.iter().filter(|call| call.invoked <= to && may_create(call));
+        let until = creations.map(|call| done_by(call)).max().unwrap_or(Time(0));
         self.writes.iter().any(|call| {
             removes(call)
                 && done_by(call) < from

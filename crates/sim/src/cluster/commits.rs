@@ -198,7 +198,7 @@ impl SimulatedCluster {
             }
             let has_all = running.prepares_sent.is_subset(&running.prepared);
             self.coverage.commit(match running.stage {
-                ObservedStage::SendingDecision => "coordinators failed: telling",
+                ObservedStage::SendingDecision => "coordinators failed: notifying",
                 _ if has_all => "coordinators failed: all prepared",
                 ObservedStage::SideBySide => "coordinators failed: side by side",
                 ObservedStage::InChain => "coordinators failed: in a chain",

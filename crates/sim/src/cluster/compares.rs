@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use zerohop_base::random::Random;
-use zerohop_session::ComparedSlice;
+use zerohop_session::ComparedRange;
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
 use zerohop_wire::ids::KeyspaceId;
 
@@ -45,7 +45,7 @@ type ComparisonReports = Arc<Mutex<VecDeque<(usize, ComparisonReport)>>>;
 
 #[derive(Debug)]
 enum ComparisonReport {
-    Compared(ComparedSlice),
+    Compared(ComparedRange),
     Ends {
         is_complete: bool,
     },
@@ -59,9 +59,9 @@ async fn run_comparison(handle: ClusterHandle, name: String, report: impl Fn(Com
     };
     let mut comparison = keyspace.compare();
     for _ in 0..ROUNDS_MAX {
-        match comparison.next_slices().await {
-            Ok(Some(slices)) => {
-                slices.into_iter().for_each(|slice| report(ComparisonReport::Compared(slice)))
+        match comparison.next_ranges().await {
+            Ok(Some(ranges)) => {
+                ranges.into_iter().for_each(|range| report(ComparisonReport::Compared(range)))
             }
             Ok(None) => return report(ComparisonReport::Ends { is_complete: true }),
             Err(_) => return report(ComparisonReport::Ends { is_complete: false }),
@@ -120,10 +120,10 @@ impl SimulatedCluster {
             let Some(one) = self.compares.open.get_mut(&number) else { continue };
             let RunningComparison { keyspace, copies, .. } = *one;
             match report {
-                ComparisonReport::Compared(slice) => {
-                    one.copies = copies.min(slice.copies);
-                    if !slice.differing.is_empty() {
-                        let (partition, differing) = (slice.partition, &slice.differing);
+                ComparisonReport::Compared(range) => {
+                    one.copies = copies.min(range.copies);
+                    if !range.differing.is_empty() {
+                        let (partition, differing) = (range.partition, &range.differing);
                         let what = format!("{keyspace}/{partition}: {differing:?} are reported to differ");
                         self.record_violation("I6", what);
                     }

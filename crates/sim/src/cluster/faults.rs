@@ -81,8 +81,8 @@ impl SimulatedCluster {
         if let Some((from, _)) = self.scenario.client_pause {
             self.agenda.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
         }
-        for calm in self.scenario.fault_windows.windows(2) {
-            let (from, until) = (calm[0].1.after_us(CORRUPTION_AFTER_US), calm[1].0);
+        for quiet in self.scenario.fault_windows.windows(2) {
+            let (from, until) = (quiet[0].1.after_us(CORRUPTION_AFTER_US), quiet[1].0);
             if until.since_us(from) >= REPAIRED_US && until > from {
                 self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Corruption));
             }
@@ -336,7 +336,7 @@ impl SimulatedCluster {
         let is_well = |host: &super::host::ClusterHost| {
             host.life == 0 || host.is_removed || host.is_up && !host.is_doomed && !host.stays_down
         };
-        if !self.scenario.has(FaultKind::DisksRot)
+        if !self.scenario.has(FaultKind::DisksCorrupt)
             || self.watch.has_lost_disks
             || !self.hosts.iter().all(is_well)
         {
@@ -369,7 +369,7 @@ impl SimulatedCluster {
         self.lost_disks.insert(host, Time::NEVER);
         self.watch.has_lost_disks = true;
         self.hosts[host].has_failed = true;
-        self.coverage.fault(FaultKind::DisksRot);
+        self.coverage.fault(FaultKind::DisksCorrupt);
     }
 
     /// A node loses its disks, if all their contents are in sync elsewhere too: data that was only

@@ -111,7 +111,9 @@ impl ClusterHost {
         settings.control = match (self.manager, self.control.bytes()) {
             (None, _) => ControlRole::No,
             (Some(id), []) if self.is_new_manager => ControlRole::New { id },
-            (Some(id), []) => ControlRole::Found { id, members: founders.to_vec(), addresses: Vec::new() },
+            (Some(id), []) => {
+                ControlRole::Bootstrap { id, members: founders.to_vec(), addresses: Vec::new() }
+            }
             (Some(_), log) => ControlRole::Log(log.to_vec()),
         };
         settings

@@ -98,11 +98,11 @@ impl Restarts<'_> {
                 disk.cut_power_at(&[*draw.pick(&points)], 1 + draw.below(4), draw.below(CALLS_LEFT_MAX + 1));
             }
             self.world.coverage.blob(engine_cases::RESTARTS[2]);
-            let done = opened.upkeep();
+            let done = opened.maintenance();
             if let (Err(error), false) = (&done, disk.is_power_off()) {
-                return Err(format!("upkeep after {after} fails: {error}"));
+                return Err(format!("maintenance after {after} fails: {error}"));
             }
-            after = format!("{end:?} after upkeep");
+            after = format!("{end:?} after maintenance");
             if let Some(point) = disk.cut_at() {
                 self.world.coverage.blob(engine_cases::RESTARTS[3]);
                 self.world.coverage.blob(engine_cases::crashed(point));

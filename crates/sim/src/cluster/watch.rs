@@ -2,7 +2,7 @@
 //! answers that leave them. It reports to the checkers what may have been lost, and violations at
 //! the time at which they occur.
 //!
-//! *I4*: see [`super::slices`].
+//! *I4*: see [`super::hash_ranges`].
 //! *I1*: see [`super::recovery`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,11 +17,11 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, Par
 
 use super::SimulatedCluster;
 use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_replicated};
+use super::hash_ranges::HashRanges;
 use super::maps::Maps;
 use super::node_end::NodeEnd;
 use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
 use super::redis::REDIS_KEYSPACES;
-use super::slices::Slices;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
 use crate::workload::transactional::KEYSPACES;
@@ -38,7 +38,7 @@ pub(super) struct ClusterWatch {
     /// A manager has lost its log.
     pub(super) has_lost_log: bool,
     keyspaces: BTreeMap<KeyspaceId, KnownKeyspace>,
-    slices: Slices,
+    hash_ranges: HashRanges,
     committed_entries: AgreedEntries,
     maps: Maps,
     /// Processes that have ended.
@@ -145,7 +145,7 @@ impl SimulatedCluster {
     pub(super) fn watch_answer(&mut self, host: usize, slot: usize, place: AnswerOrigin) {
         let now = self.now();
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
-        if let Err((epoch, other)) = self.watch.slices.answers(place, instance) {
+        if let Err((epoch, other)) = self.watch.hash_ranges.answers(place, instance) {
             let what = format!(
                 "at {} instance {instance} answers for {}/{} in epoch {}, though {other} has answered in epoch {epoch}",
                 now.0, place.keyspace, place.partition, place.epoch
@@ -176,7 +176,7 @@ impl SimulatedCluster {
     pub(super) fn watch_applied(&mut self, host: usize, slot: usize, applied: &AppliedEntries) {
         let AppliedEntries { keyspace, partition, epoch, .. } = *applied;
         let Some(instance) = self.hosts[host].instance_id(slot) else { return };
-        let Some(partitions) = self.watch.slices.partitions_in(keyspace, epoch) else { return };
+        let Some(partitions) = self.watch.hash_ranges.partitions_in(keyspace, epoch) else { return };
         let now = self.now().0;
         if let Err(what) = self.watch.committed_entries.applies(
             PartitionOf { keyspace, partitions, partition },
@@ -226,7 +226,7 @@ impl SimulatedCluster {
             let Some(holds) = other.slots[place].member_contents(keyspace, partition) else { continue };
             // A replica that has not learned of a split yet has another hash range under this
             // number.
-            if self.watch.slices.partitions_in(keyspace, holds.epoch) != Some(partitions) {
+            if self.watch.hash_ranges.partitions_in(keyspace, holds.epoch) != Some(partitions) {
                 continue;
             }
             if !is_replicated(applied, holds, is_sync) {
@@ -309,7 +309,7 @@ impl SimulatedCluster {
                 config: keyspace.config().clone(),
                 holders: BTreeMap::new(),
             });
-            self.watch.slices.see(id, before.keyspace(id), keyspace);
+            self.watch.hash_ranges.see(id, before.keyspace(id), keyspace);
             if keyspace.config().partitions > known.config.partitions {
                 known.config = keyspace.config().clone();
                 known.holders.clear();

@@ -117,13 +117,13 @@ mod tests {
     use super::*;
     use crate::effect::Ticket;
     use crate::entry::TransactionEntry;
-    use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+    use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
     use crate::intents::{Holder, QueueEntry};
     use crate::item::Access;
     use crate::message::{Message, TransactionMessage};
     use crate::state::ParticipantState;
 
-    const HERE: KeyspaceSlice = KeyspaceSlice { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
+    const HERE: KeyspaceRange = KeyspaceRange { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
 
     fn id(sequence: u64) -> TransactionId {
         let session = SessionId { issued: Timestamp(1), nonce: 1 };
@@ -262,9 +262,9 @@ mod tests {
         assert_eq!(found, only_all("the bytes of staged pieces are counted"));
         let found = broken_by(|one| one.intents.break_changing());
         assert_eq!(found, both("only holders change cells"));
-        let found = broken_by(|one| one.intents.break_cell(1));
+        let found = broken_by(|one| one.intents.break_entry(1));
         assert_eq!(found, only_all("the cells of a holder name it"));
-        let found = broken_by(|one| one.intents.break_queue_of_cell(1));
+        let found = broken_by(|one| one.intents.break_queue_of_entry(1));
         assert_eq!(found, only_all("the cells of a waiter name it"));
     }
 

@@ -367,8 +367,8 @@ impl Transactions {
         if participants.is_empty() {
             return;
         }
-        let telling = DecisionNotice::new(now.after_us(RESEND_US), participants.len());
-        self.decision_notices.insert(*id, Box::new(telling));
+        let notice = DecisionNotice::new(now.after_us(RESEND_US), participants.len());
+        self.decision_notices.insert(*id, Box::new(notice));
         self.send_decision(*id, effects);
         if is_planted(Bug::DecisionForgottenEarly) {
             self.decision_notices.remove(id);

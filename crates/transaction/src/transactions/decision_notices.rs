@@ -14,7 +14,7 @@ use zerohop_wire::ids::LogIndex;
 use super::{Transactions, send};
 use crate::effect::TransactionEffect;
 use crate::entry::{Participant, TransactionEntry};
-use crate::id::{Durability, KeyspaceSlice, RoutingKey, TransactionId};
+use crate::id::{Durability, KeyspaceRange, RoutingKey, TransactionId};
 use crate::limits::{LOSS_REPORTS_MIN, LOSS_US};
 use crate::message::TransactionMessage;
 use crate::planted::{Bug, is_planted};
@@ -23,13 +23,13 @@ use zerohop_base::time::Time;
 /// A decision that is being sent.
 #[derive(Debug)]
 pub(super) struct DecisionNotice {
-    acknowledged: CoveredSlices,
+    acknowledged: CoveredRanges,
     /// The decision's participants that have not acknowledged all of what they prepared.
     open: Vec<u32>,
     /// The places that have answered `NotPrepared`.
     not_prepared: BTreeMap<RoutingKey, LostParticipant>,
     /// Slices that have acknowledged, or have answered `NotPrepared`.
-    reached: CoveredSlices,
+    reached: CoveredRanges,
     pub(super) resend_at: Time,
     pub(super) is_finishing: bool,
 }
@@ -46,24 +46,24 @@ impl DecisionNotice {
     /// For a decision with so many participants.
     pub(super) fn new(resend_at: Time, participants: usize) -> DecisionNotice {
         DecisionNotice {
-            acknowledged: CoveredSlices::default(),
+            acknowledged: CoveredRanges::default(),
             open: (0..participants as u32).collect(),
             not_prepared: BTreeMap::new(),
-            reached: CoveredSlices::default(),
+            reached: CoveredRanges::default(),
             resend_at,
             is_finishing: false,
         }
     }
 
     /// A slice has acknowledged. It can cover only participants of which it has a hash.
-    fn add(&mut self, span: KeyspaceSlice, participants: &[Participant]) {
-        self.acknowledged.add(span);
-        self.reached.add(span);
+    fn add(&mut self, hash_range: KeyspaceRange, participants: &[Participant]) {
+        self.acknowledged.add(hash_range);
+        self.reached.add(hash_range);
         let DecisionNotice { acknowledged, open, .. } = self;
         open.retain(|at| {
             participants
                 .get(*at as usize)
-                .is_some_and(|one| !meets(one.hash_range, span) || acknowledged.open(one).is_some())
+                .is_some_and(|one| !meets(one.hash_range, hash_range) || acknowledged.open(one).is_some())
         });
     }
 
@@ -80,17 +80,17 @@ impl DecisionNotice {
     }
 }
 
-fn meets(one: KeyspaceSlice, other: KeyspaceSlice) -> bool {
+fn meets(one: KeyspaceRange, other: KeyspaceRange) -> bool {
     one.keyspace == other.keyspace && one.first <= other.last && other.first <= one.last
 }
 
 /// Slices that have acknowledged, merged where they touch: keyspace and first hash, and the last one.
 #[derive(Debug, Default)]
-struct CoveredSlices(BTreeMap<(u32, u64), u64>);
+struct CoveredRanges(BTreeMap<(u32, u64), u64>);
 
-impl CoveredSlices {
-    fn add(&mut self, span: KeyspaceSlice) {
-        let (keyspace, mut first, mut last) = (span.keyspace.0, span.first, span.last);
+impl CoveredRanges {
+    fn add(&mut self, hash_range: KeyspaceRange) {
+        let (keyspace, mut first, mut last) = (hash_range.keyspace.0, hash_range.first, hash_range.last);
         if let Some((begin, end)) = self.before(keyspace, first)
             && end >= first.saturating_sub(1)
         {
@@ -138,12 +138,12 @@ impl CoveredSlices {
 impl Transactions {
     /// Sends a decision to all that have not acknowledged it.
     pub(super) fn send_decision(&self, id: TransactionId, effects: &mut Vec<TransactionEffect>) {
-        let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.decision_notices.get(&id))
+        let (Some(decision), Some(notice)) = (self.state.decisions.get(&id), self.decision_notices.get(&id))
         else {
             return;
         };
         for participant in &decision.participants {
-            for place in telling.notice_targets(participant) {
+            for place in notice.notice_targets(participant) {
                 effects.push(self.send_commit(id, (place, participant.prepared)));
             }
         }
@@ -169,13 +169,13 @@ impl Transactions {
     /// The decision is carried out in this slice.
     pub(super) fn acknowledged(
         &mut self,
-        (from, span): (RoutingKey, KeyspaceSlice),
+        (from, hash_range): (RoutingKey, KeyspaceRange),
         id: TransactionId,
         index: LogIndex,
         effects: &mut Vec<TransactionEffect>,
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.decision_notices.get_mut(&id)) else {
+        let (Some(decision), Some(notice)) = (decision, self.decision_notices.get_mut(&id)) else {
             // Finished long ago: the participant may forget it.
             return effects.push(send(
                 from,
@@ -184,14 +184,13 @@ impl Transactions {
                 TransactionMessage::Drop { floor: self.floor() },
             ));
         };
-        telling.add(span, &decision.participants);
-        let own = decision
-            .participants
-            .iter()
-            .find(|one| span.has(one.routing_key) || one.hash_range.has(span.default_routing_key()));
-        let sibling = own.and_then(|one| Some((telling.acknowledged.open(one)?, one.prepared)));
-        if telling.open.is_empty() && !telling.is_finishing {
-            telling.is_finishing = true;
+        notice.add(hash_range, &decision.participants);
+        let own = decision.participants.iter().find(|one| {
+            hash_range.has(one.routing_key) || one.hash_range.has(hash_range.default_routing_key())
+        });
+        let sibling = own.and_then(|one| Some((notice.acknowledged.open(one)?, one.prepared)));
+        if notice.open.is_empty() && !notice.is_finishing {
+            notice.is_finishing = true;
             effects.push(TransactionEffect::Append {
                 entry: TransactionEntry::Finish { id },
                 durability: Durability::Memory,
@@ -209,34 +208,33 @@ impl Transactions {
     pub(super) fn handle_not_prepared(
         &mut self,
         now: Time,
-        (from, span): (RoutingKey, KeyspaceSlice),
+        (from, hash_range): (RoutingKey, KeyspaceRange),
         id: TransactionId,
         index: LogIndex,
         effects: &mut Vec<TransactionEffect>,
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.decision_notices.get_mut(&id)) else { return };
+        let (Some(decision), Some(notice)) = (decision, self.decision_notices.get_mut(&id)) else { return };
         let is_asked = decision.participants.iter().any(|one| one.hash_range.has(from));
-        let is_open = telling.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
+        let is_open = notice.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
         if !is_asked || !is_open {
             return;
         }
-        let lost =
-            telling.not_prepared.entry(from).or_insert(LostParticipant { since: now, report_count: 0 });
+        let lost = notice.not_prepared.entry(from).or_insert(LostParticipant { since: now, report_count: 0 });
         lost.report_count = lost.report_count.saturating_add(1);
         if lost.report_count == 1 {
             effects.push(TransactionEffect::Loss { id, routing_key: from });
             // The participant was split since it prepared: the next part of it need not wait until the loss of this part is
             // certain.
-            telling.reached.add(span);
+            notice.reached.add(hash_range);
             let own = decision.participants.iter().find(|one| one.hash_range.has(from));
             if let Some((place, prepared)) =
-                own.and_then(|one| Some((telling.reached.open(one)?, one.prepared)))
+                own.and_then(|one| Some((notice.reached.open(one)?, one.prepared)))
             {
                 effects.push(self.send_commit(id, (place, prepared)));
             }
         } else if lost.since.after_us(LOSS_US) <= now && lost.report_count >= LOSS_REPORTS_MIN {
-            self.acknowledged((from, span), id, index, effects);
+            self.acknowledged((from, hash_range), id, index, effects);
         }
     }
 }
@@ -247,8 +245,8 @@ mod tests {
 
     use super::*;
 
-    fn hash_range(keyspace: u32, first: u64, last: u64) -> KeyspaceSlice {
-        KeyspaceSlice { keyspace: KeyspaceId(keyspace), first, last }
+    fn hash_range(keyspace: u32, first: u64, last: u64) -> KeyspaceRange {
+        KeyspaceRange { keyspace: KeyspaceId(keyspace), first, last }
     }
 
     #[test]
@@ -266,9 +264,9 @@ mod tests {
         for set in 0..1_u32 << spans.len() {
             for turned in 0..spans.len() {
                 let chosen = (0..spans.len()).map(|n| (n + turned) % spans.len());
-                let chosen: Vec<KeyspaceSlice> =
+                let chosen: Vec<KeyspaceRange> =
                     chosen.filter(|n| set & (1 << n) != 0).map(|n| spans[n]).collect();
-                let mut covered = CoveredSlices::default();
+                let mut covered = CoveredRanges::default();
                 chosen.iter().for_each(|one| covered.add(*one));
                 for (keyspace, from) in [1, 2, 3].into_iter().flat_map(|n| points.map(|point| (n, point))) {
                     let mut expected = Some(from);
@@ -292,15 +290,15 @@ mod tests {
             prepared: LogIndex(1),
         };
         let participants = [one(0, 7, 0), one(8, 15, 12), one(16, 23, 16)];
-        let mut telling = DecisionNotice::new(Time(0), 3);
-        telling.add(hash_range(1, 8, 11), &participants);
-        assert_eq!(telling.open, [0, 1, 2], "half of it has not heard");
-        telling.add(hash_range(1, 12, 15), &participants);
-        assert_eq!(telling.open, [0, 2]);
-        telling.add(hash_range(2, 0, u64::MAX), &participants);
-        assert_eq!(telling.open, [0, 2], "another keyspace");
+        let mut notice = DecisionNotice::new(Time(0), 3);
+        notice.add(hash_range(1, 8, 11), &participants);
+        assert_eq!(notice.open, [0, 1, 2], "half of it has not heard");
+        notice.add(hash_range(1, 12, 15), &participants);
+        assert_eq!(notice.open, [0, 2]);
+        notice.add(hash_range(2, 0, u64::MAX), &participants);
+        assert_eq!(notice.open, [0, 2], "another keyspace");
         // A slice may cover more than one participant.
-        telling.add(hash_range(1, 0, u64::MAX), &participants);
-        assert_eq!(telling.open, [0; 0]);
+        notice.add(hash_range(1, 0, u64::MAX), &participants);
+        assert_eq!(notice.open, [0; 0]);
     }
 }

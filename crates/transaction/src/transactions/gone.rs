@@ -15,7 +15,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex};
 use super::{HoldStage, Transactions};
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
-use crate::id::{Durability, Floor, KeyspaceSlice, RoutingKey, TransactionId};
+use crate::id::{Durability, Floor, KeyspaceRange, RoutingKey, TransactionId};
 use crate::limits::KEYSPACE_GONE_US;
 use crate::message::TransactionMessage;
 use zerohop_base::time::Time;
@@ -73,12 +73,12 @@ impl Transactions {
             .collect();
         queued.into_iter().for_each(|(to, id)| self.drop_prepared(to, id, effects));
         if self.state.applied.keys().any(|id| id.coordinator.keyspace == keyspace) {
-            let span = KeyspaceSlice { keyspace, first: 0, last: u64::MAX };
+            let hash_range = KeyspaceRange { keyspace, first: 0, last: u64::MAX };
             let entry =
-                TransactionEntry::DropBelow { floor: Floor { hash_range: span, index: LogIndex(u64::MAX) } };
+                TransactionEntry::DropBelow { floor: Floor { hash_range, index: LogIndex(u64::MAX) } };
             effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
-        let notices: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceSlice)> = self
+        let notices: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceRange)> = self
             .state
             .decisions
             .iter()
@@ -87,8 +87,8 @@ impl Transactions {
                 there.map(|one| (*id, decision.index, one.routing_key, one.hash_range))
             })
             .collect();
-        for (id, index, place, span) in notices {
-            self.acknowledged((place, span), id, index, effects);
+        for (id, index, place, hash_range) in notices {
+            self.acknowledged((place, hash_range), id, index, effects);
         }
         for releasing in self.releasing.values_mut() {
             releasing.routing_keys.retain(|place| place.keyspace != keyspace);

@@ -26,7 +26,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timesta
 use crate::effect::{Ticket, TransactionEffect};
 use crate::entry::TransactionEntry;
 use crate::host::PartitionHost;
-use crate::id::{Attempt, Durability, Floor, KeyspaceSlice, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::intents::{Holder, Intents, Locks, QueueEntry};
 use crate::item::{Items, TransactionItem, TransactionPart, TransactionRequest};
 use crate::limits::FLOORS_US;
@@ -41,7 +41,7 @@ use decision_notices::DecisionNotice;
 /// See the module.
 #[derive(Debug)]
 pub struct Transactions {
-    hash_range: KeyspaceSlice,
+    hash_range: KeyspaceRange,
     epoch: PartitionEpoch,
     /// Number of attempts in this epoch.
     attempts: u64,
@@ -60,7 +60,7 @@ pub struct Transactions {
     /// When to ask whether an applied transaction may be forgotten, the earliest first; some have been forgotten meanwhile.
     cleanup_queries: VecDeque<(Time, TransactionId)>,
     /// Floors of coordinators that are not logged.
-    floors: BTreeMap<KeyspaceSlice, LogIndex>,
+    floors: BTreeMap<KeyspaceRange, LogIndex>,
     /// When these are logged next.
     floors_at: Time,
     /// When staged pieces expire, unless they are pinned then.
@@ -154,7 +154,7 @@ struct RunningTransaction {
 struct PrepareAnswer {
     proposal: Timestamp,
     prepared: LogIndex,
-    hash_range: KeyspaceSlice,
+    hash_range: KeyspaceRange,
     result: Bytes,
 }
 
@@ -194,12 +194,12 @@ impl Transactions {
     #[must_use]
     pub fn new(
         now: Time,
-        span: KeyspaceSlice,
+        hash_range: KeyspaceRange,
         epoch: PartitionEpoch,
         state: ParticipantState,
     ) -> Transactions {
         let mut one = Transactions {
-            hash_range: span,
+            hash_range,
             epoch,
             attempts: 0,
             intents: Intents::default(),
@@ -255,8 +255,8 @@ impl Transactions {
                 self.commit((to, id), attempt, decided, effects);
             }
             TransactionMessage::Drop { .. } => self.drop_prepared(to, id, effects),
-            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range: span, result } => {
-                let answer = PrepareAnswer { proposal, prepared, hash_range: span, result };
+            TransactionMessage::Prepared { attempt, proposal, prepared, hash_range, result } => {
+                let answer = PrepareAnswer { proposal, prepared, hash_range, result };
                 self.prepared(now, host, (from, id, attempt), answer, effects);
             }
             TransactionMessage::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
@@ -264,11 +264,11 @@ impl Transactions {
                 self.refused((from, id, attempt), refusal, effects)
             }
             TransactionMessage::Released { attempt } => self.released(from, id, attempt),
-            TransactionMessage::Applied { decision, hash_range: span } => {
-                self.acknowledged((from, span), id, decision, effects)
+            TransactionMessage::Applied { decision, hash_range } => {
+                self.acknowledged((from, hash_range), id, decision, effects)
             }
-            TransactionMessage::NotPrepared { decision, hash_range: span } => {
-                self.handle_not_prepared(now, (from, span), id, decision, effects)
+            TransactionMessage::NotPrepared { decision, hash_range } => {
+                self.handle_not_prepared(now, (from, hash_range), id, decision, effects)
             }
             TransactionMessage::Ask { attempt } => {
                 self.handle_status_query(host, (from, id, attempt), effects)
@@ -372,8 +372,8 @@ impl Transactions {
 
     /// Whether a holder is about to change a cell: a read there now may not return the newest version.
     #[must_use]
-    pub fn has_change_pending(&self, cell: u64) -> bool {
-        self.intents.has_change_pending(cell)
+    pub fn has_change_pending(&self, lock_key: u64) -> bool {
+        self.intents.has_change_pending(lock_key)
     }
 
     /// Whether a transaction that is prepared here may commit at or below a time. Later proposals are above it once the host
@@ -385,8 +385,8 @@ impl Transactions {
 
     /// Whether nothing conflicts with a write of a cell that cannot wait.
     #[must_use]
-    pub fn may_write(&self, cell: u64) -> bool {
-        self.intents.are_free(&vec![(cell, crate::item::Access::Write)])
+    pub fn may_write(&self, lock_key: u64) -> bool {
+        self.intents.are_free(&vec![(lock_key, crate::item::Access::Write)])
     }
 
     fn floor(&self) -> Floor {

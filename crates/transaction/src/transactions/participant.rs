@@ -244,7 +244,7 @@ impl Transactions {
         else {
             return;
         };
-        let (attempt, proposal, span) = (found.attempt, found.proposal, self.hash_range);
+        let (attempt, proposal, hash_range) = (found.attempt, found.proposal, self.hash_range);
         if !found.is_whole && !is_planted(Bug::ChildReportsAllPrepared) {
             // It cannot be determined any more whether all parts of the split partition have it.
             let what = TransactionMessage::Refused { attempt, refusal: Reason::Misplaced.into() };
@@ -254,7 +254,7 @@ impl Transactions {
             attempt,
             proposal,
             prepared: index,
-            hash_range: span,
+            hash_range,
             result: found.result.clone(),
         };
         effects.push(send(id.coordinator, found.routing_key, id, what));
@@ -381,10 +381,10 @@ impl Transactions {
                 effects.push(TransactionEffect::Append { entry, durability: found.durability });
             }
         }
-        let span = self.hash_range;
+        let hash_range = self.hash_range;
         let what = match self.state.applied.get(&id) {
-            Some((decision, _)) => TransactionMessage::Applied { decision: *decision, hash_range: span },
-            None => TransactionMessage::NotPrepared { decision: decided.decision, hash_range: span },
+            Some((decision, _)) => TransactionMessage::Applied { decision: *decision, hash_range },
+            None => TransactionMessage::NotPrepared { decision: decided.decision, hash_range },
         };
         effects.push(send(id.coordinator, to, id, what));
     }

@@ -9,8 +9,8 @@ use crate::host::PartitionHost;
 impl Transactions {
     /// Locks a cell until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
     /// must not go back.
-    pub fn add_read_lock(&mut self, cell: u64, until: u64) -> bool {
-        let is_locked = self.intents.add_read_lock(cell, until);
+    pub fn add_read_lock(&mut self, lock_key: u64, until: u64) -> bool {
+        let is_locked = self.intents.add_read_lock(lock_key, until);
         self.end_step();
         is_locked
     }

@@ -26,8 +26,8 @@ impl Transactions {
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
-    pub fn read(&mut self, ticket: Ticket, cell: u64) -> Result<Admission, Reason> {
-        self.read_below(ticket, cell, Timestamp::MAX)
+    pub fn read(&mut self, ticket: Ticket, lock_key: u64) -> Result<Admission, Reason> {
+        self.read_below(ticket, lock_key, Timestamp::MAX)
     }
 
     /// A read of a cell's contents at `at`: it waits for all holders that may commit at `at` or before, and from now on no
@@ -39,12 +39,12 @@ impl Transactions {
         &mut self,
         host: &mut impl PartitionHost,
         ticket: Ticket,
-        cell: u64,
+        lock_key: u64,
         at: Timestamp,
     ) -> Result<Admission, Reason> {
         host.raise(at);
         // `MAX` means the present.
-        self.read_below(ticket, cell, at.min(Timestamp(u64::MAX - 1)))
+        self.read_below(ticket, lock_key, at.min(Timestamp(u64::MAX - 1)))
     }
 
     /// A read of all cells, as they are now: a page of a scan. It waits for the intents that exist now, on whatever cells,
@@ -61,11 +61,11 @@ impl Transactions {
         Ok(if is_free { Admission::Now } else { Admission::Later })
     }
 
-    fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Admission, Reason> {
+    fn read_below(&mut self, ticket: Ticket, lock_key: u64, limit: Timestamp) -> Result<Admission, Reason> {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);
         }
-        let is_free = self.intents.read(ticket, cell, limit);
+        let is_free = self.intents.read(ticket, lock_key, limit);
         self.end_step();
         Ok(if is_free { Admission::Now } else { Admission::Later })
     }
@@ -86,8 +86,8 @@ impl Transactions {
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
-    pub fn write(&mut self, ticket: Ticket, cells: &[u64]) -> Result<Admission, Reason> {
-        let mut locks: Locks = cells.iter().map(|cell| (*cell, Access::Write)).collect();
+    pub fn write(&mut self, ticket: Ticket, lock_keys: &[u64]) -> Result<Admission, Reason> {
+        let mut locks: Locks = lock_keys.iter().map(|lock_key| (*lock_key, Access::Write)).collect();
         locks.sort_unstable();
         locks.dedup();
         if self.intents.are_free(&locks) {

@@ -28,7 +28,10 @@ impl Transactions {
                 holder: self.intents.acquire(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
                 routing_key: prepared.routing_key,
-                is_whole: prepared.locks.iter().all(|(cell, _)| self.hash_range.contains_lock_key(*cell)),
+                is_whole: prepared
+                    .locks
+                    .iter()
+                    .all(|(lock_key, _)| self.hash_range.contains_lock_key(*lock_key)),
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
@@ -51,8 +54,8 @@ impl Transactions {
         }
         for (id, decision) in &self.state.decisions {
             if self.hash_range.has(id.coordinator) {
-                let telling = DecisionNotice::new(now, decision.participants.len());
-                self.decision_notices.insert(*id, Box::new(telling));
+                let notice = DecisionNotice::new(now, decision.participants.len());
+                self.decision_notices.insert(*id, Box::new(notice));
             } else {
                 self.of_siblings.push(*id);
             }
@@ -64,7 +67,7 @@ impl Transactions {
 
     /// The own ones of the locks that were acquired before this partition was split off from a larger slice.
     fn own_of(&self, locks: &Locks) -> Locks {
-        locks.iter().copied().filter(|(cell, _)| self.hash_range.contains_lock_key(*cell)).collect()
+        locks.iter().copied().filter(|(lock_key, _)| self.hash_range.contains_lock_key(*lock_key)).collect()
     }
 
     /// Remembers a coordinator's floor, until it is logged.

@@ -65,7 +65,7 @@ impl Transactions {
     fn log_floors(&mut self, effects: &mut Vec<TransactionEffect>) {
         let floors = std::mem::take(&mut self.floors).into_iter();
         let floors: Vec<Floor> = floors
-            .map(|(span, index)| Floor { hash_range: span, index })
+            .map(|(hash_range, index)| Floor { hash_range, index })
             .filter(|floor| self.state.is_below(*floor))
             .collect();
         if !floors.is_empty() {
@@ -85,14 +85,9 @@ impl Transactions {
             let known = newest.entry(id.coordinator).or_default();
             *known = (*decision, id).max(*known);
         }
-        let (from, span) = (self.hash_range.default_routing_key(), self.hash_range);
+        let (from, hash_range) = (self.hash_range.default_routing_key(), self.hash_range);
         for (coordinator, (decision, id)) in newest {
-            effects.push(send(
-                coordinator,
-                from,
-                id,
-                TransactionMessage::Applied { decision, hash_range: span },
-            ));
+            effects.push(send(coordinator, from, id, TransactionMessage::Applied { decision, hash_range }));
         }
     }
 
@@ -118,9 +113,9 @@ impl Transactions {
         }
         ask.into_iter().for_each(|id| self.send_prepares(id, effects));
         let mut tell = Vec::new();
-        for (id, telling) in &mut self.decision_notices {
-            if telling.resend_at <= now && !telling.is_finishing {
-                telling.resend_at = now.after_us(RESEND_US);
+        for (id, notice) in &mut self.decision_notices {
+            if notice.resend_at <= now && !notice.is_finishing {
+                notice.resend_at = now.after_us(RESEND_US);
                 tell.push(*id);
             }
         }

@@ -7,7 +7,7 @@ use zerohop_transaction::codec::{
     decode_items, decode_parts, decode_release, encode_items, encode_parts, encode_release,
 };
 use zerohop_transaction::{
-    Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Participant,
+    Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceRange, Message, Participant,
     ParticipantState, Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
     TransactionMessage, TransactionPart,
 };
@@ -30,13 +30,13 @@ fn attempt() -> Attempt {
     Attempt { epoch: PartitionEpoch(9), counter: 10 }
 }
 
-fn hash_range() -> KeyspaceSlice {
-    KeyspaceSlice { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
+fn hash_range() -> KeyspaceRange {
+    KeyspaceRange { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
 }
 
 fn floor() -> Floor {
     Floor {
-        hash_range: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
+        hash_range: KeyspaceRange { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
         index: LogIndex(11),
     }
 }
@@ -187,8 +187,8 @@ fn previous_version_entries_decode_with_single_hash_participants() {
     let mut expected = entries();
     for entry in &mut expected {
         if let TransactionEntry::Commit { participants, .. } = entry {
-            let Participant { routing_key: place, hash_range: span, .. } = &mut participants[0];
-            *span = KeyspaceSlice { keyspace: place.keyspace, first: place.point, last: place.point };
+            let Participant { routing_key: place, hash_range, .. } = &mut participants[0];
+            *hash_range = KeyspaceRange { keyspace: place.keyspace, first: place.point, last: place.point };
         }
     }
     // The older version had no other entries.

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_transaction::limits::{CLEANUP_QUERY_US, FLOORS_US, KEYSPACE_GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
-    Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice,
+    Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceRange,
     Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket,
     TransactionEffect, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
     TransactionRequest, Transactions,
@@ -20,8 +20,8 @@ const ID: TransactionId = TransactionId {
     sequence: Sequence(1),
 };
 
-fn hash_range(of: RoutingKey) -> KeyspaceSlice {
-    KeyspaceSlice { keyspace: of.keyspace, first: 0, last: u64::MAX }
+fn hash_range(of: RoutingKey) -> KeyspaceRange {
+    KeyspaceRange { keyspace: of.keyspace, first: 0, last: u64::MAX }
 }
 
 /// Records without contents; only the time is known.
@@ -227,7 +227,7 @@ fn lost_prepared_part_is_reported_and_decision_ends() {
 #[test]
 fn lost_split_participant_ends_in_one_period() {
     let (mut world, decision) = decided();
-    let part_of = |point: u64| KeyspaceSlice {
+    let part_of = |point: u64| KeyspaceRange {
         first: point >> 61 << 61,
         last: point | u64::MAX >> 3,
         ..hash_range(PARTICIPANT)
@@ -308,21 +308,21 @@ fn applied_part_is_dropped_with_coordinator_keyspace() {
 }
 
 /// The routing key of one of two coordinators that share a keyspace, and its hash range.
-fn half(is_upper: bool) -> (RoutingKey, KeyspaceSlice) {
+fn half(is_upper: bool) -> (RoutingKey, KeyspaceRange) {
     let keyspace = COORDINATOR.keyspace;
     let (first, last) = if is_upper { (1 << 63, u64::MAX) } else { (0, (1 << 63) - 1) };
-    (RoutingKey { keyspace, point: first }, KeyspaceSlice { keyspace, first, last })
+    (RoutingKey { keyspace, point: first }, KeyspaceRange { keyspace, first, last })
 }
 
 /// A participant applies a transaction of a coordinator, with its decision at this index.
 fn apply(
     world: &mut SinglePrimary,
-    (coordinator, span): (RoutingKey, KeyspaceSlice),
+    (coordinator, hash_range): (RoutingKey, KeyspaceRange),
     decision: u64,
 ) -> TransactionId {
     let id = TransactionId { coordinator, sequence: Sequence(decision), ..ID };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: decision };
-    let (floor, durability) = (Floor { hash_range: span, index: LogIndex(1) }, Durability::Sync);
+    let (floor, durability) = (Floor { hash_range, index: LogIndex(1) }, Durability::Sync);
     let parts = vec![part(PARTICIPANT)];
     let prepare = TransactionMessage::Prepare { attempt, chain: false, durability, floor, parts };
     world.receive_about(id, PARTICIPANT, coordinator, prepare);
@@ -344,15 +344,16 @@ fn one_entry_drops_finished_transactions_of_several_coordinators() {
         apply(&mut world, coordinator, decision);
     }
     let before = world.last;
-    let finished = |world: &mut SinglePrimary, (coordinator, span): (RoutingKey, KeyspaceSlice), below| {
-        let floor = Floor { hash_range: span, index: LogIndex(below) };
-        world.receive_about(
-            TransactionId { coordinator, ..ID },
-            PARTICIPANT,
-            coordinator,
-            TransactionMessage::Drop { floor },
-        );
-    };
+    let finished =
+        |world: &mut SinglePrimary, (coordinator, hash_range): (RoutingKey, KeyspaceRange), below| {
+            let floor = Floor { hash_range, index: LogIndex(below) };
+            world.receive_about(
+                TransactionId { coordinator, ..ID },
+                PARTICIPANT,
+                coordinator,
+                TransactionMessage::Drop { floor },
+            );
+        };
     finished(&mut world, lower, 5);
     finished(&mut world, upper, 8);
     // An older message that arrives late.

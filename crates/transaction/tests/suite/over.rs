@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_transaction::{
-    Access, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceSlice, Message,
+    Access, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceRange, Message,
     ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, TransactionEffect,
     TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart, Transactions,
 };
@@ -63,7 +63,7 @@ fn attempt(counter: u64) -> Attempt {
 
 fn floor() -> Floor {
     Floor {
-        hash_range: KeyspaceSlice { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
+        hash_range: KeyspaceRange { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
         index: LogIndex(0),
     }
 }
@@ -78,8 +78,9 @@ struct ParticipantBench {
 
 impl ParticipantBench {
     fn new() -> ParticipantBench {
-        let span = KeyspaceSlice { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
-        let transactions = Transactions::new(Time(0), span, PartitionEpoch(1), ParticipantState::default());
+        let hash_range = KeyspaceRange { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
+        let transactions =
+            Transactions::new(Time(0), hash_range, PartitionEpoch(1), ParticipantState::default());
         ParticipantBench { transactions, host: EmptyHost::default(), index: 0, effects: Vec::new() }
     }
 

@@ -74,16 +74,9 @@ impl<'a> GatheredRequest<'a> {
     /// The envelope of this request as the part at this position, from 1, of the frame with the given envelope.
     #[must_use]
     pub fn envelope(&self, frame: &Envelope, place: u32) -> Envelope {
-        let Self { keyspace, partition, partition_epoch, read_lock: hold, .. } = *self;
+        let Self { keyspace, partition, partition_epoch, read_lock, .. } = *self;
         let request = RequestId(frame.request.0.wrapping_add(place.into()));
-        Envelope {
-            request,
-            keyspace,
-            partition,
-            partition_epoch,
-            time_out_ms: frame.time_out_ms,
-            read_lock: hold,
-        }
+        Envelope { request, keyspace, partition, partition_epoch, time_out_ms: frame.time_out_ms, read_lock }
     }
 
     /// Decodes the request. Errors: the caller must send the error as its answer; the other parts are not affected.
@@ -130,7 +123,7 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (mut fields, rest) = FieldReader::<REQUEST_HEADER_BYTES>::split(bytes)?;
         let (keyspace, partition) = (KeyspaceId(fields.u32()), PartitionId(fields.u32()));
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
-        let hold = match fields.u16() {
+        let read_lock = match fields.u16() {
             flags @ (0 | READ_LOCK) => flags == READ_LOCK,
             _ => return Err(BadRequestReason::Flags.into()),
         };
@@ -138,7 +131,7 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { keyspace, partition, partition_epoch, kind, read_lock: hold, body })
+        Ok(Self { keyspace, partition, partition_epoch, kind, read_lock, body })
     }
 }
 

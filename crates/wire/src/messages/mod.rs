@@ -18,7 +18,7 @@ pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
-pub use peer::{EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage, Slice, StatePart};
+pub use peer::{DigestRange, EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage, StatePart};
 pub use session::{SessionOpen, SessionOpened, Stamp};
 pub use snapshot::{SnapshotAsk, SnapshotRequest};
 pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
@@ -27,8 +27,8 @@ use zerohop_record::answer;
 pub use zerohop_record::{
     Append, BlobChange, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit,
     Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome,
-    Query, Range, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber, Scan, ScannedKey,
-    SetBit, Shape, SliceComparison, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
+    Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
+    Scan, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;

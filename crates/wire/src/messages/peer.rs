@@ -101,7 +101,7 @@ pub enum StatePart<'a> {
 /// A hash range of a partition as of a log index: the keys whose hash fragment, the order of the storage engine's index, is between the two bounds.
 /// 24 bytes: the entry (index 8, epoch 4), 1 if the digest includes contents (1), zero (3), first fragment (4), last fragment (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Slice {
+pub struct DigestRange {
     /// The last entry applied.
     pub as_of: EntryName,
     /// First fragment.
@@ -175,19 +175,19 @@ pub enum PeerBody<'a> {
     EntryGot(LogEntry<'a>),
     /// 16 bytes: its name.
     EntryLost(EntryName),
-    /// See [`Slice`].
-    DigestAsk(Slice),
+    /// See [`DigestRange`].
+    DigestAsk(DigestRange),
     /// 40 bytes: the slice (24), records (8), digest (8).
     DigestReply {
         /// The hash range.
-        slice: Slice,
+        range: DigestRange,
         /// Number of records in it.
         records: u64,
         /// Digest of keys, versions, lengths and, if requested, contents, and of the numbers of sessions and deadlines of the partition.
         digest: u64,
     },
-    /// See [`Slice`]: the addressee's digest of it differs from the primary's.
-    DigestDiffers(Slice),
+    /// See [`DigestRange`]: the addressee's digest of it differs from the primary's.
+    DigestDiffers(DigestRange),
     /// See [`UnitRequest`].
     UnitAsk(UnitRequest<'a>),
     /// See [`UnitReport`]. It is sent on the connection on which the unit arrived.
@@ -208,7 +208,7 @@ impl EntryName {
     }
 }
 
-impl Slice {
+impl DigestRange {
     fn encode(self) -> [u8; 24] {
         let EntryName { epoch, index } = self.as_of;
         layout(|to| {
@@ -216,7 +216,9 @@ impl Slice {
         })
     }
 
-    fn decode_fields<const N: usize>(fields: &mut FieldReader<'_, N>) -> Result<Slice, Failure<'static>> {
+    fn decode_fields<const N: usize>(
+        fields: &mut FieldReader<'_, N>,
+    ) -> Result<DigestRange, Failure<'static>> {
         let (index, epoch) = (LogIndex(fields.u64()), fields.u32());
         let contents = match fields.u8() {
             0 => false,
@@ -225,7 +227,7 @@ impl Slice {
         };
         fields.zeros(3);
         let as_of = EntryName { epoch, index };
-        Ok(Slice { as_of, from: fields.u32(), through: fields.u32(), contents })
+        Ok(DigestRange { as_of, from: fields.u32(), through: fields.u32(), contents })
     }
 }
 
@@ -341,11 +343,11 @@ impl<'a> PeerMessage<'a> {
             }
             PeerBody::Yield | PeerBody::Stale => {}
             PeerBody::EntryGet(name) | PeerBody::EntryLost(name) => out.extend_from_slice(&name.encode()),
-            PeerBody::DigestAsk(slice) | PeerBody::DigestDiffers(slice) => {
-                out.extend_from_slice(&slice.encode())
+            PeerBody::DigestAsk(range) | PeerBody::DigestDiffers(range) => {
+                out.extend_from_slice(&range.encode())
             }
-            PeerBody::DigestReply { slice, records, digest } => {
-                out.extend_from_slice(&slice.encode());
+            PeerBody::DigestReply { range, records, digest } => {
+                out.extend_from_slice(&range.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
                 out.extend_from_slice(&fields);
             }
@@ -423,18 +425,18 @@ impl<'a> PeerBody<'a> {
             }
             FrameKind::DigestAsk | FrameKind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
-                let slice = Slice::decode_fields(&mut fields)?;
+                let range = DigestRange::decode_fields(&mut fields)?;
                 fields.done()?;
                 nothing_left(rest)?;
-                if kind == FrameKind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
+                if kind == FrameKind::DigestAsk { Self::DigestAsk(range) } else { Self::DigestDiffers(range) }
             }
             FrameKind::DigestReply => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
-                let slice = Slice::decode_fields(&mut fields)?;
+                let range = DigestRange::decode_fields(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
                 fields.done()?;
                 nothing_left(rest)?;
-                Self::DigestReply { slice, records, digest }
+                Self::DigestReply { range, records, digest }
             }
             FrameKind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
             FrameKind::UnitReply => Self::UnitReply(UnitReport::decode_body(body)?),

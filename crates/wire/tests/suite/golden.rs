@@ -144,7 +144,7 @@ fn reads(check: Check<'_>) {
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
-    check("compare", "the slice from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
+    check("compare", "the range from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
     let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
         check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, request: ask }));
@@ -218,7 +218,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
     let attributes: &[u8] = b"colour=blue";
     write("create_blob", "with chunks of 1 MiB", BlobChange::Create { chunk_bits: 20, attributes });
     write("grow_blob", "to 5,000,000 bytes", BlobChange::Grow { stamp, size: 5_000_000 });
-    write("cut_blob", "at 70,000 bytes", BlobChange::Cut { stamp, size: 70_000 });
+    write("truncate_blob", "at 70,000 bytes", BlobChange::Truncate { stamp, size: 70_000 });
     write("settle_blob", "generation 3", BlobChange::Settle { stamp });
     write("describe_blob", "colour=blue", BlobChange::Describe { stamp, attributes });
     let (offset, bytes): (_, &[u8]) = (4096, b"value");
@@ -234,9 +234,13 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
     );
     let own_bytes = BlobChange::WriteChunk { stamp: own, offset: 0, length: 5, bytes, makes: true };
     write("write_chunk_own", "'value' into the transaction's own blob", own_bytes);
-    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100, creates_absent: false });
+    write(
+        "truncate_chunk",
+        "keeps 100 bytes",
+        BlobChange::TruncateChunk { stamp, keep: 100, creates_absent: false },
+    );
     write("drop_chunk", "generation 3", BlobChange::DropChunk { stamp });
-    write("fill_blob", "up to 70,000 bytes", BlobChange::Fill { stamp, until: 70_000 });
+    write("stage_append", "up to 70,000 bytes", BlobChange::StageAppend { stamp, until: 70_000 });
     write("publish_blob", "70,000 bytes", BlobChange::Publish { stamp, size: 70_000 });
     let transform = Transform {
         operator: Operator::Max,
@@ -292,7 +296,7 @@ fn gathered(check: Check<'_>) {
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
     let locked = [GatheredRequest { read_lock: true, ..request(17, 0) }, request(200, 0)];
     let gather = Message::Gather(Elements::from_slice(&locked));
-    check("gather_hold", "lookup in partition 17, to be held, and in 200", &gather);
+    check("gather_read_lock", "lookup in partition 17, to be held, and in 200", &gather);
     let answers: [OperationAnswer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
     let bodies = answers.map(|answer| {
@@ -382,16 +386,16 @@ fn peers(check: Check<'_>) {
     peer("entry_get", "entry (5, 101)", PeerBody::EntryGet(name(5, 101)));
     peer("entry_got", "entry (5, 101)", PeerBody::EntryGot(entry));
     peer("entry_lost", "entry (5, 101)", PeerBody::EntryLost(name(5, 101)));
-    let slice = Slice { as_of: name(5, 102), from: 1 << 16, through: 3 << 16, contents: false };
-    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", PeerBody::DigestAsk(slice));
-    let whole = Slice { contents: true, ..slice };
+    let range = DigestRange { as_of: name(5, 102), from: 1 << 16, through: 3 << 16, contents: false };
+    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", PeerBody::DigestAsk(range));
+    let whole = DigestRange { contents: true, ..range };
     peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestAsk(whole));
     peer(
         "digest_reply",
         "7 records",
-        PeerBody::DigestReply { slice, records: 7, digest: 0x0123_4567_89AB_CDEF },
+        PeerBody::DigestReply { range, records: 7, digest: 0x0123_4567_89AB_CDEF },
     );
-    peer("digest_differs", "of the same slice", PeerBody::DigestDiffers(slice));
+    peer("digest_differs", "of the same range", PeerBody::DigestDiffers(range));
     let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
     peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitAsk(ask));
     let report = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
@@ -428,7 +432,7 @@ fn outcomes(check: Check<'_>) {
     outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
     let differing = [InstanceId(70_001)];
     let differing = Elements::from_slice(&differing);
-    let compared = SliceComparison { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
+    let compared = RangeComparison { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
     outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
 }
 

@@ -45,7 +45,7 @@ impl Commit {
 
     /// Whether all comes to its end from here if nothing more goes wrong and everybody does what is due, in turn.
     fn comes_to_an_end(&self, mut world: CommitWorld) -> bool {
-        let calm = Commit { entries: 7, failovers: 0, reads: 0, ..*self };
+        let quiet = Commit { entries: 7, failovers: 0, reads: 0, ..*self };
         for _ in 0..40 {
             if world.has_ended() {
                 return true;
@@ -53,28 +53,28 @@ impl Commit {
             for me in 0..PARTICIPANTS {
                 let present = world.coordinator.running.map(|running| running.attempt);
                 if let Some(attempt) = present {
-                    calm.take(&mut world, CommitStep::Prepare(me, attempt));
-                    calm.take(&mut world, CommitStep::Log(me));
-                    calm.take(&mut world, CommitStep::Prepare(me, attempt));
-                    calm.take(&mut world, CommitStep::Log(me));
+                    quiet.take(&mut world, CommitStep::Prepare(me, attempt));
+                    quiet.take(&mut world, CommitStep::Log(me));
+                    quiet.take(&mut world, CommitStep::Prepare(me, attempt));
+                    quiet.take(&mut world, CommitStep::Log(me));
                     let entry = world.participants[me].committed_state.map(|committed| committed.entry);
-                    entry.and_then(|entry| calm.take(&mut world, CommitStep::Prepared(me, attempt, entry)));
+                    entry.and_then(|entry| quiet.take(&mut world, CommitStep::Prepared(me, attempt, entry)));
                 }
-                calm.take(&mut world, CommitStep::Decide);
+                quiet.take(&mut world, CommitStep::Decide);
                 if let Some(attempt) =
                     world.participants[me].committed_state.map(|committed| committed.attempt)
                 {
-                    calm.take(&mut world, CommitStep::QueryStatus(me));
-                    calm.take(&mut world, CommitStep::ReceiveQuery(me, attempt));
-                    calm.take(&mut world, CommitStep::Decide);
-                    calm.take(&mut world, CommitStep::Release(me, attempt));
+                    quiet.take(&mut world, CommitStep::QueryStatus(me));
+                    quiet.take(&mut world, CommitStep::ReceiveQuery(me, attempt));
+                    quiet.take(&mut world, CommitStep::Decide);
+                    quiet.take(&mut world, CommitStep::Release(me, attempt));
                 }
-                calm.take(&mut world, CommitStep::Commit(me));
-                calm.take(&mut world, CommitStep::Log(me));
-                calm.take(&mut world, CommitStep::Drop(me));
-                calm.take(&mut world, CommitStep::Log(me));
-                calm.take(&mut world, CommitStep::ReceiveApplied(me));
-                calm.take(&mut world, CommitStep::Forget(me));
+                quiet.take(&mut world, CommitStep::Commit(me));
+                quiet.take(&mut world, CommitStep::Log(me));
+                quiet.take(&mut world, CommitStep::Drop(me));
+                quiet.take(&mut world, CommitStep::Log(me));
+                quiet.take(&mut world, CommitStep::ReceiveApplied(me));
+                quiet.take(&mut world, CommitStep::Forget(me));
             }
         }
         false

@@ -229,16 +229,16 @@ impl NodeCluster {
     /// then none for many flush intervals.
     pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
         let mut last = Vec::new();
-        let mut calm = 0;
+        let mut unchanged = 0;
         let look = || {
             let now = self.syncs();
-            calm = if now == last { calm + 1 } else { 0 };
+            unchanged = if now == last { unchanged + 1 } else { 0 };
             last.clone_from(&now);
             std::thread::sleep(FLUSHES_AFTER / 5);
-            (now, calm)
+            (now, unchanged)
         };
-        let is_so = |(now, calm): &(Vec<u64>, u32)| {
-            *calm >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        let is_so = |(now, unchanged): &(Vec<u64>, u32)| {
+            *unchanged >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
         };
         wait_for(&format!("all is flushed since {before:?}"), look, is_so);
     }

@@ -263,7 +263,7 @@ impl Nodes {
             Some(_) if !log.is_empty() => ControlRole::Log(log),
             Some(id) if machine.is_bootstrap_member && !machine.has_log => {
                 let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
-                ControlRole::Found { id, members: founders.clone(), addresses: places.collect() }
+                ControlRole::Bootstrap { id, members: founders.clone(), addresses: places.collect() }
             }
             Some(id) => ControlRole::New { id },
         };

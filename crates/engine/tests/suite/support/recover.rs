@@ -156,7 +156,7 @@ impl EngineWorld {
         }
         for _ in 0..self.random.below(20) {
             self.now_ms += 50;
-            engine.maintain(self.now_ms).map_err(|e| format!("upkeep when the disk is full: {e}"))?;
+            engine.maintain(self.now_ms).map_err(|e| format!("maintenance when the disk is full: {e}"))?;
         }
         drop(engine);
         if self.random.chance(1, 2) {

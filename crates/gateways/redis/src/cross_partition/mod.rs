@@ -23,7 +23,7 @@ pub type ReplySink = Box<dyn FnOnce(Vec<u8>) + Send>;
 
 /// A thread that executes such units; it ends when this is dropped.
 #[derive(Clone, Debug)]
-pub struct Spans {
+pub struct CrossPartitionCommands {
     units: mpsc::Sender<CrossPartitionUnit>,
 }
 
@@ -46,17 +46,17 @@ impl std::fmt::Display for TooManyUnits {
 
 impl std::error::Error for TooManyUnits {}
 
-impl Spans {
+impl CrossPartitionCommands {
     /// Starts the thread. It connects to these endpoints at the first unit.
     ///
     /// # Errors Those of the system.
-    pub fn start(endpoints: Vec<String>, options: ClientOptions) -> io::Result<Spans> {
+    pub fn start(endpoints: Vec<String>, options: ClientOptions) -> io::Result<CrossPartitionCommands> {
         let (units, receiver) = mpsc::channel(UNDER_WAY_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new()
             .name("zerohop-spans".to_owned())
             .spawn(move || runtime.block_on(serve(receiver, endpoints, options)))?;
-        Ok(Spans { units })
+        Ok(CrossPartitionCommands { units })
     }
 
     /// Accepts a unit over a keyspace. The unit is atomic. `tell` receives its reply on this

@@ -61,8 +61,12 @@ fn blob_header_changes_require_current_generation() {
     assert!(matches!(again.number(), Err(Failure::ConditionFailed { found: Some(RecordType::Bytes), .. })));
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 700 })).number(), Ok(700));
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 100 })).number(), Ok(700));
-    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp, size: 900 })).number(), Ok(0), "no bytes go");
-    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp, size: 300 })).number(), Ok(1));
+    assert_eq!(
+        bench.write(&key, blob(BlobChange::Truncate { stamp, size: 900 })).number(),
+        Ok(0),
+        "no bytes go"
+    );
+    assert_eq!(bench.write(&key, blob(BlobChange::Truncate { stamp, size: 300 })).number(), Ok(1));
     let known = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known });
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 1_000 })).number(), stale);
@@ -104,7 +108,7 @@ fn chunk_refuses_writes_of_older_generation() {
     let later = BlobStamp { generation: 5, ..stamp };
     assert_eq!(bench.write(&key, write(later, 0, b"later", false)).number(), Ok(0));
     assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
-    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep, creates_absent: false });
+    let cut = |stamp, keep| blob(BlobChange::TruncateChunk { stamp, keep, creates_absent: false });
     assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
     let whole = Query::ReadChunk(ReadChunk { offset: 0, length: 4096 });
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
@@ -176,31 +180,34 @@ fn staged_append_is_published_unless_truncated_by_another() {
     let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
-    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: 9_000 })).number(), Ok(1));
+    assert_eq!(bench.write(&key, blob(BlobChange::StageAppend { stamp, until: 9_000 })).number(), Ok(1));
     let filled = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: filled });
     // A client that knew the blob before must read the header again, which shows the staged append.
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: filled, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: filled })).number(), stale);
-    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp: filled, until: 20_000 })).number(), Ok(1));
+    assert_eq!(
+        bench.write(&key, blob(BlobChange::StageAppend { stamp: filled, until: 20_000 })).number(),
+        Ok(1)
+    );
     assert_eq!(header_of(&mut bench, NAME), Some((filled, 0, 20_000, b"blue".to_vec())));
     let published = bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: 12_345 }));
     assert_eq!(published.number(), Ok(12_345));
     assert_eq!(header_of(&mut bench, NAME), Some((filled, 12_345, 0, b"blue".to_vec())));
     assert_eq!(bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: 99_999 })).number(), stale);
 
-    let fill = BlobChange::Fill { stamp: filled, until: 30_000 };
+    let fill = BlobChange::StageAppend { stamp: filled, until: 30_000 };
     assert_eq!(bench.write(&key, blob(fill)).number(), Ok(2));
     let again = BlobStamp { generation: 2, ..stamp };
-    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp: again, size: 12_345 })).number(), Ok(3));
+    assert_eq!(bench.write(&key, blob(BlobChange::Truncate { stamp: again, size: 12_345 })).number(), Ok(3));
     let cut = BlobStamp { generation: 3, ..stamp };
     let late = bench.write(&key, blob(BlobChange::Publish { stamp: again, size: 30_000 }));
     assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
     assert_eq!(header_of(&mut bench, NAME), Some((cut, 12_345, 30_000, b"blue".to_vec())));
     // A chunk that did not exist is marked, so a late write does not create it.
     let chunk = chunk_key(NAME, 5).expect("a name");
-    let mark = BlobChange::CutChunk { stamp: cut, keep: 0, creates_absent: true };
+    let mark = BlobChange::TruncateChunk { stamp: cut, keep: 0, creates_absent: true };
     assert_eq!(bench.write(&chunk, blob(mark)).number(), Ok(1));
     let late = bench.write(&chunk, write(filled, 0, b"late", true));
     assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
@@ -324,8 +331,8 @@ fn blob_beyond_chunk_limit_is_refused() {
     let key = header_key(NAME).expect("a name");
     let most = bytes_max(12);
     for size in [most + 1, 1 << 63, u64::MAX] {
-        let fill = BlobChange::Fill { stamp, until: size };
-        for change in [BlobChange::Grow { stamp, size }, BlobChange::Cut { stamp, size }, fill] {
+        let fill = BlobChange::StageAppend { stamp, until: size };
+        for change in [BlobChange::Grow { stamp, size }, BlobChange::Truncate { stamp, size }, fill] {
             let refused = bench.write(&key, blob(change)).number();
             assert!(
                 matches!(refused, Err(Failure::ValueTooLong { length, .. }) if length == size),
@@ -334,7 +341,7 @@ fn blob_beyond_chunk_limit_is_refused() {
         }
     }
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: most })).number(), Ok(most));
-    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: most })).number(), Ok(1));
+    assert_eq!(bench.write(&key, blob(BlobChange::StageAppend { stamp, until: most })).number(), Ok(1));
     let filled = BlobStamp { generation: 1, ..stamp };
     let refused = bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: most + 1 })).number();
     assert!(matches!(refused, Err(Failure::ValueTooLong { .. })), "{refused:?}");
@@ -494,7 +501,7 @@ fn random_chunk_histories_match_the_model() {
                 6 if known.is_some() => {
                     let stamp = BlobStamp { generation: stamp.generation + 1, ..stamp };
                     let keep = if random.chance(1, 3) { 0 } else { offset };
-                    let change = BlobChange::CutChunk { stamp, keep, creates_absent: false };
+                    let change = BlobChange::TruncateChunk { stamp, keep, creates_absent: false };
                     rig.write(write_to, Stamp::default(), &key, blob(change));
                     let chunk = chunks.get_mut(&number).expect("is known");
                     chunk.stamp = stamp;

@@ -24,7 +24,7 @@ use super::inner::Inner;
 use super::staged::piece;
 use crate::atomic_batch::Unit;
 use crate::failure::failure_of;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::limits::TRANSACTED_BYTES_MAX;
 use crate::log_writer::LogWriter;
 use crate::operations::EngineResultExt;
@@ -70,7 +70,7 @@ pub(super) fn version<D: Disk>(
     let overlay = Some(&*inner.overlay);
     let mut view = RecordView {
         engine: inner.engine,
-        handle: inner.group.handle(),
+        handle: inner.log_writer.handle(),
         overlay,
         deadlines: &state.deadlines,
     };
@@ -82,31 +82,31 @@ pub(super) fn version<D: Disk>(
 /// Evaluates items in order, each over the changes of the earlier items, and undoes all changes afterwards.
 pub(super) fn items<D: Disk>(
     inner: &mut Inner<'_, D>,
-    (state, slice): (&PartitionState, Slice),
+    (state, hash_range): (&PartitionState, HashRange),
     items: &[TransactionItem],
 ) -> Result<EvaluatedPart, Refusal> {
     if state.transacted.as_ref().is_some_and(|one| one.state.bytes() > TRANSACTED_BYTES_MAX) {
         return Err(Reason::Overloaded.into());
     }
-    let end = inner.group.end();
-    let Inner { engine, group, overlay, clock, staged } = inner;
-    let mut unit = Unit::new(engine, (group, overlay, state), clock, staged, None);
-    let result = run(&mut unit, (state, slice), items);
+    let end = inner.log_writer.end();
+    let Inner { engine, log_writer, overlay, clock, staged } = inner;
+    let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, staged, None);
+    let result = run(&mut unit, (state, hash_range), items);
     staged.clear();
-    let undone = undo_entries(engine, (group, overlay, &state.deadlines), end);
+    let undone = undo_entries(engine, (log_writer, overlay, &state.deadlines), end);
     result.and_then(|evaluated| undone.map(|()| evaluated).map_err(|_| Reason::Overloaded.into()))
 }
 
 fn run<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, slice): (&PartitionState, Slice),
+    (state, hash_range): (&PartitionState, HashRange),
     items: &[TransactionItem],
 ) -> Result<EvaluatedPart, Refusal> {
     let (mut effect, mut result, mut out) = (BytesMut::new(), Vec::new(), Vec::new());
     effect.put_u64_le(unit.now_ms());
     // No record has this timestamp. It represents the version that the transaction will have.
     let at = unit.at();
-    let (handle, mut staged_bytes) = (unit.group.handle(), 0);
+    let (handle, mut staged_bytes) = (unit.log_writer.handle(), 0);
     for (number, item) in (0u32..).zip(items) {
         let refuse = |reason| Refusal { reason, item: number };
         let bytes = body(unit.engine, handle, state, item).ok_or(refuse(Reason::StagedExpired))?;
@@ -117,11 +117,11 @@ fn run<D: Disk>(
             return Err(refuse(Reason::TooLong));
         }
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
-        let hash = slice.hash(operation.key());
+        let hash = hash_range.hash(operation.key());
         if hash != item.lock_key || item.access != Access::of(&operation) {
             return Err(refuse(Reason::Malformed));
         }
-        if !slice.owns(operation.key()) {
+        if !hash_range.owns(operation.key()) {
             return Err(refuse(Reason::Misplaced));
         }
         match operation {
@@ -169,7 +169,7 @@ fn run<D: Disk>(
     }
     // A decided transaction needs room in the log. It is refused here, where a refusal is still possible.
     let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
-    let room = unit.group.check_space_for(unit.engine, bytes, frees_space(&effect));
+    let room = unit.log_writer.check_space_for(unit.engine, bytes, frees_space(&effect));
     room.map_err(|error| reason_of(&failure_of(&error)))?;
     Ok(EvaluatedPart { effect: effect.freeze(), result: result.into() })
 }
@@ -276,7 +276,7 @@ fn push_body(body: &ItemBody, effect: &mut BytesMut) {
 /// has neither.
 pub(super) fn redo<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, slice): (&PartitionState, Option<Slice>),
+    (state, hash_range): (&PartitionState, Option<HashRange>),
     (effect, at): (&[u8], Timestamp),
 ) -> Result<(), Failure<'static>> {
     let mut from = Reader::new(effect);
@@ -287,11 +287,13 @@ pub(super) fn redo<D: Disk>(
     // All partitions identify a blob that the transaction creates by the same time.
     let own = if is_planted(Bug::BlobIdFromEvaluationTime) { Timestamp::from_millis(now_ms) } else { at };
     while !from.is_at_end() {
-        let bytes =
-            next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::DataCorrupt)?;
+        let bytes = next_body(&mut from, (unit.engine, unit.log_writer.handle()), state)
+            .ok_or(Failure::DataCorrupt)?;
         let Some(RecordOperation::Write(write)) = operation(&bytes) else { return Err(Failure::DataCorrupt) };
         // The sibling applies its own operations. Here they would come behind the walk that removes foreign records, and stay.
-        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::PreparedAppliedInBothChildren) {
+        if hash_range.is_none_or(|hash_range| hash_range.owns(write.key))
+            || is_planted(Bug::PreparedAppliedInBothChildren)
+        {
             unit.write(&resolved(write, own))?;
         }
     }
@@ -319,17 +321,17 @@ fn next_body<D: Disk>(
 /// Undoes the entries that were appended after `end`, which no client's answer depends on.
 pub(in crate::partition) fn undo_entries<D: Disk>(
     engine: &mut Engine<D>,
-    (group, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),
+    (log_writer, overlay, deadlines): (&mut LogWriter, &mut Overlay, &Deadlines),
     end: (u32, u64),
 ) -> Result<(), Failure<'static>> {
-    if group.end() == end {
+    if log_writer.end() == end {
         return Ok(());
     }
     // If the disk fails here, the engine accepts no more entries for this log, and its next start truncates it. If there is no
     // room, the log is truncated before the next entry.
-    let cut = group.undo_after(engine, end);
+    let cut = log_writer.undo_after(engine, end);
     for key in overlay.undo_after(end.1) {
-        let mut view = RecordView { engine, handle: group.handle(), overlay: None, deadlines };
+        let mut view = RecordView { engine, handle: log_writer.handle(), overlay: None, deadlines };
         let base = view.shape(&key).or_fail()?;
         overlay.rebase(&key, base);
     }

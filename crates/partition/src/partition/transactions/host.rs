@@ -15,7 +15,7 @@ use super::evaluate;
 use super::inner::Inner;
 use super::staged::piece;
 use crate::clock::Clock;
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::log_writer::LogWriter;
 use crate::overlay::Overlay;
 use crate::state::PartitionState;
@@ -26,17 +26,21 @@ pub(super) struct HostRecords<'r, D> {
     /// A lookup may read from the disk, which changes the engine's memory.
     inner: RefCell<Inner<'r, D>>,
     state: &'r PartitionState,
-    slice: Option<Slice>,
+    hash_range: Option<HashRange>,
 }
 
 impl<'r, D> HostRecords<'r, D> {
     pub(super) fn of(
         engine: &'r mut Engine<D>,
-        (group, overlay, state): (&'r mut LogWriter, &'r mut Overlay, &'r PartitionState),
+        (log_writer, overlay, state): (&'r mut LogWriter, &'r mut Overlay, &'r PartitionState),
         (clock, staged): (&'r mut Clock, &'r mut UnitWriteBuffer),
-        slice: Option<Slice>,
+        hash_range: Option<HashRange>,
     ) -> HostRecords<'r, D> {
-        HostRecords { inner: RefCell::new(Inner { engine, group, overlay, clock, staged }), state, slice }
+        HostRecords {
+            inner: RefCell::new(Inner { engine, log_writer, overlay, clock, staged }),
+            state,
+            hash_range,
+        }
     }
 }
 
@@ -55,14 +59,14 @@ impl<D: Disk> PartitionHost for HostRecords<'_, D> {
 
     fn version(&self, item: &TransactionItem) -> Timestamp {
         let inner = &mut *self.inner.borrow_mut();
-        let bytes = evaluate::body(inner.engine, inner.group.handle(), self.state, item);
+        let bytes = evaluate::body(inner.engine, inner.log_writer.handle(), self.state, item);
         // A record that cannot be read does not match any version that a client has seen.
         bytes.and_then(|bytes| evaluate::version(inner, self.state, &bytes)).unwrap_or(Timestamp::MAX)
     }
 
     fn evaluate(&self, items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
-        let slice = self.slice.ok_or(Reason::Misplaced)?;
-        evaluate::items(&mut self.inner.borrow_mut(), (self.state, slice), items)
+        let hash_range = self.hash_range.ok_or(Reason::Misplaced)?;
+        evaluate::items(&mut self.inner.borrow_mut(), (self.state, hash_range), items)
     }
 
     /// The records have already changed. Their new contents are in the log behind the entry, in one atomic batch with it.
@@ -70,7 +74,7 @@ impl<D: Disk> PartitionHost for HostRecords<'_, D> {
 
     fn staged(&self, id: &StageId) -> Option<Bytes> {
         let inner = &mut *self.inner.borrow_mut();
-        piece(inner.engine, inner.group.handle(), self.state, id)
+        piece(inner.engine, inner.log_writer.handle(), self.state, id)
     }
 
     fn known(&self, id: &TransactionId) -> SessionKnowledge {

@@ -9,7 +9,7 @@ use crate::write_buffer::UnitWriteBuffer;
 
 pub(super) struct Inner<'r, D> {
     pub(super) engine: &'r mut Engine<D>,
-    pub(super) group: &'r mut LogWriter,
+    pub(super) log_writer: &'r mut LogWriter,
     pub(super) overlay: &'r mut Overlay,
     pub(super) clock: &'r mut Clock,
     pub(super) staged: &'r mut UnitWriteBuffer,

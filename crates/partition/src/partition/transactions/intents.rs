@@ -9,7 +9,7 @@ use zerohop_wire::messages::{Query, RecordOperation};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use crate::event::{PartitionEffects, RecordRequest, Token};
-use crate::hash_range::Slice;
+use crate::hash_range::HashRange;
 use crate::intents::Intents;
 use crate::limits::{BUSY_RETRY_MS, INTENT_WAIT_BYTES_MAX, INTENT_WAIT_MS};
 use crate::partition::Partition;
@@ -62,14 +62,14 @@ fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
 
 impl super::PrimaryTransactions {
     /// The intents that an atomic batch checks; `None`: there are none.
-    pub(in crate::partition) fn intents(&self, slice: Option<Slice>) -> Option<Intents<'_>> {
-        Intents::of(&self.transactions, slice)
+    pub(in crate::partition) fn intents(&self, hash_range: Option<HashRange>) -> Option<Intents<'_>> {
+        Intents::of(&self.transactions, hash_range)
     }
 }
 
 impl Partition {
     fn intents(&self) -> Option<Intents<'_>> {
-        self.transacting.as_deref()?.intents(self.slice())
+        self.transacting.as_deref()?.intents(self.hash_range())
     }
 
     /// Whether atomic batches may run. They may not while the intents are not known.
@@ -120,7 +120,7 @@ impl Partition {
             effects.answer(request.token, &busy);
             return true;
         }
-        let Some(slice) = self.slice() else { return false };
+        let Some(hash_range) = self.hash_range() else { return false };
         let is_due = |key: &&[u8]| self.is_due(key);
         // A request that finds an expired record removes it.
         let changes = changes || keys.iter().any(is_due);
@@ -129,19 +129,19 @@ impl Partition {
         if transacting.transactions.is_free() {
             return false;
         }
-        let cells: Vec<u64> = keys.iter().map(|key| slice.hash(key)).collect();
+        let lock_keys: Vec<u64> = keys.iter().map(|key| hash_range.hash(key)).collect();
         let ticket = transacting.ticket();
         let mut at = passed;
         let go = if changes {
-            transacting.transactions.write(ticket, &cells)
+            transacting.transactions.write(ticket, &lock_keys)
         } else if is_scan && at == 0 {
             at = 1;
             transacting.transactions.scan(ticket)
         } else {
             loop {
-                let Some(cell) = cells.get(at) else { break Ok(Admission::Now) };
+                let Some(lock_key) = lock_keys.get(at) else { break Ok(Admission::Now) };
                 at += 1;
-                match transacting.transactions.read(ticket, *cell) {
+                match transacting.transactions.read(ticket, *lock_key) {
                     Ok(Admission::Now) => {}
                     other => break other,
                 }

@@ -74,14 +74,14 @@ impl Partition {
             transacting.zip(request).and_then(|(one, request)| one.unlogged_requests.remove(&request));
         let lowest = unlogged.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.bytes_about());
-        self.group.set_admits_all(engine, is_admitted_when_full(&entry));
+        self.log_writer.set_admits_all(engine, is_admitted_when_full(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_nothing() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
         } else {
             self.log_changes(engine, at, (&payload, &beside), effects)
         };
-        self.group.set_admits_all(engine, false);
+        self.log_writer.set_admits_all(engine, false);
         logged
     }
 
@@ -93,8 +93,8 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
         let entry = NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload, hint: None };
-        let meta = self.group.append(engine, &entry).or_fail()?;
-        if self.group.commits_at_once() {
+        let meta = self.log_writer.append(engine, &entry).or_fail()?;
+        if self.log_writer.commits_at_once() {
             self.apply(&meta, &[], payload);
         } else {
             effects.request_flush();
@@ -109,34 +109,34 @@ impl Partition {
         (payload, beside): (&[u8], &EntryAttachment),
         effects: &mut dyn PartitionEffects,
     ) -> Result<(), Failure<'static>> {
-        let (end, slice) = (self.group.end(), self.slice());
+        let (end, hash_range) = (self.log_writer.end(), self.hash_range());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         staged.push_mark(at, payload);
         let (redone, appended) = {
-            let Partition { group, overlay, state, clock, .. } = &mut *self;
+            let Partition { log_writer, overlay, state, clock, .. } = &mut *self;
             let state = &*state;
-            let mut unit = Unit::new(engine, (group, overlay, state), clock, &mut staged, None);
+            let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, &mut staged, None);
             unit.set_time(at, unit.now_ms());
             let effect = beside.effect.as_deref().unwrap_or_default();
-            let mut redone = redo(&mut unit, (state, slice), (effect, at));
+            let mut redone = redo(&mut unit, (state, hash_range), (effect, at));
             if is_planted(Bug::TransactionAppliedTwice) {
-                redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
+                redone = redone.and_then(|()| redo(&mut unit, (state, hash_range), (effect, at)));
             }
             (redone.and_then(|()| beside.apply_pieces(&mut unit)), unit.appended)
         };
         let result = redone.and_then(|()| {
-            if appended == 0 && self.group.commits_at_once() {
+            if appended == 0 && self.log_writer.commits_at_once() {
                 return self.write_at_once(engine, &staged, effects).map(drop).or_fail();
             }
             if staged.is_empty() {
                 staged.push_end(at);
             }
-            staged.append(engine, (&mut self.group, &mut self.overlay), false).or_fail()?;
+            staged.append(engine, (&mut self.log_writer, &mut self.overlay), false).or_fail()?;
             self.end_batch(engine, &staged, effects).map(drop).map_err(|error| failure_of(&error))
         });
         let result = result.or_else(|failure| {
-            let Partition { group, overlay, state, .. } = &mut *self;
-            undo_entries(engine, (group, overlay, &state.deadlines), end).and(Err(failure))
+            let Partition { log_writer, overlay, state, .. } = &mut *self;
+            undo_entries(engine, (log_writer, overlay, &state.deadlines), end).and(Err(failure))
         });
         staged.clear();
         self.buffers.staged = Some(staged);

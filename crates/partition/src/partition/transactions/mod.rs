@@ -84,8 +84,8 @@ impl PrimaryTransactions {
     }
 
     /// Read-locks a lock key until then, unless a request may change its record.
-    pub(super) fn add_read_lock(&mut self, cell: u64, until_ms: u64) -> bool {
-        is_planted(Bug::ReadLockIgnored) || self.transactions.add_read_lock(cell, until_ms)
+    pub(super) fn add_read_lock(&mut self, lock_key: u64, until_ms: u64) -> bool {
+        is_planted(Bug::ReadLockIgnored) || self.transactions.add_read_lock(lock_key, until_ms)
     }
 
     /// When the first read lock ends.
@@ -115,7 +115,8 @@ impl Partition {
         if self.transacting.is_some() {
             return true;
         }
-        let Some(slice) = self.slice().filter(|_| self.state.applied >= self.transactions_after) else {
+        let Some(hash_range) = self.hash_range().filter(|_| self.state.applied >= self.transactions_after)
+        else {
             return false;
         };
         let state = match &self.state.transacted {
@@ -126,7 +127,8 @@ impl Partition {
         // Attempts are numbered under this value. It is above those of all earlier primaries, also of this epoch before a
         // restart.
         let epoch = PartitionEpoch(self.clock.next().0);
-        let transactions = Transactions::new(self.transactions_now(), slice.span(), epoch, state);
+        let transactions =
+            Transactions::new(self.transactions_now(), hash_range.keyspace_range(), epoch, state);
         self.transacting = Some(Box::new(PrimaryTransactions {
             transactions,
             committed: VecDeque::new(),
@@ -145,7 +147,7 @@ impl Partition {
     /// remains so, whichever member is primary.
     pub fn is_drained(&self) -> bool {
         !self.may_have_read_locks()
-            && self.group.last() == self.state.applied
+            && self.log_writer.last() == self.state.applied
             && self.state.transacted.as_ref().is_none_or(|one| one.state.is_quiet())
             && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
     }
@@ -171,7 +173,7 @@ impl Partition {
         map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
+        let is_ours = self.hash_range().is_some_and(|hash_range| hash_range.keyspace_range().has(message.to));
         // A prepared transaction has blocked every read lock.
         let may_be_locked =
             self.has_unknown_read_locks() && matches!(message.what, TransactionMessage::Prepare { .. });
@@ -247,14 +249,14 @@ impl Partition {
         ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) -> Vec<TransactionEffect> {
         let mut wanted = Vec::new();
-        let (now, slice) = (self.transactions_now(), self.slice());
+        let (now, hash_range) = (self.transactions_now(), self.hash_range());
         let Some(mut transacting) = self.transacting.take() else { return wanted };
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         let mut records = HostRecords::of(
             engine,
-            (&mut self.group, &mut self.overlay, &self.state),
+            (&mut self.log_writer, &mut self.overlay, &self.state),
             (&mut self.clock, &mut staged),
-            slice,
+            hash_range,
         );
         ask(&mut transacting.transactions, now, &mut records, &mut wanted);
         self.buffers.staged = Some(staged);
@@ -356,7 +358,7 @@ impl Partition {
                 | TransactionMessage::Commit { .. }
                 | TransactionMessage::Ask { .. }
         );
-        let last = self.group.last();
+        let last = self.log_writer.last();
         if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {
             effects.transaction(message);
         } else {
@@ -389,7 +391,7 @@ impl Partition {
     ) {
         let Some(transacting) = self.transacting.take() else { return };
         self.lose_read_locks();
-        self.transactions_after = self.group.last();
+        self.transactions_after = self.log_writer.last();
         for client in transacting.clients.into_values() {
             effects.answer(client.token, &requests::unknown_outcome());
         }

@@ -121,7 +121,7 @@ impl Partition {
         }
         // There is no room even to log a refusal, so nothing is started.
         if !transacting.transactions.runs(&id)
-            && let Err(error) = self.group.check_space_for(engine, MARKS_BYTES, true)
+            && let Err(error) = self.log_writer.check_space_for(engine, MARKS_BYTES, true)
         {
             return fail(failure_of(&error), effects);
         }
@@ -188,11 +188,11 @@ impl Partition {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         // An entry that could not be appended would end all transactions in progress.
-        self.group.check_space_for(engine, MARKS_BYTES, true).map_err(|error| failure_of(&error))?;
+        self.log_writer.check_space_for(engine, MARKS_BYTES, true).map_err(|error| failure_of(&error))?;
         self.act(engine, effects, |transactions, _, _, wanted| {
             transactions.release_staged(stamp.session, pieces, wanted);
         });
-        Ok((self.group.last(), WriteOutcome::Done { version: Default::default(), number: 0 }))
+        Ok((self.log_writer.last(), WriteOutcome::Done { version: Default::default(), number: 0 }))
     }
 
     fn stage_new<D: Disk>(
@@ -236,10 +236,10 @@ impl Partition {
         logged?;
         self.notify_committed(engine, effects);
         let outcome = WriteOutcome::Done { version: Default::default(), number: 0 };
-        if !self.group.commits_at_once() {
-            let index = self.group.last();
+        if !self.log_writer.commits_at_once() {
+            let index = self.log_writer.last();
             self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());
         }
-        Ok((self.group.last(), outcome))
+        Ok((self.log_writer.last(), outcome))
     }
 }

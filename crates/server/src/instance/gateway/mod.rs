@@ -25,7 +25,7 @@ use zerohop_wire::Envelope;
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest};
 
 pub use self::context::InstanceContext;
-pub use super::notice::{ReplyAddress, Siblings, Spanning, TooManyUnits};
+pub use super::notice::{CrossPartitionRunner, ReplyAddress, Siblings, TooManyUnits};
 pub use crate::access::permits;
 pub use crate::process::resident_bytes;
 
@@ -48,11 +48,11 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     /// All instances of the node are known.
     fn set_siblings(&mut self, siblings: Siblings) {}
 
-    /// [`Gateway::set_spanning`] will be called soon.
-    fn await_spanning(&mut self) {}
+    /// [`Gateway::set_cross_partition`] will be called soon.
+    fn await_cross_partition(&mut self) {}
 
     /// From now on units may have keys in several partitions.
-    fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {}
+    fn set_cross_partition(&mut self, cross_partition: Arc<dyn CrossPartitionRunner>) {}
 
     /// The reply to a unit over several partitions has arrived.
     fn spanned(&mut self, unit: (ConnectionId, Ticket), reply: &[u8], at: &mut InstanceContext<'_, '_, D>) {}

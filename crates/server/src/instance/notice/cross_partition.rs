@@ -1,4 +1,4 @@
-//! Units whose keys are in several partitions. They go to a [`Spanning`], which runs them as
+//! Units whose keys are in several partitions. They go to a [`CrossPartitionRunner`], which runs them as
 //! transactions outside this crate; replies return through the instance's inbox.
 
 use std::fmt;
@@ -9,7 +9,7 @@ use zerohop_resp::Ticket;
 use super::InstanceNotice;
 
 /// Executes units over several partitions. It must not block: an instance's thread calls it.
-pub trait Spanning: fmt::Debug + Send + Sync {
+pub trait CrossPartitionRunner: fmt::Debug + Send + Sync {
     /// Accepts a unit ([`zerohop_resp::Unit::decode`]) over the keyspace of this name. The unit is
     /// atomic. Its reply must be sent: without it the client waits as long as its connection lives.
     ///

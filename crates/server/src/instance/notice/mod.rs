@@ -19,7 +19,7 @@ use crate::instance::histogram::Histogram;
 use crate::instance::latencies::{LatencyHistogram, OperationClass};
 use zerohop_relay::{ReplyBatch, Units};
 
-pub use self::cross_partition::{ReplyAddress, Spanning, TooManyUnits};
+pub use self::cross_partition::{CrossPartitionRunner, ReplyAddress, TooManyUnits};
 pub use self::siblings::Siblings;
 
 /// A message to an instance's thread.
@@ -55,7 +55,7 @@ pub(crate) enum InstanceNotice {
     /// Replies to units that this instance has sent to another one.
     Ran(ReplyBatch),
     /// Units of Redis clients may have keys in several partitions: this executes them.
-    Spanning(Arc<dyn Spanning>),
+    CrossPartitionRunner(Arc<dyn CrossPartitionRunner>),
     /// The reply to such a unit.
     Spanned {
         /// The client's connection.

@@ -190,13 +190,13 @@ impl<'a> BlobList<'a> {
 
     fn request(&self, at: usize) -> SessionRequest {
         let lane = &self.merge.page_queues[at];
-        let (slice, after) =
+        let (hash_range, after) =
             ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
         // A page of few names needs no more from any partition.
         let names = lane.page_names.min(self.page_names);
         SessionRequest::scan_blobs(
             self.keyspace.id(),
-            slice,
+            hash_range,
             after,
             self.prefix.clone(),
             names,

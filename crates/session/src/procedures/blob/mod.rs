@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::{Reply, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, FillState, bytes_max, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedAppendState, bytes_max, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CHUNK_BITS_MAX;
 use zerohop_wire::messages::{
@@ -47,7 +47,7 @@ pub(crate) use multi_chunk::with_trailing_zeros;
 pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
 pub use stage::StagedContents;
-pub use staged_append::BlobFill;
+pub use staged_append::StagedAppend;
 pub use transactional::TransactionBlob;
 pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
 pub(crate) use write_buffer::Edits;
@@ -97,7 +97,7 @@ struct KnownHeader {
     stamp: BlobStamp,
     size: u64,
     pending_truncation_end: u64,
-    is_staged_append: FillState,
+    is_staged_append: StagedAppendState,
     chunk_bits: u8,
     attributes: Bytes,
 }
@@ -239,7 +239,7 @@ impl Blob<'_> {
                     stamp: BlobStamp { id: number, generation: 0 },
                     size: 0,
                     pending_truncation_end: 0,
-                    is_staged_append: FillState::Not,
+                    is_staged_append: StagedAppendState::Not,
                     chunk_bits,
                     attributes: Bytes::copy_from_slice(attributes),
                 };
@@ -431,7 +431,7 @@ mod tests {
             stamp: BlobStamp::default(),
             size: 0,
             pending_truncation_end: 0,
-            is_staged_append: FillState::Not,
+            is_staged_append: StagedAppendState::Not,
             chunk_bits: 12,
             attributes: Bytes::new(),
         };

@@ -16,7 +16,7 @@ use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
-use super::{Blob, BlobFill, BlobInfo, KnownHeader, StagedContents};
+use super::{Blob, BlobInfo, KnownHeader, StagedAppend, StagedContents};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_STAGED_BYTES_MIN,
@@ -50,7 +50,7 @@ pub struct BlobPut<'a> {
 struct LongPut<'a> {
     /// The id of the unfinished blob.
     id: u64,
-    staged_append: BlobFill<'a>,
+    staged_append: StagedAppend<'a>,
     /// The staged contents, if the put replaces another blob.
     staged: Option<StagedContents>,
 }
@@ -75,7 +75,7 @@ impl<'a> Blob<'a> {
         self
     }
 
-    /// Creates the blob, empty and unfinished. [`Blob::set_attributes`] or [`BlobFill::publish_with`] on [`Blob::with_unfinished`] finishes it.
+    /// Creates the blob, empty and unfinished. [`Blob::set_attributes`] or [`StagedAppend::publish_with`] on [`Blob::with_unfinished`] finishes it.
     ///
     /// # Errors
     /// Same as [`Blob::create_with`].
@@ -109,7 +109,7 @@ impl<'a> BlobPut<'a> {
     ///
     /// # Errors
     /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobError::Contended`]: conflicts
-    /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`BlobFill::push`].
+    /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`StagedAppend::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.blob = self.blob.outside_calls().in_call();
         match self.push_on(bytes).await {
@@ -142,16 +142,16 @@ impl<'a> BlobPut<'a> {
             }
             self.begin().await?;
         }
-        let Some(LongPut { id, staged_append: mut fill, staged }) = self.made.take() else {
+        let Some(LongPut { id, staged_append: mut append, staged }) = self.made.take() else {
             return Err(Error::Unexpected);
         };
         // The rest of the bytes and the publication belong to this call.
-        fill.blob = fill.blob.outside_calls().within(self.blob.client());
+        append.blob = append.blob.outside_calls().within(self.blob.client());
         let attributes = &self.options.attributes;
         let mut published = match &staged {
-            None => fill.publish_with(attributes).await,
-            Some(staged) => match fill.all_are_done().await {
-                Ok(()) => self.blob.bind_bytes(staged, (fill.header.stamp, fill.end), attributes).await,
+            None => append.publish_with(attributes).await,
+            Some(staged) => match append.all_are_done().await {
+                Ok(()) => self.blob.bind_bytes(staged, (append.header.stamp, append.end), attributes).await,
                 Err(error) => Err(error),
             },
         };
@@ -303,8 +303,8 @@ impl<'a> BlobPut<'a> {
         id: u64,
         staged: Option<StagedContents>,
     ) -> Result<(), Error> {
-        let fill = match blob.staged_append().await {
-            Ok(fill) if fill.id() == id => fill,
+        let append = match blob.staged_append().await {
+            Ok(append) if append.id() == id => append,
             // Another client has removed the blob, and perhaps put one of its own.
             Ok(_) | Err(Error::Blob { why: BlobError::Absent, .. }) => {
                 return Err(self.blob.error(BlobError::Contended));
@@ -312,15 +312,15 @@ impl<'a> BlobPut<'a> {
             Err(error) => return Err(error),
         };
         let kept = std::mem::take(&mut self.buffered);
-        self.made.insert(LongPut { id, staged_append: fill, staged }).staged_append.push(&kept).await
+        self.made.insert(LongPut { id, staged_append: append, staged }).staged_append.push(&kept).await
     }
 }
 
-impl BlobFill<'_> {
-    /// Same as [`BlobFill::publish`], and also sets the attributes at the same moment. An unfinished blob becomes finished.
+impl StagedAppend<'_> {
+    /// Same as [`StagedAppend::publish`], and also sets the attributes at the same moment. An unfinished blob becomes finished.
     ///
     /// # Errors
-    /// Same as [`BlobFill::publish`].
+    /// Same as [`StagedAppend::publish`].
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
         self.blob = self.blob.in_call();
         self.all_are_done().await?;

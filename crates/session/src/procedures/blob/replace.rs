@@ -31,7 +31,8 @@ impl Blob<'_> {
                 header.stamp = next(old);
             }
             let stamp = header.stamp;
-            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp: old, size: 0 })?;
+            together
+                .header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp: old, size: 0 })?;
             together.header(Condition::Always, BlobChange::Settle { stamp })?;
             if let Some(attributes) = attributes {
                 let attributes = &header.attributes_with_contents(attributes);
@@ -43,7 +44,7 @@ impl Blob<'_> {
                 together.chunk(
                     &header,
                     number,
-                    BlobChange::CutChunk { stamp, keep: 0, creates_absent: false },
+                    BlobChange::TruncateChunk { stamp, keep: 0, creates_absent: false },
                     None,
                 )?;
             }

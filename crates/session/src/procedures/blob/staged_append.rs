@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::{Reply, SessionError as Reason};
 use bytes::BytesMut;
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, FillState, bytes_max};
+use zerohop_wire::blob::{BlobStamp, StagedAppendState, bytes_max};
 use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
 };
@@ -21,7 +21,7 @@ use crate::procedures::shell::PendingReply;
 /// A staged append in progress. The bytes become visible when they are published. If the value is dropped before that, they never become visible,
 /// and the next writer of the blob removes them.
 #[derive(Debug)]
-pub struct BlobFill<'a> {
+pub struct StagedAppend<'a> {
     pub(super) blob: Blob<'a>,
     /// The header after the last announcement of the staged append.
     pub(super) header: KnownHeader,
@@ -37,10 +37,10 @@ pub struct BlobFill<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`BlobFill::publish`], and afterwards
+    /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`StagedAppend::publish`], and afterwards
     /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
     /// append ends with [`BlobError::Contended`].
-    pub async fn staged_append(&self) -> Result<BlobFill<'a>, Error> {
+    pub async fn staged_append(&self) -> Result<StagedAppend<'a>, Error> {
         let blob = &self.in_call();
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = blob.completed_header().await?;
@@ -49,7 +49,7 @@ impl<'a> Blob<'a> {
             let condition = Condition::IfVersion(header.version);
             if let Some(filled) = blob.announce_end(&header, until, condition).await? {
                 let (begin, stamp) = (header.size, header.stamp);
-                return Ok(BlobFill {
+                return Ok(StagedAppend {
                     blob: blob.outside_calls(),
                     header: filled,
                     stamp,
@@ -72,15 +72,15 @@ impl<'a> Blob<'a> {
         condition: Condition,
     ) -> Result<Option<KnownHeader>, Error> {
         let (key, stamp) = (self.header_key()?, header.stamp);
-        let fill = BlobChange::Fill { stamp, until };
-        match self.change(&key, condition, fill).await {
+        let append = BlobChange::StageAppend { stamp, until };
+        match self.change(&key, condition, append).await {
             Ok(Reply::Done { version, number: generation }) => {
                 let stamp = BlobStamp { generation, ..stamp };
                 let filled = KnownHeader {
                     version,
                     stamp,
                     pending_truncation_end: until,
-                    is_staged_append: FillState::UnderWay,
+                    is_staged_append: StagedAppendState::UnderWay,
                     ..header.clone()
                 };
                 self.remember(Some(filled.clone()));
@@ -92,7 +92,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-impl BlobFill<'_> {
+impl StagedAppend<'_> {
     /// Offset in the blob of the next byte.
     #[must_use]
     pub fn position(&self) -> u64 {

@@ -11,7 +11,7 @@
 use crate::{CompositeItem, SessionError as Reason};
 use bytes::{Bytes, BytesMut};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, FillState};
+use zerohop_wire::blob::{BlobStamp, StagedAppendState};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     BlobChange, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove,
@@ -273,10 +273,10 @@ impl TransactionBlob<'_> {
         let chunks = seen.chunks();
         self.check_truncation(chunks - (size >> bits), bits)?;
         let (after, truncate) = (next(stamp), next(seen.header.chunk_stamp()));
-        self.change_header(BlobChange::Cut { stamp, size })?;
+        self.change_header(BlobChange::Truncate { stamp, size })?;
         for number in size >> bits..chunks {
             let keep = size.saturating_sub(number << bits) as u32;
-            let change = BlobChange::CutChunk { stamp: truncate, keep, creates_absent: false };
+            let change = BlobChange::TruncateChunk { stamp: truncate, keep, creates_absent: false };
             self.change_chunk(&seen.header, number, change)?;
         }
         self.change_header(BlobChange::Settle { stamp: after })?;
@@ -316,7 +316,7 @@ impl TransactionBlob<'_> {
             stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
             size: 0,
             pending_truncation_end: 0,
-            is_staged_append: FillState::Not,
+            is_staged_append: StagedAppendState::Not,
             chunk_bits,
             attributes: Bytes::copy_from_slice(attributes),
         };

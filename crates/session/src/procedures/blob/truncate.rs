@@ -7,7 +7,7 @@
 
 use crate::{Reply, SessionError as Reason};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, FillState};
+use zerohop_wire::blob::{BlobStamp, StagedAppendState};
 use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
@@ -41,7 +41,7 @@ impl Blob<'_> {
                 continue;
             }
             if header.chunks() - (size >> header.chunk_bits) > blob.limits().transaction_chunks {
-                let change = BlobChange::Cut { stamp, size };
+                let change = BlobChange::Truncate { stamp, size };
                 match blob.change(&key, Condition::IfVersion(header.version), change).await {
                     Ok(_) => {
                         blob.remember(None);
@@ -54,10 +54,10 @@ impl Blob<'_> {
             }
             let (after, cut) = (next(stamp), next(header.chunk_stamp()));
             let mut together = blob.together();
-            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
+            together.header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp, size })?;
             for number in size >> header.chunk_bits..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
-                let change = BlobChange::CutChunk { stamp: cut, keep, creates_absent: false };
+                let change = BlobChange::TruncateChunk { stamp: cut, keep, creates_absent: false };
                 together.chunk(&header, number, change, None)?;
             }
             together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
@@ -132,8 +132,8 @@ impl Blob<'_> {
     async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
         // A client that was killed during the removal has already truncated the blob.
-        if header.size > 0 || header.is_staged_append == FillState::UnderWay {
-            let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
+        if header.size > 0 || header.is_staged_append == StagedAppendState::UnderWay {
+            let change = BlobChange::Truncate { stamp: header.stamp, size: 0 };
             if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
                 return self.unless_other(error).map(|()| false);
             }
@@ -143,8 +143,8 @@ impl Blob<'_> {
         if now.size > 0 || now.stamp.id != header.stamp.id {
             return Ok(false);
         }
-        let (stamp, marks) = (now.chunk_stamp(), now.is_staged_append == FillState::CutOff);
-        self.each_chunk(&now, (0, chunks), |_| BlobChange::CutChunk {
+        let (stamp, marks) = (now.chunk_stamp(), now.is_staged_append == StagedAppendState::CutOff);
+        self.each_chunk(&now, (0, chunks), |_| BlobChange::TruncateChunk {
             stamp,
             keep: 0,
             creates_absent: marks,
@@ -167,14 +167,14 @@ impl Blob<'_> {
     pub(super) async fn complete_truncation(&self, header: &KnownHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
-        if header.is_staged_append == FillState::UnderWay {
-            let cut = BlobChange::Cut { stamp, size };
+        if header.is_staged_append == StagedAppendState::UnderWay {
+            let cut = BlobChange::Truncate { stamp, size };
             let cut = self.change(&key, Condition::IfVersion(header.version), cut).await;
             return cut.map(drop).or_else(|error| self.unless_other(error));
         }
-        let marks = header.is_staged_append == FillState::CutOff;
+        let marks = header.is_staged_append == StagedAppendState::CutOff;
         let keep = |number: u64| size.saturating_sub(number << bits) as u32;
-        let cut = |number| BlobChange::CutChunk {
+        let cut = |number| BlobChange::TruncateChunk {
             stamp: header.chunk_stamp(),
             keep: keep(number),
             creates_absent: marks,
@@ -252,7 +252,7 @@ mod tests {
             stamp: BlobStamp { id: 7, generation: 0 },
             size,
             pending_truncation_end: 0,
-            is_staged_append: FillState::Not,
+            is_staged_append: StagedAppendState::Not,
             attributes: b"",
         };
         header.encode(&mut bytes);

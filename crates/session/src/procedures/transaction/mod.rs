@@ -120,7 +120,7 @@ impl Transaction {
             BufferLookup::Never => return Err(Error::NotReadBack { key: key.into() }),
         };
         match read(answer) {
-            Some(Ok(brought)) => Ok(brought),
+            Some(Ok(returned)) => Ok(returned),
             Some(Err(failure)) => Err(Error::about(&key, Reason::Answer { failure })),
             None => Err(Error::Unexpected),
         }
@@ -262,7 +262,7 @@ impl CommittedTransaction {
             Source::Known(number) => (&[], Ok(Reply::Done { version: self.version, number })),
         };
         match (promise.read)(answer) {
-            Some(Ok(brought)) => Ok(brought),
+            Some(Ok(returned)) => Ok(returned),
             Some(Err(failure)) => Err(Error::about(key, Reason::Answer { failure })),
             None => Err(Error::Unexpected),
         }

@@ -29,7 +29,7 @@ impl ClusterHandle {
     where
         F: Future<Output = Result<R, Error>>,
     {
-        self.transaction_with_outcome(work).await.map(|(brought, _)| brought)
+        self.transaction_with_outcome(work).await.map(|(returned, _)| returned)
     }
 
     /// Same as [`ClusterHandle::transaction`]; also returns the outcome of the commit, unless the call has ended its transaction itself.
@@ -48,9 +48,9 @@ impl ClusterHandle {
         loop {
             let transaction = call.begin();
             let error = match work(transaction.clone()).await {
-                Ok(brought) => match transaction.commit().await {
-                    Ok(committed) => return Ok((brought, Some(committed))),
-                    Err(Error::Ended) => return Ok((brought, None)),
+                Ok(returned) => match transaction.commit().await {
+                    Ok(committed) => return Ok((returned, Some(committed))),
+                    Err(Error::Ended) => return Ok((returned, None)),
                     Err(error) => error,
                 },
                 Err(error) => error,

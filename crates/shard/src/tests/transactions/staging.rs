@@ -287,7 +287,7 @@ fn staged_piece_belongs_to_one_transaction() {
     // No client may write there, not even with chunk operations.
     let key = staged_key(SESSION, Sequence(1));
     let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
-    let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, creates_absent: true };
+    let cut = zerohop_wire::messages::BlobChange::TruncateChunk { stamp, keep: 0, creates_absent: true };
     for change in [WriteChange::Remove(Remove), WriteChange::Blob(cut)] {
         let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
         let write = RecordWrite { key: &key, condition: Condition::Always, change };

@@ -20,8 +20,8 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
         }
     }
     let faults = &world.faults;
-    let is_calm = faults.message_loss + faults.late + faults.failover_ms == 0;
-    if is_calm && world.seen.counts.contains_key("aborted: timed out") {
+    let is_quiet = faults.message_loss + faults.late + faults.failover_ms == 0;
+    if is_quiet && world.seen.counts.contains_key("aborted: timed out") {
         wrong.push("I5: a transaction was not decided in time, and nothing kept it from being".to_owned());
     }
     let stores =

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_transaction::{
-    Durability, EvaluatedPart, Install, KeyspaceSlice, Message, ParticipantState, PartitionHost, Refusal,
+    Durability, EvaluatedPart, Install, KeyspaceRange, Message, ParticipantState, PartitionHost, Refusal,
     SessionKnowledge, StageId, Ticket, TransactionEffect, TransactionEntry, TransactionId, TransactionItem,
     TransactionMessage, TransactionOutcome, Transactions,
 };
@@ -90,7 +90,7 @@ pub enum PrimaryOutput {
 
 /// The partition's records, as the state machine sees them.
 pub struct SimulatedRecords {
-    pub hash_range: KeyspaceSlice,
+    pub hash_range: KeyspaceRange,
     pub store: VersionStore,
     pub sessions: Sessions,
     pub clock: Timestamp,
@@ -98,8 +98,8 @@ pub struct SimulatedRecords {
     pub wall: Timestamp,
 }
 
-pub fn owns(span: KeyspaceSlice) -> impl Fn(u64) -> bool + Copy {
-    move |cell| span.first <= cell && cell <= span.last
+pub fn owns(hash_range: KeyspaceRange) -> impl Fn(u64) -> bool + Copy {
+    move |cell| hash_range.first <= cell && cell <= hash_range.last
 }
 
 impl PartitionHost for SimulatedRecords {
@@ -165,7 +165,7 @@ pub struct Primary {
 
 /// A partition.
 pub struct SimulatedPartition {
-    pub hash_range: KeyspaceSlice,
+    pub hash_range: KeyspaceRange,
     pub durability: Durability,
     pub log: Vec<LogRecord>,
     pub primary: Option<Primary>,
@@ -276,11 +276,11 @@ impl SimulatedPartition {
         let mut log = self.log.clone();
         log.extend(appended.into_iter().take(kept_upper));
         self.depose(kept);
-        let KeyspaceSlice { keyspace, first, last } = self.hash_range;
+        let KeyspaceRange { keyspace, first, last } = self.hash_range;
         let middle = first + (last - first) / 2;
-        self.hash_range = KeyspaceSlice { keyspace, first, last: middle };
+        self.hash_range = KeyspaceRange { keyspace, first, last: middle };
         SimulatedPartition {
-            hash_range: KeyspaceSlice { keyspace, first: middle + 1, last },
+            hash_range: KeyspaceRange { keyspace, first: middle + 1, last },
             durability: self.durability,
             log,
             primary: None,

@@ -3,7 +3,7 @@
 use zerohop_base::time::Time;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_transaction::{
-    Access, Attempt, Durability, Floor, ItemBody, Items, KeyspaceSlice, Message, Reason, RoutingKey, StageId,
+    Access, Attempt, Durability, Floor, ItemBody, Items, KeyspaceRange, Message, Reason, RoutingKey, StageId,
     TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
@@ -19,7 +19,7 @@ const PIECE: StageId = StageId { session: SESSION, sequence: Sequence(1) };
 /// A partition with a piece that was staged at time 0.
 fn with_a_piece() -> SimulatedPartition {
     let mut group = SimulatedPartition {
-        hash_range: KeyspaceSlice { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceRange { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
         durability: Durability::Sync,
         log: Vec::new(),
         primary: None,
@@ -51,7 +51,7 @@ fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64,
     let part =
         TransactionPart { routing_key: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
     let floor = Floor {
-        hash_range: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceRange { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter };
@@ -144,7 +144,7 @@ fn staged_piece_belongs_to_one_transaction_until_release() {
     assert_eq!((appended(&group), refused(&mut group)), (vec![], vec![Reason::Overloaded]));
     let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(2) };
     let floor = Floor {
-        hash_range: KeyspaceSlice { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
+        hash_range: KeyspaceRange { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };
     let what =

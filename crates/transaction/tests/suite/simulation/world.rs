@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_base::time::Time;
-use zerohop_transaction::{Durability, KeyspaceSlice, Message, TransactionMessage};
+use zerohop_transaction::{Durability, KeyspaceRange, Message, TransactionMessage};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::client::{ClientRequest, ClientsHistory, Map, TransactionClient};
@@ -112,8 +112,8 @@ impl TransactionWorld {
         let mut random = Random::new(seed);
         let count = 2 + random.below(3) as usize;
         let is_memory = random.chance(300);
-        let is_calm = random.chance(150);
-        let mut some = |most: u64| if is_calm || random.chance(400) { 0 } else { random.below(most) };
+        let is_quiet = random.chance(150);
+        let mut some = |most: u64| if is_quiet || random.chance(400) { 0 } else { random.below(most) };
         let faults = FaultRates {
             message_loss: some(100),
             repeated: some(150),
@@ -135,7 +135,7 @@ impl TransactionWorld {
                 let keyspace = KeyspaceId(if *durability == Durability::Memory { 9 } else { 1 });
                 let first = (group as u64) << 60;
                 SimulatedPartition {
-                    hash_range: KeyspaceSlice { keyspace, first, last: first | ((1 << 60) - 1) },
+                    hash_range: KeyspaceRange { keyspace, first, last: first | ((1 << 60) - 1) },
                     durability: *durability,
                     log: Vec::new(),
                     primary: None,
@@ -495,9 +495,9 @@ impl TransactionWorld {
 
     /// The map splits a partition.
     fn split(&mut self, group: usize) {
-        let span = self.groups[group].hash_range;
+        let hash_range = self.groups[group].hash_range;
         // Each child must have at least one of the group's four records.
-        if self.is_healed || span.last - span.first < 1 << 58 {
+        if self.is_healed || hash_range.last - hash_range.first < 1 << 58 {
             return;
         }
         self.plan_split(group);

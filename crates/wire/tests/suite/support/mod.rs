@@ -138,8 +138,8 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
 }
 
 fn gathered_request<'a>(seed: &Seed, body: &'a [u8]) -> GatheredRequest<'a> {
-    let Envelope { keyspace, partition, partition_epoch, read_lock: hold, .. } = envelope(seed);
-    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, read_lock: hold, body }
+    let Envelope { keyspace, partition, partition_epoch, read_lock, .. } = envelope(seed);
+    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, read_lock, body }
 }
 
 fn gathered_answer<'a>(n: &[u64; 5], body: &'a [u8]) -> GatheredAnswer<'a> {
@@ -159,8 +159,12 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let entries = Elements::from_slice(entries);
     let (sent_us, map_epoch, timestamp_bound) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
-    let slice =
-        Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
+    let range = DigestRange {
+        as_of: name,
+        from: n[0] as u32,
+        through: n[1] as u32,
+        contents: n[4].is_multiple_of(3),
+    };
     let body = match seed.sub % 19 {
         0 => PeerBody::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
         1 => PeerBody::ReplicateAck(FollowerReport::Acknowledged {
@@ -196,9 +200,9 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
                 PeerBody::EntryLost(name)
             }
         }
-        12 => PeerBody::DigestAsk(slice),
-        13 => PeerBody::DigestReply { slice, records: n[4], digest: n[2] },
-        14 => PeerBody::DigestDiffers(slice),
+        12 => PeerBody::DigestAsk(range),
+        13 => PeerBody::DigestReply { range, records: n[4], digest: n[2] },
+        14 => PeerBody::DigestDiffers(range),
         15 => PeerBody::UnitAsk(UnitRequest {
             number: n[0],
             behind: n[1],
@@ -350,15 +354,15 @@ fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
         7 => BlobChange::Settle { stamp },
         0 => BlobChange::Create { chunk_bits: 12 + (n[1] % 13) as u8, attributes: value },
         1 => BlobChange::Grow { stamp, size: n[2] },
-        2 => BlobChange::Cut { stamp, size: n[2] },
+        2 => BlobChange::Truncate { stamp, size: n[2] },
         3 => BlobChange::Describe { stamp, attributes: value },
         4 => {
             let length = if value.is_empty() { 1 + (n[3] % 5000) as u32 } else { value.len() as u32 };
             BlobChange::WriteChunk { stamp, offset, length, bytes: value, makes }
         }
-        5 => BlobChange::CutChunk { stamp, keep: offset, creates_absent: makes },
+        5 => BlobChange::TruncateChunk { stamp, keep: offset, creates_absent: makes },
         8 => BlobChange::DropChunk { stamp },
-        9 => BlobChange::Fill { stamp, until: n[2] },
+        9 => BlobChange::StageAppend { stamp, until: n[2] },
         10 => BlobChange::Publish { stamp, size: n[2] },
         _ => BlobChange::TransformChunk { stamp, transform: transform(n), makes },
     }
@@ -383,7 +387,7 @@ fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) 
     let version = Timestamp(n[0]);
     let failures = failures(n, value);
     match sub % 8 {
-        7 => Ok(Outcome::Compared(SliceComparison {
+        7 => Ok(Outcome::Compared(RangeComparison {
             next: n[0] as u32,
             records: n[1],
             bytes: n[2],

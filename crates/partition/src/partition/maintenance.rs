@@ -46,9 +46,9 @@ impl Partition {
     /// As [`Engine::checkpoint_begin`].
     pub fn checkpoint<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
         let commit = engine.partition_stats(self.handle())?.commit;
-        if !self.group.reaches_disk()
+        if !self.log_writer.reaches_disk()
             || commit != self.state.applied
-            || self.group.is_single_copy() && self.state.applied != self.group.last()
+            || self.log_writer.is_single_copy() && self.state.applied != self.log_writer.last()
         {
             return Ok(());
         }
@@ -100,7 +100,7 @@ impl Partition {
     ) -> EngineResult<()> {
         // An entry that is not committed yet brings the later index. Without this check, a primary whose members are down fills its
         // disk with entries.
-        let has_uncommitted = self.group.last() > self.state.applied;
+        let has_uncommitted = self.log_writer.last() > self.state.applied;
         if has_uncommitted || !engine.needs_entry(self.handle())? || self.overlay.is_evicting() {
             return Ok(());
         }
@@ -125,8 +125,8 @@ impl Partition {
         eviction.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
-        let meta = self.group.append(engine, &entry)?;
-        if self.group.commits_at_once() {
+        let meta = self.log_writer.append(engine, &entry)?;
+        if self.log_writer.commits_at_once() {
             self.apply(&meta, &[], &payload);
         } else if let Mark::Eviction { mark, sessions } = eviction {
             self.overlay.add_eviction(meta.index, &sessions, mark);

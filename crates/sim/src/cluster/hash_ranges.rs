@@ -16,7 +16,7 @@ const SLICES: u32 = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Slices {
+pub(super) struct HashRanges {
     levels: BTreeMap<KeyspaceId, Levels>,
     /// The last answer about a range of a keyspace: its epoch, and the instance.
     answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
@@ -33,7 +33,7 @@ impl Levels {
     }
 }
 
-impl Slices {
+impl HashRanges {
     /// Records a newer map of a keyspace; `before` is the last one that was observed.
     pub(super) fn see(&mut self, id: KeyspaceId, before: Option<&Keyspace>, now: &Keyspace) {
         let epochs = |keyspace: &Keyspace| -> Vec<PartitionEpoch> {
@@ -67,8 +67,8 @@ impl Slices {
     ) -> Result<(), (PartitionEpoch, InstanceId)> {
         let Some(partitions) = self.partitions_in(place.keyspace, place.epoch) else { return Ok(()) };
         let each = SLICES / partitions.min(SLICES);
-        for slice in place.partition.0 * each..(place.partition.0 + 1) * each {
-            let newest = self.answered.entry((place.keyspace, slice)).or_insert((place.epoch, instance));
+        for hash_range in place.partition.0 * each..(place.partition.0 + 1) * each {
+            let newest = self.answered.entry((place.keyspace, hash_range)).or_insert((place.epoch, instance));
             if place.epoch > newest.0 {
                 *newest = (place.epoch, instance);
             } else if place.epoch < newest.0 && instance != newest.1 {
@@ -91,7 +91,7 @@ mod tests {
 
     /// Two partitions, of which one has come to epoch 5; split at 6, and once more, unobserved, up
     /// to epoch 12.
-    fn split() -> Slices {
+    fn split() -> HashRanges {
         let level = |from, partitions| (PartitionEpoch(from), partitions);
         let levels = Levels(vec![
             level(0, None),
@@ -101,7 +101,7 @@ mod tests {
             level(9, None),
             level(12, Some(8)),
         ]);
-        Slices { levels: [(KEYSPACE, levels)].into(), answered: BTreeMap::new() }
+        HashRanges { levels: [(KEYSPACE, levels)].into(), answered: BTreeMap::new() }
     }
 
     fn place(partition: u32, epoch: u64) -> AnswerOrigin {
@@ -115,43 +115,43 @@ mod tests {
 
     #[test]
     fn older_epoch_must_not_answer_after_newer_one() {
-        let mut slices = split();
-        assert_eq!(slices.answers(place(0, 2), A), Ok(()));
-        assert_eq!(slices.answers(place(0, 3), A), Ok(()));
-        assert_eq!(slices.answers(place(0, 4), B), Ok(()), "promoted");
-        assert_eq!(slices.answers(place(1, 2), A), Ok(()), "another partition");
-        assert_eq!(slices.answers(place(0, 4), B), Ok(()));
-        assert_eq!(slices.answers(place(0, 3), A), Err((PartitionEpoch(4), B)));
+        let mut hash_ranges = split();
+        assert_eq!(hash_ranges.answers(place(0, 2), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 3), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 4), B), Ok(()), "promoted");
+        assert_eq!(hash_ranges.answers(place(1, 2), A), Ok(()), "another partition");
+        assert_eq!(hash_ranges.answers(place(0, 4), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 3), A), Err((PartitionEpoch(4), B)));
         // An answer that B evaluated before its epoch was raised may leave later.
-        assert_eq!(slices.answers(place(0, 5), B), Ok(()));
-        assert_eq!(slices.answers(place(0, 4), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 5), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 4), B), Ok(()));
     }
 
     #[test]
     fn answer_before_split_covers_parent_hash_range() {
-        let mut slices = split();
+        let mut hash_ranges = split();
         // Partition 0 is at epoch 5 on B, while A is at epoch 3 of partition 1. B receives the
         // split while its answer is on the way out.
-        assert_eq!(slices.answers(place(0, 5), B), Ok(()));
-        assert_eq!(slices.answers(place(1, 3), A), Ok(()));
-        assert_eq!(slices.answers(place(1, 6), B), Ok(()), "the second half of 0");
-        assert_eq!(slices.answers(place(1, 3), A), Ok(()), "all of 1");
+        assert_eq!(hash_ranges.answers(place(0, 5), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(1, 3), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(1, 6), B), Ok(()), "the second half of 0");
+        assert_eq!(hash_ranges.answers(place(1, 3), A), Ok(()), "all of 1");
     }
 
     #[test]
     fn a_parent_answers_no_more_once_another_has_for_a_child() {
-        let mut slices = split();
-        assert_eq!(slices.answers(place(1, 5), A), Ok(()));
-        assert_eq!(slices.answers(place(3, 7), B), Ok(()));
-        assert_eq!(slices.answers(place(0, 5), A), Ok(()));
-        assert_eq!(slices.answers(place(1, 5), A), Err((PartitionEpoch(7), B)));
+        let mut hash_ranges = split();
+        assert_eq!(hash_ranges.answers(place(1, 5), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(3, 7), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(0, 5), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(1, 5), A), Err((PartitionEpoch(7), B)));
     }
 
     #[test]
     fn answers_of_epochs_between_observed_maps_are_not_checked() {
-        let mut slices = split();
-        assert_eq!(slices.answers(place(3, 12), B), Ok(()));
-        assert_eq!(slices.answers(place(1, 10), A), Ok(()));
-        assert_eq!(slices.answers(place(1, 6), A), Err((PartitionEpoch(12), B)));
+        let mut hash_ranges = split();
+        assert_eq!(hash_ranges.answers(place(3, 12), B), Ok(()));
+        assert_eq!(hash_ranges.answers(place(1, 10), A), Ok(()));
+        assert_eq!(hash_ranges.answers(place(1, 6), A), Err((PartitionEpoch(12), B)));
     }
 }

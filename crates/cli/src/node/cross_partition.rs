@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zerohop_client::{ClientOptions, ClientTls, Secret};
-use zerohop_redis::Spans;
+use zerohop_redis::CrossPartitionCommands;
 use zerohop_server::Server;
-use zerohop_server::gateway::{ReplyAddress, Spanning, TooManyUnits};
+use zerohop_server::gateway::{CrossPartitionRunner, ReplyAddress, TooManyUnits};
 
 /// The pause before a reply is sent again to an instance whose queue is full. An instance empties
 /// its queue every few microseconds.
@@ -18,9 +18,9 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 const FULL_TRIES_MAX: u32 = 10_000;
 
 #[derive(Debug)]
-struct TransactionSpans(Spans);
+struct RedisCrossPartition(CrossPartitionCommands);
 
-impl Spanning for TransactionSpans {
+impl CrossPartitionRunner for RedisCrossPartition {
     fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), TooManyUnits> {
         let tell = move |reply| send_reply(asker, reply);
         self.0.start_unit(keyspace, unit, Box::new(tell)).map_err(|_| TooManyUnits)
@@ -51,8 +51,8 @@ pub(super) fn add(
         ClientOptions { name: "zerohop-redis".to_owned(), secret, tls, deadline, ..ClientOptions::default() };
     let own = std::iter::once(server.manager_address());
     let endpoints = own.chain(server.instances().iter().map(|(_, at)| *at)).map(|at| at.to_string());
-    let spans = Spans::start(endpoints.collect(), options)?;
-    let spanning: Arc<dyn Spanning> = Arc::new(TransactionSpans(spans));
-    server.set_cross_partition(&spanning);
+    let commands = CrossPartitionCommands::start(endpoints.collect(), options)?;
+    let cross_partition: Arc<dyn CrossPartitionRunner> = Arc::new(RedisCrossPartition(commands));
+    server.set_cross_partition(&cross_partition);
     Ok(())
 }
