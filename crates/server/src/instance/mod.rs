@@ -19,6 +19,8 @@ mod notice;
 mod outlet;
 mod service;
 mod shares;
+#[cfg(debug_assertions)]
+mod test_break;
 #[cfg(test)]
 mod tests;
 mod thread;

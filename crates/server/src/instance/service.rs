@@ -44,10 +44,7 @@ pub(crate) struct InstanceService<D: Disk> {
     /// Control requests that the manager has not answered, by the number of the forwarded request.
     forwarded: BTreeMap<u64, RequestToken>,
     next_request_number: u64,
-    /// Number of requests of this batch.
-    batch: u64,
-    batch_requests: Histogram,
-    batch_us: Histogram,
+    batch: BatchFigures,
     refusals: Refusals,
     /// The log says that the disk is full.
     is_full_logged: bool,
@@ -56,6 +53,16 @@ pub(crate) struct InstanceService<D: Disk> {
     nodes: NodeAddresses,
     /// The shares of tokens in limited resources.
     shares: TokenShares,
+    #[cfg(debug_assertions)]
+    test_break: super::test_break::TestBreak,
+}
+
+/// The requests of this batch, and those of all batches with their times.
+#[derive(Debug)]
+struct BatchFigures {
+    requests: u64,
+    all_requests: Histogram,
+    all_us: Histogram,
 }
 
 /// The reply to a Redis client whose token was revoked, before its connection is closed.
@@ -92,14 +99,14 @@ impl<D: Disk> InstanceService<D> {
             manager,
             forwarded: BTreeMap::new(),
             next_request_number: 0,
-            batch: 0,
-            batch_requests: Histogram::new(),
-            batch_us: Histogram::new(),
+            batch: BatchFigures { requests: 0, all_requests: Histogram::new(), all_us: Histogram::new() },
             refusals: Refusals::default(),
             is_full_logged: false,
             now_ms: 0,
             nodes: NodeAddresses::default(),
             shares: TokenShares::default(),
+            #[cfg(debug_assertions)]
+            test_break: super::test_break::TestBreak::from_environment(),
         }
     }
 
@@ -181,8 +188,8 @@ impl<D: Disk> InstanceService<D> {
             connections: replies.connections(),
             links: self.outlet.links.open(),
             peer_dropped: self.outlet.links.dropped(),
-            batch_requests: self.batch_requests,
-            batch_us: self.batch_us,
+            batch_requests: self.batch.all_requests,
+            batch_us: self.batch.all_us,
             operations_us: self.outlet.latencies.histograms(),
         })
     }
@@ -208,10 +215,10 @@ impl<D: Disk> Service for InstanceService<D> {
         now: Now,
         replies: &mut Replies<'_>,
     ) {
-        if self.batch == 0 {
+        if self.batch.requests == 0 {
             self.outlet.latencies.begin_batch();
         }
-        self.batch += 1;
+        self.batch.requests += 1;
         let access = replies.access(token.connection);
         if access != Access::All
             && let Err(failure) = permits_request(self.instance.map(), access, envelope.keyspace, &message)
@@ -357,6 +364,8 @@ impl<D: Disk> Service for InstanceService<D> {
         if let Some(timestamp_bound) = self.outlet.timestamp_bounds.take_synced_bound() {
             self.instance.timestamp_bound_synced(timestamp_bound);
         }
+        #[cfg(debug_assertions)]
+        self.test_break.look(now.elapsed_ms, &mut self.instance);
         self.with_gateway(now, replies, |gateway, at| gateway.step(at));
         for _ in 0..FLUSHES_PER_TURN_MAX {
             let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
@@ -368,12 +377,12 @@ impl<D: Disk> Service for InstanceService<D> {
         self.log_disk_space();
         self.with_gateway(now, replies, |gateway, at| gateway.send(at));
         self.outlet.links.call(self.instance.map(), now, replies);
-        let requests = std::mem::take(&mut self.batch);
+        let requests = std::mem::take(&mut self.batch.requests);
         if requests > 0 || self.outlet.latencies.has_ended() {
             let duration_us = self.outlet.latencies.end_batch();
             if requests > 0 {
-                self.batch_requests.count(requests);
-                self.batch_us.count(duration_us);
+                self.batch.all_requests.count(requests);
+                self.batch.all_us.count(duration_us);
             }
         }
     }
@@ -408,10 +417,10 @@ impl<D: Disk> Service for InstanceService<D> {
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
     ) -> ForeignResult {
-        if self.batch == 0 {
+        if self.batch.requests == 0 {
             self.outlet.latencies.begin_batch();
         }
-        self.batch += 1;
+        self.batch.requests += 1;
         self.with_gateway(now, replies, |gateway, at| gateway.receive(connection, bytes, at, out))
     }
 }

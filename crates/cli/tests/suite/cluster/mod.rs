@@ -2,6 +2,7 @@
 //! or paused.
 
 mod blobs;
+mod broken;
 mod closed;
 mod corrupt;
 mod differing;

@@ -33,6 +33,8 @@ pub(crate) struct NodeCluster {
     is_forgetful: bool,
     /// The file of the cluster's secret.
     secret: Option<PathBuf>,
+    /// A test may break an invariant of a partition.
+    is_breakable: bool,
 }
 
 impl NodeCluster {
@@ -50,6 +52,14 @@ impl NodeCluster {
     pub(crate) fn start_with_secret(folder: &Path, nodes: u16, secret: &Path) -> NodeCluster {
         let mut cluster = NodeCluster::of(folder, nodes, false);
         cluster.secret = Some(secret.to_owned());
+        cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
+        cluster
+    }
+
+    /// As [`Self::start`], with the switch that breaks an invariant of a partition.
+    pub(crate) fn start_breakable(folder: &Path, nodes: u16) -> NodeCluster {
+        let mut cluster = NodeCluster::of(folder, nodes, false);
+        cluster.is_breakable = true;
         cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
         cluster
     }
@@ -83,6 +93,7 @@ impl NodeCluster {
             nodes: (0..nodes).map(|_| None).collect(),
             is_forgetful,
             secret: None,
+            is_breakable: false,
         }
     }
 
@@ -152,6 +163,29 @@ impl NodeCluster {
     pub(crate) fn kill(&mut self, node: usize) {
         assert!(self.nodes[node].is_some(), "it runs");
         NodeProcess::kill([&mut self.nodes[node]]);
+    }
+
+    /// Has the primary of a partition, on this node, break an invariant.
+    pub(crate) fn break_partition(&self, node: usize, keyspace: u64, partition: u64) {
+        let file = self.break_file(node);
+        // The node must not read half of it.
+        let whole = file.with_extension("whole");
+        std::fs::write(&whole, format!("{keyspace} {partition}")).unwrap();
+        std::fs::rename(whole, file).unwrap();
+    }
+
+    /// The next process of this node breaks nothing.
+    pub(crate) fn mend(&self, node: usize) {
+        std::fs::remove_file(self.break_file(node)).unwrap();
+    }
+
+    fn break_file(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("break-{node}"))
+    }
+
+    /// Whether the process of a node runs.
+    pub(crate) fn is_running(&mut self, node: usize) -> bool {
+        self.nodes[node].as_mut().is_some_and(|process| !process.has_ended())
     }
 
     /// Stops a node's process with SIGSTOP, or continues it.
@@ -251,6 +285,9 @@ impl NodeCluster {
         if self.is_forgetful {
             command.env("ZEROHOP_TEST_DISK", "hold-unsynced");
         }
+        if self.is_breakable {
+            command.env("ZEROHOP_TEST_BREAK", self.break_file(node));
+        }
         self.secure(&mut command);
         command
     }
@@ -285,12 +322,18 @@ impl Drop for NodeCluster {
     }
 }
 
-/// The sum of a metric over all instances of the node at this endpoint.
-pub(crate) fn metric(endpoint: &str, name: &str) -> u64 {
+/// All metrics of the node at this endpoint.
+pub(crate) fn scrape(endpoint: &str) -> String {
     let mut stream = TcpStream::connect(endpoint).unwrap();
     write!(stream, "GET /metrics HTTP/1.1\r\nHost: {endpoint}\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// The sum of a metric over all instances of the node at this endpoint.
+pub(crate) fn metric(endpoint: &str, name: &str) -> u64 {
+    let text = scrape(endpoint);
     let of = |line: &str| -> Option<f64> {
         let (named, value) = line.rsplit_once(' ')?;
         let named = named.split('{').next()?;
