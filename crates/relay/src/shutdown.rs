@@ -13,6 +13,7 @@ use zerohop_wire::ids::InstanceId;
 use super::RelayContext;
 use super::clients::Clients;
 use super::limits::YIELD_MS;
+use super::planted::{Bug, is_planted};
 use super::scheduler::UnitScheduler;
 
 /// The progress of the shutdown.
@@ -91,7 +92,7 @@ impl Clients {
             self.scheduler.farewell.yielding = Some(StepProgress::Done);
         }
         if self.scheduler.farewell.ending == Some(StepProgress::UnderWay)
-            && !self.scheduler.has_unfinished(at.has_answers())
+            && (is_planted(Bug::EndsUnanswered) || !self.scheduler.has_unfinished(at.has_answers()))
         {
             // The rest waits for records: nothing of it was executed.
             self.clients().for_each(|client| at.close(client.id, &[]));
