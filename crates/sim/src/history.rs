@@ -7,6 +7,7 @@ use zerohop_session::{Reply, SessionError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use crate::plain_blobs::PlainBlobCall;
 use crate::redis::RedisCall;
 use crate::snapshots::SnapshotHistory;
 use crate::transacted::TransactionRecord;
@@ -232,6 +233,8 @@ pub struct RunHistory {
     pub scans: Vec<Scan>,
     /// In a cluster: commands of Redis clients, in the order in which they were sent.
     pub redis: Vec<RedisCall>,
+    /// The calls on the plain blob, by their begins.
+    pub plain_blobs: Vec<PlainBlobCall>,
     /// What the checker of Redis clients must know.
     pub redis_rules: RedisRules,
     /// The keyspaces of transactions.

@@ -18,6 +18,7 @@ mod agreed;
 mod aimed_crashes;
 mod answer_recorder;
 mod blobs;
+mod breaks;
 mod bursts;
 mod calls;
 mod commits;

@@ -103,7 +103,10 @@ fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand) {
     match command {
         RedisCommand::Ping(token) => add_command(out, &[b"ECHO", token.to_string().as_bytes()]),
         RedisCommand::One(step) => add_step(out, names, *step),
-        RedisCommand::Transaction(steps) => {
+        RedisCommand::Transaction(steps) | RedisCommand::Watched(steps) => {
+            if let RedisCommand::Watched(_) = command {
+                add_command(out, &[b"WATCH", names[RedisKey::Text as usize].as_bytes()]);
+            }
             add_command(out, &[b"MULTI"]);
             steps.iter().for_each(|step| add_step(out, names, *step));
             add_command(out, &[b"EXEC"]);
@@ -324,7 +327,10 @@ impl RedisRun<'_> {
             0 => RedisCommand::Ping(tokens),
             1 | 2 => {
                 steps.truncate(1 + random.below(3) as usize);
-                RedisCommand::Transaction(steps)
+                match tokens % 2 {
+                    0 => RedisCommand::Watched(steps),
+                    _ => RedisCommand::Transaction(steps),
+                }
             }
             3 if random.chance(1, 2) => {
                 // The text of this token is there, comes soon, or never.
@@ -415,9 +421,12 @@ impl RedisRun<'_> {
                 return false;
             }
         };
+        let is_watched = matches!(self.world.history.redis[call].command, RedisCommand::Watched(_));
         self.world.coverage.blobs_seen(
             match &end {
-                RedisEnd::Done(_) => "redis: commands done",
+                RedisEnd::Done(_) if is_watched => "redis: watched transactions done",
+                RedisEnd::Aborted => "redis: watched transactions aborted",
+                RedisEnd::Done(_) | RedisEnd::Unwatched(_) => "redis: commands done",
                 RedisEnd::NotDone(_) => "redis: commands refused",
                 _ => "redis: commands in doubt",
             },
