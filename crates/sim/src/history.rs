@@ -210,9 +210,11 @@ pub struct Loss {
     pub keeps_timestamp_bound: bool,
 }
 
-/// What the checker of Redis clients must know of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisRules {
+/// The commands of Redis clients, and what their checker must know of the run.
+#[derive(Clone, Debug, Default)]
+pub struct RedisHistory {
+    /// The commands, in the order in which they were sent.
+    pub calls: Vec<RedisCall>,
     /// Groups of Redis keys that a split may put into several partitions.
     pub apart: std::collections::BTreeSet<usize>,
     /// When Redis clients began to read everything once more: from then on each of their commands must succeed.
@@ -231,12 +233,10 @@ pub struct RunHistory {
     pub snapshots: Vec<SnapshotHistory>,
     /// In a cluster: scans of the other keyspaces, also those that were not completed.
     pub scans: Vec<Scan>,
-    /// In a cluster: commands of Redis clients, in the order in which they were sent.
-    pub redis: Vec<RedisCall>,
+    /// In a cluster: the commands of Redis clients.
+    pub redis: RedisHistory,
     /// The calls on the plain blob, by their begins.
     pub plain_blobs: Vec<PlainBlobCall>,
-    /// What the checker of Redis clients must know.
-    pub redis_rules: RedisRules,
     /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
     /// Outages of the node, in order.

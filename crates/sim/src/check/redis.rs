@@ -171,7 +171,7 @@ impl OrderedCall for CheckedCommand<'_> {
 /// search was abandoned.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (usize, usize) {
     let mut groups: BTreeMap<(KeyspaceId, usize), Vec<&RedisCall>> = BTreeMap::new();
-    for call in &history.redis {
+    for call in &history.redis.calls {
         groups.entry((call.keyspace, call.group)).or_default().push(call);
     }
     let (mut searched, mut abandoned) = (0, 0);
@@ -188,7 +188,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
             check_progress(history, &calls, &mut report);
         }
         searched += 1;
-        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis_rules.apart.contains(&group));
+        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis.apart.contains(&group));
         match search(&items) {
             Ok(true) => {}
             Ok(false) => abandoned += 1,
@@ -200,9 +200,9 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
 
 fn check_progress(history: &RunHistory, calls: &[&RedisCall], report: &mut impl FnMut(String)) {
     // Before, balancing and splits after the faults can outlast a client's time-out.
-    let Some(last) = history.redis_rules.last else { return };
+    let Some(last) = history.redis.last else { return };
     for call in calls.iter().filter(|call| call.invoked >= last) {
-        let is_apart = history.redis_rules.apart.contains(&call.group);
+        let is_apart = history.redis.apart.contains(&call.group);
         let is_done = matches!(call.end, RedisEnd::Done(_) | RedisEnd::Aborted | RedisEnd::Unwatched(_));
         if !(is_done || is_apart && matches!(call.end, RedisEnd::NotDone(_))) {
             report(format!("all is well, but this is not done\n    {call}"));
@@ -322,6 +322,7 @@ fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder<RedisModel>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::RedisHistory;
 
     fn call(connection: u64, (from, to): (u64, u64), step: RedisStep, end: RedisEnd) -> RedisCall {
         RedisCall {
@@ -341,7 +342,8 @@ mod tests {
     }
 
     fn findings(calls: Vec<RedisCall>) -> Vec<Violation> {
-        let history = RunHistory { redis: calls, ..RunHistory::default() };
+        let history =
+            RunHistory { redis: RedisHistory { calls, ..RedisHistory::default() }, ..RunHistory::default() };
         let mut violations = Vec::new();
         check(&history, &mut violations);
         violations

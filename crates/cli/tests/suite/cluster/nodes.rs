@@ -175,7 +175,7 @@ impl NodeCluster {
     }
 
     /// The next process of this node breaks nothing.
-    pub(crate) fn mend(&self, node: usize) {
+    pub(crate) fn break_nothing(&self, node: usize) {
         std::fs::remove_file(self.break_file(node)).unwrap();
     }
 

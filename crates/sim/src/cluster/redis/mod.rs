@@ -172,7 +172,7 @@ pub(super) struct RedisRun<'c> {
 
 impl RedisRun<'_> {
     pub(super) fn set_up(&mut self) {
-        self.world.history.redis_rules.apart.insert(GROUPS - 1);
+        self.world.history.redis.apart.insert(GROUPS - 1);
         for client in 0..self.world.redis.clients.len() {
             let at = self.world.now().after_us(self.world.redis.random.below(2_000 * MS));
             self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::Act { client }));
