@@ -64,8 +64,8 @@ impl<D: Disk> EmbeddedInstance<D> {
         };
         let (options, history) = (InstanceOptions { identity, engine }, MapHistory::new(Arc::clone(map)));
         let now = ClockReading { unix_ms, elapsed_ms: 0 };
-        let (mut shard, opened) = zerohop_shard::Instance::open(disk, options, history, now)
-            .map_err(|error| match error {
+        let (mut shard, opened) =
+            zerohop_shard::Instance::open(disk, options, history, now).map_err(|error| match error {
                 InstanceOpenError::Engine(error) => error,
                 error @ InstanceOpenError::Partition { .. } => {
                     EngineError::Stopped { reason: error.to_string() }

@@ -13,6 +13,8 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::Expiry;
 
+use super::planted::{Bug, is_planted};
+
 /// One run of a unit.
 pub(super) struct Execution<'e> {
     pub(super) unit: &'e zerohop_resp::Unit<'e>,
@@ -96,6 +98,9 @@ struct Adapter<'a, 'u, D>(&'a mut Unit<'u, D>);
 /// What `WATCH` compares: the version mixed with the deadline. A new deadline alone does not raise
 /// the version.
 fn watched_version(version: Timestamp, deadline_ms: Option<u64>) -> Timestamp {
+    if is_planted(Bug::WatchIgnored) {
+        return Timestamp(1);
+    }
     match deadline_ms {
         None => version,
         // Odd and far from any version. Two states of a record that differ in either have different

@@ -14,16 +14,22 @@ pub enum Bug {
     FollowerRuns,
     /// A unit runs here before earlier units of its lane that are queued.
     QueueOvertaken,
+    /// `EXEC` runs though a watched key has changed.
+    WatchIgnored,
+    /// An orderly stop closes connections before their commands are answered.
+    EndsUnanswered,
 }
 
 impl Bug {
     /// All mutants.
-    pub const ALL: [Bug; 5] = [
+    pub const ALL: [Bug; 7] = [
         Bug::LostWritesSentAgain,
         Bug::DoubtDenied,
         Bug::OutcomesByOrder,
         Bug::FollowerRuns,
         Bug::QueueOvertaken,
+        Bug::WatchIgnored,
+        Bug::EndsUnanswered,
     ];
 }
 

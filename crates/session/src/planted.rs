@@ -46,6 +46,16 @@ pub enum Bug {
     BlobChunksRemovedFirst,
     /// A repeated append writes where the first attempt found the end.
     BlobAppendKeepsOffset,
+    /// Staged contents that were bound to a blob stay under their staging name too, and may be bound or removed again.
+    BlobContentsBoundTwice,
+    /// A truncation changes the header of a blob, and leaves the bytes in its chunks.
+    BlobTruncateKeepsBytes,
+    /// The creation of a blob that exists counts as done.
+    BlobCreationOverlooked,
+    /// Attributes that are set for an absent blob count as set.
+    BlobAttributesOfNothing,
+    /// The next writer does not complete a truncation whose client is gone.
+    BlobCutNotCompleted,
     /// Each request of a call gets the whole deadline of the call.
     CallDeadlineRestarts,
 }
@@ -64,7 +74,7 @@ impl Bug {
     ];
 
     /// The mutants of procedures.
-    pub const OF_PROCEDURES: [Bug; 15] = [
+    pub const OF_PROCEDURES: [Bug; 20] = [
         Bug::ScanSkipsChildren,
         Bug::ScanCursorLost,
         Bug::SnapshotNotFixed,
@@ -79,6 +89,11 @@ impl Bug {
         Bug::BlobPublishedEarly,
         Bug::BlobChunksRemovedFirst,
         Bug::BlobAppendKeepsOffset,
+        Bug::BlobContentsBoundTwice,
+        Bug::BlobTruncateKeepsBytes,
+        Bug::BlobCreationOverlooked,
+        Bug::BlobAttributesOfNothing,
+        Bug::BlobCutNotCompleted,
         Bug::CallDeadlineRestarts,
     ];
 }

@@ -70,11 +70,12 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 48] = [
+pub const BLOBS: [&str; 61] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
     "blobs: puts discarded",
+    "blobs: puts abandoned",
     "blobs: writes of all chunks",
     "blobs: replacements",
     "blobs: writes of one chunk",
@@ -99,6 +100,18 @@ pub const BLOBS: [&str; 48] = [
     "blobs: listings",
     "blobs: found unfinished",
     "blobs: found absent",
+    "plain blobs: creations",
+    "plain blobs: creations refused",
+    "plain blobs: attributes set",
+    "plain blobs: attributes read",
+    "plain blobs: truncations",
+    "plain blobs: writes",
+    "plain blobs: reads",
+    "plain blobs: removals",
+    "plain blobs: removals in steps",
+    "plain blobs: removals cut short",
+    "plain blobs: found absent",
+    "plain blobs: calls that failed",
     "snapshots opened",
     "snapshots: reads",
     "snapshots: reads of blobs",
@@ -122,8 +135,10 @@ pub const BLOBS: [&str; 48] = [
 ];
 
 /// Cases of Redis clients.
-pub const REDIS: [&str; 10] = [
+pub const REDIS: [&str; 13] = [
     "redis: commands done",
+    "redis: watched transactions done",
+    "redis: watched transactions aborted",
     "redis: commands refused",
     "redis: commands in doubt",
     "redis: units to instances of the node",
@@ -133,6 +148,7 @@ pub const REDIS: [&str; 10] = [
     "redis: waits elsewhere",
     "redis: connections between nodes lost",
     "redis: units queued over a split",
+    "redis: nodes stopped after all replies",
 ];
 
 /// The counts of one or more runs.

@@ -7,6 +7,7 @@ use zerohop_session::{Reply, SessionError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use crate::plain_blobs::PlainBlobCall;
 use crate::redis::RedisCall;
 use crate::snapshots::SnapshotHistory;
 use crate::transacted::TransactionRecord;
@@ -209,9 +210,11 @@ pub struct Loss {
     pub keeps_timestamp_bound: bool,
 }
 
-/// What the checker of Redis clients must know of the run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RedisRules {
+/// The commands of Redis clients, and what their checker must know of the run.
+#[derive(Clone, Debug, Default)]
+pub struct RedisHistory {
+    /// The commands, in the order in which they were sent.
+    pub calls: Vec<RedisCall>,
     /// Groups of Redis keys that a split may put into several partitions.
     pub apart: std::collections::BTreeSet<usize>,
     /// When Redis clients began to read everything once more: from then on each of their commands must succeed.
@@ -230,10 +233,10 @@ pub struct RunHistory {
     pub snapshots: Vec<SnapshotHistory>,
     /// In a cluster: scans of the other keyspaces, also those that were not completed.
     pub scans: Vec<Scan>,
-    /// In a cluster: commands of Redis clients, in the order in which they were sent.
-    pub redis: Vec<RedisCall>,
-    /// What the checker of Redis clients must know.
-    pub redis_rules: RedisRules,
+    /// In a cluster: the commands of Redis clients.
+    pub redis: RedisHistory,
+    /// The calls on the plain blob, by their begins.
+    pub plain_blobs: Vec<PlainBlobCall>,
     /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
     /// Outages of the node, in order.

@@ -48,11 +48,12 @@ pub enum FaultKind {
     Bursts,
     RedisClients,
     CrashPoints,
+    BrokenInvariants,
 }
 
 impl FaultKind {
     /// All kinds, in the order of their declaration.
-    pub const ALL: [FaultKind; 40] = [
+    pub const ALL: [FaultKind; 41] = [
         FaultKind::Loss,
         FaultKind::Repeats,
         FaultKind::Reordering,
@@ -93,6 +94,7 @@ impl FaultKind {
         FaultKind::Bursts,
         FaultKind::RedisClients,
         FaultKind::CrashPoints,
+        FaultKind::BrokenInvariants,
     ];
 
     /// The name for display.
@@ -139,6 +141,7 @@ impl FaultKind {
             FaultKind::Bursts => "bursts of faults in one group",
             FaultKind::RedisClients => "Redis clients",
             FaultKind::CrashPoints => "crashes at points of an engine's work",
+            FaultKind::BrokenInvariants => "invariants broken",
         }
     }
 }
@@ -231,6 +234,7 @@ pub const SCENARIOS: [(&str, Kinds); 9] = [
             FaultKind::RepeatedRequests,
             FaultKind::Stalls,
             FaultKind::Bursts,
+            FaultKind::BrokenInvariants,
         ]),
     ),
     (

@@ -25,6 +25,7 @@ pub mod kinds;
 pub mod limits;
 mod network;
 mod node;
+pub mod plain_blobs;
 mod procedures;
 pub mod redis;
 mod run;

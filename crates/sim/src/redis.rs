@@ -76,6 +76,8 @@ pub enum RedisCommand {
     One(RedisStep),
     /// `MULTI`, these commands and `EXEC`.
     Transaction(Vec<RedisStep>),
+    /// `WATCH` of the text, and then the same.
+    Watched(Vec<RedisStep>),
     /// Waits at most so long until the text is this token.
     Wait {
         /// The token.
@@ -91,7 +93,7 @@ impl RedisCommand {
     pub fn steps(&self) -> &[RedisStep] {
         match self {
             Self::One(step) => std::slice::from_ref(step),
-            Self::Transaction(steps) => steps,
+            Self::Transaction(steps) | Self::Watched(steps) => steps,
             Self::Ping(_) | Self::Wait { .. } => &[],
         }
     }
@@ -125,6 +127,10 @@ pub enum RedisEnd {
     Open,
     /// Replies, one for each of its commands on keys; of a wait: one number.
     Done(Vec<StepReply>),
+    /// `EXEC` did nothing, because the watched text had changed.
+    Aborted,
+    /// `WATCH` was refused, and `EXEC` has run without it, with these replies.
+    Unwatched(Vec<StepReply>),
     /// An error that says that nothing was done.
     NotDone(String),
     /// An error that says that it may have been done, or its connection was lost.
@@ -166,7 +172,9 @@ struct ShownEnd<'e>(&'e RedisEnd);
 
 impl fmt::Debug for ShownEnd<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RedisEnd::Done(replies) = self.0 else { return write!(f, "{:?}", self.0) };
+        let (RedisEnd::Done(replies) | RedisEnd::Unwatched(replies)) = self.0 else {
+            return write!(f, "{:?}", self.0);
+        };
         for reply in replies {
             match reply {
                 StepReply::Bytes(bytes) => write!(f, " {:?}", String::from_utf8_lossy(bytes))?,

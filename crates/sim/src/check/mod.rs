@@ -13,11 +13,13 @@
 //!                          the sum of all accounts stays the same
 //!   snapshot               a snapshot never changes and has nothing later than its timestamp
 //!   lives                  a blob exists from its creation to its removal
+//!   plain blobs            calls on a blob have an order by a model of it
 //!   redis                  commands of Redis clients have an order by a model of Redis
 //!   scan, progress         a scan returns each lasting key once; calls end by their deadline, and
 //!                          succeed once faults have ended
 //! ```
 
+mod call_order;
 mod linear;
 mod lives;
 mod lossy;
@@ -25,6 +27,7 @@ mod model;
 mod named_section;
 mod once;
 mod order;
+mod plain_blobs;
 mod progress;
 mod redis;
 mod scans;
@@ -80,7 +83,8 @@ pub fn check(history: &RunHistory) -> Findings {
     order::check(history, &mut findings.violations);
     scans::check(history, &mut findings.violations);
     let (searched, abandoned) = redis::check(history, &mut findings.violations);
-    (findings.sections, findings.undecided) = (searched, abandoned);
+    let (blobs, blobs_abandoned) = plain_blobs::check(history, &mut findings.violations);
+    (findings.sections, findings.undecided) = (searched + blobs, abandoned + blobs_abandoned);
     findings.transactions = serial::check(history, &mut findings.violations);
     for named in sections::sections(history) {
         findings.sections += 1;

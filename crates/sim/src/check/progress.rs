@@ -1,7 +1,7 @@
 //! Every call ends by its deadline; once faults have ended, every call succeeds.
 
 use zerohop_placement::Durability;
-use zerohop_session::SessionError;
+use zerohop_session::{SessionError, WaitReason};
 use zerohop_wire::Failure;
 
 use super::Violation;
@@ -43,7 +43,13 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
                 && call.operation.is_wait()
                 && history.clocks_were_set
                 && call.returned.is_some_and(|returned| returned >= call.deadline);
-            let corrupt = history.corrupt.contains(&(call.keyspace, call.partition));
+            // Transactions that wait for a corrupt partition hold the places in flight to their coordinators.
+            let is_crowded = matches!(
+                &call.end,
+                OperationEnd::NotDone(SessionError::Deadline { waiting: WaitReason::FreeFrame { .. }, .. })
+            );
+            let corrupt = history.corrupt.contains(&(call.keyspace, call.partition))
+                || is_crowded && !history.corrupt.is_empty();
             if !gone && !full && !ahead && !slow && !corrupt {
                 wrong("a call was not done though nothing was in its way any more");
             }

@@ -3,19 +3,17 @@
 //! refused command would have written is never seen, and none is seen twice. After all faults every
 //! command is done.
 //!
-//! The search is that of [`super::linear`], with a state of three keys. A command whose outcome is
+//! The search is that of [`super::call_order`], with a state of three keys. A command whose outcome is
 //! unknown may take effect at any time after it was sent, once or not at all.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 
-use xxhash_rust::xxh3::Xxh3;
 use zerohop_base::time::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
+use super::call_order::{OrderedCall, StuckOrder, search};
 use crate::history::RunHistory;
-use crate::limits::SEARCH_POSITIONS_MAX;
 use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, token_bytes};
 
 const CHECKER: &str = "redis";
@@ -26,10 +24,42 @@ struct RedisModel {
     text: Option<Vec<u8>>,
     counter: Option<i64>,
     list: Vec<u64>,
+    /// The state of the text since each `WATCH` that is open, by the place of its command.
+    watches: BTreeMap<usize, WatchedText>,
+}
+
+/// The text since a `WATCH`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum WatchedText {
+    /// There was none then. It counts as unchanged if there is none again.
+    Absent,
+    Unchanged,
+    Changed,
 }
 
 impl RedisModel {
+    fn watch(&mut self, place: usize) {
+        let found = if self.text.is_some() { WatchedText::Unchanged } else { WatchedText::Absent };
+        self.watches.insert(place, found);
+    }
+
+    /// Whether the text has changed since the `WATCH` of this command, which is over.
+    fn end_watch(&mut self, place: usize) -> bool {
+        match self.watches.remove(&place) {
+            Some(WatchedText::Absent) => self.text.is_some(),
+            Some(WatchedText::Changed) => true,
+            Some(WatchedText::Unchanged) | None => false,
+        }
+    }
+
     fn apply(&mut self, step: RedisStep) -> StepReply {
+        let is_change = step.key() == RedisKey::Text
+            && step.is_write()
+            && (step != RedisStep::GetDel || self.text.is_some());
+        if is_change {
+            let unchanged = self.watches.values_mut().filter(|one| **one == WatchedText::Unchanged);
+            unchanged.for_each(|one| *one = WatchedText::Changed);
+        }
         let bulk = |found: Option<Vec<u8>>| found.map_or(StepReply::Nil, StepReply::Bytes);
         match step {
             RedisStep::Set(token) => {
@@ -79,18 +109,69 @@ impl RedisModel {
 /// A call, as the search uses it.
 struct CheckedCommand<'h> {
     call: &'h RedisCall,
+    part: CommandPart,
     /// Its replies must be those of the model.
     required: bool,
     until: Time,
+    /// Its place among all.
+    place: usize,
     /// Calls of its connection that come before it.
     behind: Vec<usize>,
+}
+
+/// The part of a command that has its place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandPart {
+    Whole,
+    /// The `WATCH` of the command at the next place.
+    Watch,
+    /// The `EXEC` of a `WATCH` at this place.
+    Exec(usize),
+}
+
+impl OrderedCall for CheckedCommand<'_> {
+    type State = RedisModel;
+
+    fn invoked(&self) -> Time {
+        self.call.invoked
+    }
+
+    fn until(&self) -> Time {
+        self.until
+    }
+
+    fn is_required(&self) -> bool {
+        self.required
+    }
+
+    fn behind(&self) -> &[usize] {
+        &self.behind
+    }
+
+    fn after(&self, state: &RedisModel) -> Option<RedisModel> {
+        let mut state = state.clone();
+        let is_changed = match self.part {
+            CommandPart::Watch => {
+                state.watch(self.place);
+                return Some(state);
+            }
+            CommandPart::Exec(watch) => state.end_watch(watch),
+            CommandPart::Whole => false,
+        };
+        let replies = match &self.call.end {
+            RedisEnd::Aborted => return is_changed.then_some(state),
+            RedisEnd::Done(replies) | RedisEnd::Unwatched(replies) if self.required => Some(&replies[..]),
+            _ => None,
+        };
+        if is_changed { None } else { state.after(self.call, replies) }
+    }
 }
 
 /// Checks the Redis calls of a history. Returns how many groups were searched, and of how many the
 /// search was abandoned.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (usize, usize) {
     let mut groups: BTreeMap<(KeyspaceId, usize), Vec<&RedisCall>> = BTreeMap::new();
-    for call in &history.redis {
+    for call in &history.redis.calls {
         groups.entry((call.keyspace, call.group)).or_default().push(call);
     }
     let (mut searched, mut abandoned) = (0, 0);
@@ -107,7 +188,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
             check_progress(history, &calls, &mut report);
         }
         searched += 1;
-        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis_rules.apart.contains(&group));
+        let items = items(&calls, lost.unwrap_or(Time::NEVER), history.redis.apart.contains(&group));
         match search(&items) {
             Ok(true) => {}
             Ok(false) => abandoned += 1,
@@ -119,10 +200,10 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (u
 
 fn check_progress(history: &RunHistory, calls: &[&RedisCall], report: &mut impl FnMut(String)) {
     // Before, balancing and splits after the faults can outlast a client's time-out.
-    let Some(last) = history.redis_rules.last else { return };
+    let Some(last) = history.redis.last else { return };
     for call in calls.iter().filter(|call| call.invoked >= last) {
-        let is_apart = history.redis_rules.apart.contains(&call.group);
-        let is_done = matches!(call.end, RedisEnd::Done(_));
+        let is_apart = history.redis.apart.contains(&call.group);
+        let is_done = matches!(call.end, RedisEnd::Done(_) | RedisEnd::Aborted | RedisEnd::Unwatched(_));
         if !(is_done || is_apart && matches!(call.end, RedisEnd::NotDone(_))) {
             report(format!("all is well, but this is not done\n    {call}"));
         }
@@ -130,7 +211,7 @@ fn check_progress(history: &RunHistory, calls: &[&RedisCall], report: &mut impl 
 }
 
 fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String)) {
-    let denied = calls.iter().filter(|call| matches!(call.end, RedisEnd::NotDone(_)));
+    let denied = calls.iter().filter(|call| matches!(call.end, RedisEnd::NotDone(_) | RedisEnd::Aborted));
     let denied = denied.filter(|call| call.returned.is_some_and(|at| at < lost));
     let denied: BTreeMap<Vec<u8>, &&RedisCall> = denied
         .flat_map(|call| {
@@ -142,7 +223,7 @@ fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String
         })
         .collect();
     for call in calls {
-        let RedisEnd::Done(replies) = &call.end else { continue };
+        let (RedisEnd::Done(replies) | RedisEnd::Unwatched(replies)) = &call.end else { continue };
         for reply in replies {
             let tokens: Vec<Vec<u8>> = match reply {
                 StepReply::Bytes(bytes) => {
@@ -173,135 +254,50 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
     let mut last: BTreeMap<(u64, RedisKey), usize> = BTreeMap::new();
     for call in calls.iter().filter(|call| call.invoked < lost) {
         let returned = call.returned.unwrap_or(Time::NEVER);
-        let required = matches!(call.end, RedisEnd::Done(_)) && returned <= lost;
-        let matters = required || call.command.is_write() && !matches!(call.end, RedisEnd::NotDone(_));
+        let is_known = matches!(call.end, RedisEnd::Done(_) | RedisEnd::Aborted | RedisEnd::Unwatched(_));
+        let required = is_known && returned <= lost;
+        let may_be_done =
+            call.command.is_write() && !matches!(call.end, RedisEnd::NotDone(_) | RedisEnd::Aborted);
+        let matters = required || may_be_done;
         if !matters || matches!(call.command, RedisCommand::Ping(_)) {
             continue;
         }
+        // Nobody knows whether the keyspace still had what was watched.
+        let is_watched = required
+            && matches!(call.command, RedisCommand::Watched(_))
+            && !matches!(call.end, RedisEnd::Unwatched(_));
         let mut behind = Vec::new();
         if required && !matches!(call.command, RedisCommand::Wait { .. }) {
-            let own = call.command.steps().iter().map(|step| step.key());
+            let watched = is_watched.then_some(RedisKey::Text);
+            let own = call.command.steps().iter().map(|step| step.key()).chain(watched);
+            let whole = items.len() + usize::from(is_watched);
             // Keys of one partition: one order for all of them.
             let keys: BTreeSet<RedisKey> = if is_apart { own.collect() } else { RedisKey::ALL.into() };
             for key in keys {
-                behind.extend(last.insert((call.connection, key), items.len()));
+                behind.extend(last.insert((call.connection, key), whole));
             }
         }
-        items.push(CheckedCommand {
-            call,
-            required,
-            until: if required { returned } else { Time::NEVER },
-            behind,
-        });
+        let until = if required { returned } else { Time::NEVER };
+        let mut part = CommandPart::Whole;
+        if is_watched {
+            let (place, behind) = (items.len(), std::mem::take(&mut behind));
+            items.push(CheckedCommand { call, part: CommandPart::Watch, required, until, place, behind });
+            part = CommandPart::Exec(place);
+        }
+        if let CommandPart::Exec(watch) = part {
+            behind.push(watch);
+        }
+        let place = items.len();
+        items.push(CheckedCommand { call, part, required, until, place, behind });
     }
     items
-}
-
-#[derive(Clone)]
-struct RedisPosition {
-    done: Vec<u64>,
-    state: RedisModel,
-    order: Vec<usize>,
-    required: usize,
-    /// Calls of unknown outcome since the last known one.
-    row: usize,
-}
-
-/// The deepest position at which the search got stuck.
-#[derive(Default)]
-struct StuckOrder {
-    order: Vec<usize>,
-    state: RedisModel,
-}
-
-/// `Ok(false)`: the search was abandoned.
-fn search(items: &[CheckedCommand<'_>]) -> Result<bool, StuckOrder> {
-    let optional = items.iter().filter(|item| !item.required).count();
-    let mut budget = SEARCH_POSITIONS_MAX;
-    for in_a_row in [0, 1, 2, 4, usize::MAX] {
-        match search_with(items, in_a_row, &mut budget) {
-            Err(_) if optional > in_a_row => {}
-            other => return other,
-        }
-    }
-    Ok(false)
-}
-
-fn search_with(
-    items: &[CheckedCommand<'_>],
-    in_a_row: usize,
-    budget: &mut usize,
-) -> Result<bool, StuckOrder> {
-    let required = items.iter().filter(|item| item.required).count();
-    let (mut visited, mut dead) = (BTreeSet::new(), StuckOrder::default());
-    let done = vec![0; items.len().div_ceil(64)];
-    let first = RedisPosition { done, state: RedisModel::default(), order: Vec::new(), required: 0, row: 0 };
-    let mut stack = vec![first];
-    while let Some(place) = stack.pop() {
-        if place.required == required {
-            return Ok(true);
-        }
-        if *budget == 0 {
-            return Ok(false);
-        }
-        *budget -= 1;
-        if place.order.len() >= dead.order.len() {
-            dead = StuckOrder { order: place.order.clone(), state: place.state.clone() };
-        }
-        for at in candidates(items, &place, in_a_row) {
-            let item = &items[at];
-            let replies = match &item.call.end {
-                RedisEnd::Done(replies) if item.required => Some(&replies[..]),
-                _ => None,
-            };
-            let Some(state) = place.state.after(item.call, replies) else { continue };
-            let mut next = place.clone();
-            next.done[at / 64] |= 1 << (at % 64);
-            next.state = state;
-            next.order.push(at);
-            next.required += usize::from(item.required);
-            next.row = if item.required { 0 } else { next.row + 1 };
-            let mut hash = Xxh3::new();
-            (&next.done, &next.state).hash(&mut hash);
-            hash.write_usize(if in_a_row == usize::MAX { 0 } else { next.row });
-            if visited.insert(hash.digest128()) {
-                stack.push(next);
-            }
-        }
-    }
-    Err(dead)
-}
-
-/// The calls that may come next, the likeliest last.
-fn candidates(items: &[CheckedCommand<'_>], place: &RedisPosition, in_a_row: usize) -> Vec<usize> {
-    let open = |at: usize| place.done[at / 64] >> (at % 64) & 1 == 0;
-    let mut soonest = Time::NEVER;
-    let mut next = Vec::new();
-    for (at, item) in items.iter().enumerate() {
-        if item.call.invoked > soonest {
-            break;
-        }
-        if !open(at) {
-            continue;
-        }
-        if item.required {
-            soonest = soonest.min(item.until);
-        }
-        let is_free = item.behind.iter().all(|before| !open(*before));
-        if is_free && (item.required || place.row < in_a_row) {
-            next.push(at);
-        }
-    }
-    next.retain(|at| items[*at].call.invoked <= soonest);
-    next.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
-    next
 }
 
 /// Calls shown before and after the place where an order ends.
 const SHOWN_BEFORE: usize = 8;
 const SHOWN_AFTER: usize = 12;
 
-fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder) -> String {
+fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder<RedisModel>) -> String {
     let mut what = format!(
         "its commands have no order in which they could have been replied to so; the longest, of {} commands, ends with",
         dead.order.len()
@@ -309,7 +305,7 @@ fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder) -> String {
     for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {
         what.push_str(&format!("\n    {}", items[*at].call));
     }
-    let RedisModel { text, counter, list } = &dead.state;
+    let RedisModel { text, counter, list, .. } = &dead.state;
     let text = text.as_ref().map(|text| String::from_utf8_lossy(text).into_owned());
     what.push_str(&format!(
         "\n  and leaves {text:?} {counter:?} and {} values; what could not follow:",
@@ -326,6 +322,7 @@ fn not_linearizable(items: &[CheckedCommand<'_>], dead: &StuckOrder) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::RedisHistory;
 
     fn call(connection: u64, (from, to): (u64, u64), step: RedisStep, end: RedisEnd) -> RedisCall {
         RedisCall {
@@ -345,7 +342,8 @@ mod tests {
     }
 
     fn findings(calls: Vec<RedisCall>) -> Vec<Violation> {
-        let history = RunHistory { redis: calls, ..RunHistory::default() };
+        let history =
+            RunHistory { redis: RedisHistory { calls, ..RedisHistory::default() }, ..RunHistory::default() };
         let mut violations = Vec::new();
         check(&history, &mut violations);
         violations
@@ -359,6 +357,41 @@ mod tests {
         };
         assert!(both(1, 2).is_empty());
         assert_eq!(both(2, 1).len(), 1);
+    }
+
+    #[test]
+    fn watched_transaction_runs_if_the_text_is_unchanged_and_only_then() {
+        let with = |set: (u64, u64), end: RedisEnd| {
+            let command = RedisCommand::Watched(vec![RedisStep::Incr]);
+            let watched = RedisCall { command, ..call(2, (3, 9), RedisStep::Incr, end) };
+            let first = call(1, (1, 2), RedisStep::Set(1), RedisEnd::Done(vec![StepReply::Ok]));
+            let second = call(1, set, RedisStep::Set(2), RedisEnd::Done(vec![StepReply::Ok]));
+            let mut all = vec![first, watched, second];
+            all.sort_by_key(|call| call.invoked);
+            findings(all).len()
+        };
+        for (set, runs, aborts) in [((5, 6), 0, 0), ((20, 21), 0, 1)] {
+            assert_eq!(with(set, number(1)), runs, "{set:?}");
+            assert_eq!(with(set, RedisEnd::Aborted), aborts, "{set:?}");
+        }
+        // `WATCH` comes before `EXEC`, so a text that was set before both does not abort.
+        let command = RedisCommand::Watched(vec![RedisStep::Get]);
+        let get = RedisEnd::Done(vec![StepReply::Bytes(token_bytes(1))]);
+        let seen = |to| {
+            let set = call(1, (1, 2), RedisStep::Set(1), RedisEnd::Done(vec![StepReply::Ok]));
+            let other = call(1, (4, 5), RedisStep::Set(2), RedisEnd::Done(vec![StepReply::Ok]));
+            let watched =
+                RedisCall { command: command.clone(), ..call(2, (3, to), RedisStep::Get, get.clone()) };
+            let mut all = vec![set, other, watched];
+            all.sort_by_key(|call| call.invoked);
+            findings(all).len()
+        };
+        assert_eq!(seen(9), 0);
+        let late = RedisCall { invoked: Time(6), ..call(2, (6, 9), RedisStep::Get, get.clone()) };
+        let late = RedisCall { command: command.clone(), ..late };
+        let set = call(1, (1, 2), RedisStep::Set(1), RedisEnd::Done(vec![StepReply::Ok]));
+        let other = call(1, (4, 5), RedisStep::Set(2), RedisEnd::Done(vec![StepReply::Ok]));
+        assert_eq!(findings(vec![set, other, late]).len(), 1);
     }
 
     #[test]

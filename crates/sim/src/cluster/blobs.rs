@@ -17,17 +17,21 @@ use std::time::Duration;
 use zerohop_base::time::Time;
 use zerohop_session::procedures::{BlobError, BlobLimits, Error, ProcedureSettings};
 
+pub(super) use self::plain::PlainBlobRun;
+use self::plain::PlainBlobs;
 use self::task::{BlobOutcome, BlobReport, BlobStep, is_absent, run_blob};
 use super::SimulatedCluster;
 use super::running_transaction::fail_of;
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{BlobLife, TransactionFailure, TransactionRecord};
-use crate::workload::blobs::{BlobChangeKind, BlobOperationPlan, MARKS_MAX, NUMBERS, blob_of_header};
+use crate::workload::blobs::{BlobChangeKind, BlobOperationPlan, MARKS_MAX, NUMBERS, PutEnd, blob_of_header};
 
 #[path = "blobs/contents.rs"]
 mod contents;
 #[path = "blobs/placement.rs"]
 mod placement;
+#[path = "blobs/plain.rs"]
+mod plain;
 #[path = "blobs/task.rs"]
 mod task;
 
@@ -51,6 +55,8 @@ pub(super) struct Blobs {
     /// The order of each change of attributes: its first generation that was seen. Staged appends raise the
     /// generation and leave the attributes.
     orders: BTreeMap<u64, u64>,
+    /// The calls on the plain blob.
+    plain: PlainBlobs,
 }
 
 #[derive(Debug)]
@@ -65,12 +71,13 @@ struct OpenBlobOperation {
 
 impl Blobs {
     pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.plain.is_idle()
     }
 
     /// A copy of a frame of this client may take effect later, whatever the client receives as
     /// answer.
     pub(super) fn haunt(&mut self, client: usize) {
+        self.plain.haunt(client);
         self.open
             .values_mut()
             .filter(|open| open.client == client)
@@ -212,6 +219,7 @@ impl SimulatedCluster {
 
     /// A client dies; its operations may or may not have taken effect.
     pub(super) fn drop_blob_operations(&mut self, client: usize) {
+        self.blobs.plain.drop_of(client);
         self.blobs.open.retain(|_, open| {
             if open.client == client
                 && let Some(at) = open.entry
@@ -234,8 +242,15 @@ impl SimulatedCluster {
 
     /// Every blob is read once more.
     pub(super) fn read_all_blobs(&mut self) {
-        for plan in BlobOperationPlan::reads() {
-            self.begin_blob_steps(0, vec![plan], 8_000_000);
+        for read in BlobOperationPlan::reads() {
+            // A put finds and removes what others have staged, which must leave the contents of the blob.
+            let put = BlobOperationPlan {
+                kind: BlobChangeKind::Put { replaces: true, end: PutEnd::Discarded },
+                blob: read.blob,
+                is_large: true,
+                ..self.transacting.draws.blob()
+            };
+            self.begin_blob_steps(0, vec![put, read], 8_000_000);
         }
     }
 

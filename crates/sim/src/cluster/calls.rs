@@ -10,6 +10,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Req
 use zerohop_wire::messages::{Hello, Message, Query, RecordRead};
 use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure};
 
+use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
 use super::scans::PUTS_FROM;
@@ -115,6 +116,7 @@ impl SimulatedCluster {
         self.handle_interactive_reports();
         self.handle_snapshot_reports();
         self.handle_blob_reports();
+        PlainBlobRun { world: self }.handle_reports();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }

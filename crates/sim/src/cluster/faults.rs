@@ -5,7 +5,9 @@ use zerohop_engine::disk::simulated::{DiskOperation as Disk, Latency, SimulatedF
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::aimed_crashes::AimedCrashes;
+use super::breaks::InvariantBreaks;
 use super::node_end::NodeEnd;
+use super::redis::RedisRun;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
 use crate::streams::Draw;
@@ -39,6 +41,8 @@ pub(super) enum ClusterFault {
     ElectionFaults,
     /// Crashes are aimed at points in the work of engines.
     Aim,
+    /// The primary of a partition breaks an invariant.
+    Break,
     /// A member of a partition is struck.
     Blow { keyspace: KeyspaceId, partition: PartitionId },
 }
@@ -77,6 +81,9 @@ impl SimulatedCluster {
         self.schedule_next();
         for at in (AimedCrashes { world: self }).times() {
             self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Aim));
+        }
+        for at in (InvariantBreaks { world: self }).times() {
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Break));
         }
         if let Some((from, _)) = self.scenario.client_pause {
             self.agenda.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
@@ -141,6 +148,12 @@ impl SimulatedCluster {
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
             ClusterFault::Corruption => self.corruption(),
+            ClusterFault::Break => {
+                if let Some((host, at)) = (InvariantBreaks { world: self }).break_invariant() {
+                    let life = self.hosts[host].life;
+                    self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Kill { host, life }));
+                }
+            }
             ClusterFault::Aim => AimedCrashes { world: self }.aim(),
             ClusterFault::StallEnds { number } => self.end_stall(number),
             ClusterFault::ElectionFaults => self.disturb_election(),
@@ -183,6 +196,7 @@ impl SimulatedCluster {
                 }
             }
             FaultKind::Kills => self.end_process(host, NodeEnd::Killed),
+            FaultKind::Stops if self.redis.is_on => RedisRun { world: self }.begin_leave(host),
             FaultKind::Stops => self.end_process(host, NodeEnd::Stopped),
             FaultKind::DisksLost => return self.lose_disks(host),
             FaultKind::DisksFail | FaultKind::DisksFull | FaultKind::DisksSlow => {
@@ -397,6 +411,7 @@ impl SimulatedCluster {
                 let other = &self.hosts[at];
                 other.is_up
                     && !other.is_doomed
+                    && !self.targeted_faults.broken.contains(&(at, other.life))
                     && known.is_some_and(|known| known.incarnation == other.incarnation)
             })
         };
@@ -473,6 +488,7 @@ impl SimulatedCluster {
             self.schedule_client(client, now);
         }
         for at in 0..self.hosts.len() {
+            let has_broken = self.targeted_faults.broken.contains(&(at, self.hosts[at].life));
             self.hosts[at].paused_until = Time(0);
             self.hosts[at].agent_paused_until = Time(0);
             self.hosts[at].repair_disks();
@@ -482,8 +498,9 @@ impl SimulatedCluster {
             }
             if self.hosts[at].is_doomed {
                 self.end_process(at, NodeEnd::Power);
-            } else if self.hosts[at].has_failed {
-                // A partition whose disk has failed accepts no writes until it is opened again.
+            } else if self.hosts[at].has_failed || has_broken {
+                // A partition whose disk has failed accepts no writes until it is opened again, and one with a broken
+                // invariant serves nothing.
                 self.end_process(at, NodeEnd::Killed);
             }
             for slot in 0..self.hosts[at].slots.len() {

@@ -6,7 +6,7 @@ use zerohop_partition::Token;
 use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
 use zerohop_replication as replica;
 use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
-use zerohop_wire::ids::{KeyspaceId, MapEpoch, RequestId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Encoder, Envelope, Message};
 
@@ -30,6 +30,8 @@ pub(crate) struct ClusterTurn {
     pub(crate) answered: Vec<AnswerOrigin>,
     /// Origins of acknowledgements of a write.
     pub(crate) acknowledged: Vec<AnswerOrigin>,
+    /// Invariants that were found broken.
+    pub(crate) broken: Vec<BrokenReport>,
     /// Entries that members of groups have applied.
     pub(crate) applied: Vec<AppliedEntries>,
     /// More background maintenance is due at once.
@@ -37,6 +39,23 @@ pub(crate) struct ClusterTurn {
     /// Answers to units of Redis clients, which are passed on within the turn.
     pub(crate) unit_answers: Vec<(u64, UnitAnswer)>,
     pub(crate) redis: RedisTurn,
+}
+
+/// A broken invariant that was reported in a turn, with the number of answers that had left before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BrokenReport {
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) partition: PartitionId,
+    pub(crate) rule: &'static str,
+    pub(crate) answered_before: usize,
+    pub(crate) acknowledged_before: usize,
+}
+
+impl BrokenReport {
+    /// Whether an answer is about its partition.
+    pub(crate) fn is_of(&self, place: &AnswerOrigin) -> bool {
+        (self.keyspace, self.partition) == (place.keyspace, place.partition)
+    }
 }
 
 /// Collects effects.
@@ -64,7 +83,16 @@ impl InstanceEffects for Collect<'_> {
                 *self.timestamp_bound = Some(timestamp_bound)
             }
             InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
-                unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
+                let (answered_before, acknowledged_before) =
+                    (self.output.answered.len(), self.output.acknowledged.len());
+                let rule = broken.rule;
+                self.output.broken.push(BrokenReport {
+                    keyspace,
+                    partition,
+                    rule,
+                    answered_before,
+                    acknowledged_before,
+                });
             }
             InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
         }

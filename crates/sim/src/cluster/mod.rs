@@ -18,6 +18,7 @@ mod agreed;
 mod aimed_crashes;
 mod answer_recorder;
 mod blobs;
+mod breaks;
 mod bursts;
 mod calls;
 mod commits;
@@ -444,7 +445,7 @@ impl SimulatedCluster {
             }
         }
         (0..self.clients.len()).for_each(|client| self.count_reads(client));
-        if !self.history.redis.is_empty() {
+        if !self.history.redis.calls.is_empty() {
             self.coverage.fault(FaultKind::RedisClients);
         }
         for kind in [

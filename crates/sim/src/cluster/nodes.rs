@@ -12,6 +12,7 @@ use zerohop_shard::{AnswerOrigin, Identity};
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
 use super::aimed_crashes::AimedCrashes;
+use super::breaks::InvariantBreaks;
 use super::commits::FrameContent;
 use super::delayed_event::DelayedEvent;
 use super::host::manager_address;
@@ -91,6 +92,7 @@ impl SimulatedCluster {
         let now = self.now();
         let done = now.after_us(took_us + 1);
         self.hosts[host].slots[slot].busy_until = done;
+        InvariantBreaks { world: self }.watch_answers(host, slot, &turned);
         for place in &turned.answered {
             self.watch_answer(host, slot, *place);
         }
@@ -423,9 +425,13 @@ impl SimulatedCluster {
     /// Adds the counters of a node's instances to the coverage, before they are gone.
     pub(super) fn count(&mut self, at: usize) {
         let mut differing: Vec<String> = Vec::new();
+        let now = self.now();
         for slot in &mut self.hosts[at].slots {
             let Some(instance) = &mut slot.instance else { continue };
             let stats = instance.stats();
+            for text in &stats.errors {
+                self.trace.record(now, format_args!("n{at} had trouble: {text}"));
+            }
             differing.extend(stats.errors.iter().filter(|text| text.contains(DIFFERS)).cloned());
             let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
             self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();

@@ -142,7 +142,7 @@ impl SimulatedCluster {
         let (Some(first), second) = (named(REDIS_KEYSPACES[0]), named(REDIS_KEYSPACES[1])) else {
             return false;
         };
-        let mut draw = self.streams.node.fork(self.history.redis.len() as u64);
+        let mut draw = self.streams.node.fork(self.history.redis.calls.len() as u64);
         match draw.below(40) {
             0 if self.scenario.has(FaultKind::Splits) && self.redis.splits < 3 => {
                 self.redis.splits += 1;

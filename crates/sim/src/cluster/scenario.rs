@@ -25,7 +25,8 @@ const MEMORY_BYTES_MIN: u64 = 8 << 20;
 const CHECKS_AFTER_BYTES: [u64; 3] = [2 << 10, 8 << 10, 32 << 10];
 
 /// Kinds that are not drawn with the others.
-const DRAWN_APART: [FaultKind; 3] = [FaultKind::Sleeps, FaultKind::RedisClients, FaultKind::CrashPoints];
+const DRAWN_APART: [FaultKind; 4] =
+    [FaultKind::Sleeps, FaultKind::RedisClients, FaultKind::CrashPoints, FaultKind::BrokenInvariants];
 
 /// The stream that draws whether a run has Redis clients: by this one, the seeds that show mutants of
 /// other parts have none.
@@ -34,6 +35,9 @@ const REDIS_FORK: u64 = 2_461;
 /// The stream that draws whether a run has crashes at points of an engine's work. By this one, the seeds that show mutants
 /// of other parts have none, and stay as they are.
 const CRASH_POINTS_FORK: u64 = 32_268_403;
+
+/// The stream that draws whether invariants break in a run, for the same reason.
+const BREAKS_FORK: u64 = 2_288;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -152,6 +156,7 @@ impl ClusterScenario {
         let has_redis = random.fork(REDIS_FORK).chance(1, 4);
         let mut crash_points = random.fork(CRASH_POINTS_FORK);
         let has_crash_points = crash_points.chance(2, 3);
+        let has_breaks = random.fork(BREAKS_FORK).chance(1, 4);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
             let chance = match kind {
@@ -177,6 +182,9 @@ impl ClusterScenario {
         }
         if has_crash_points {
             kinds = kinds.with(FaultKind::CrashPoints);
+        }
+        if has_breaks {
+            kinds = kinds.with(FaultKind::BrokenInvariants);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;

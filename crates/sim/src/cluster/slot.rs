@@ -14,7 +14,7 @@ use zerohop_wire::messages::PeerBody;
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Features, Message};
 
 use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
-use super::instance_turn::{ClusterTurn, Collect, PEERS};
+use super::instance_turn::{BrokenReport, ClusterTurn, Collect, PEERS};
 use super::record::{self, LifeFile};
 use super::redis::{RedisArrival, RedisSide};
 use crate::network::{LinkArrival, LinkId};
@@ -36,6 +36,8 @@ pub(crate) struct ClusterSlot {
     scratch: Vec<u8>,
     /// The highest index that each of its partitions had applied after the last turn.
     applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
+    /// Its partitions that have stopped, because an invariant is broken.
+    pub(crate) broken: Vec<BrokenReport>,
     /// Its Redis clients; none in runs without any.
     pub(crate) redis: Option<Box<RedisSide>>,
 }
@@ -69,6 +71,7 @@ impl ClusterSlot {
             busy_until: zerohop_base::time::Time(0),
             scratch: Vec::new(),
             applied: BTreeMap::new(),
+            broken: Vec::new(),
             redis: None,
         }
     }
@@ -111,6 +114,7 @@ impl ClusterSlot {
         self.inbox.clear();
         self.turn_at = None;
         self.applied.clear();
+        self.broken.clear();
         self.redis = None;
     }
 
@@ -190,6 +194,17 @@ impl ClusterSlot {
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };
         let partitions_before = partitions_of(&instance);
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
+        if !self.broken.is_empty() {
+            let partitions = partitions_of(&instance);
+            self.broken.retain(|one| {
+                // A child of a split, or a member that comes back, is another replica.
+                partitions.get(&one.keyspace) == partitions_before.get(&one.keyspace)
+                    && instance.replicas().any(|(keyspace, partition, replica)| {
+                        (keyspace, partition) == (one.keyspace, one.partition)
+                            && replica.role() != replica::Role::Removed
+                    })
+            });
+        }
         self.see_applied(&mut instance, &before, &mut turned);
         let mut collect =
             Collect { ports: &mut self.ports, output: &mut turned, timestamp_bound: &mut timestamp_bound };

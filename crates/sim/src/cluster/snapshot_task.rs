@@ -19,6 +19,7 @@ use super::transaction_reads::{ReadResult, got, read_of, reply_of};
 use crate::snapshots::SnapshotRecord;
 use crate::streams::Draw;
 use crate::workload::blobs::{BLOBS, BlobContents, any, header_id, name, read_attributes};
+use crate::workload::plain_blobs::PLAIN_NAME;
 use crate::workload::transactional::{ClassedKey, KEYSPACES, KeyClass};
 
 const MS: u64 = 1_000;
@@ -283,6 +284,7 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
                 None => return Ok(()),
             }
         }
+        listed.retain(|(name, _)| *name != PLAIN_NAME);
         (self.report)(SnapshotReport::ListsBlobs);
         self.show_listed((0..BLOBS).map(|blob| (header_id(blob), name(blob))).collect(), listed);
         Ok(())

@@ -96,6 +96,8 @@ pub(super) struct TargetedFaults {
     /// How the process of a node ends if its disk cuts the power at an aimed point.
     pub(super) aimed_ends: BTreeMap<usize, NodeEnd>,
     pub(super) aims_drawn: u64,
+    /// Nodes of which a partition was to break an invariant, each with the number of its start.
+    pub(super) broken: BTreeSet<(usize, u32)>,
     /// Nodes with a disk that has failed some operation.
     pub(super) failed_disks: BTreeSet<usize>,
 }

@@ -19,6 +19,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Failure};
 
+use super::blobs::PlainBlobRun;
 use super::interactive::{InteractiveReport, InteractiveReports, interactive};
 use super::running_transaction::{RunningTransaction, fail};
 use super::transaction_reads::intended;
@@ -39,6 +40,8 @@ const ACTIONS_PER_OPERATION: u64 = 4;
 
 /// So many in a hundred of these use a blob.
 const BLOBS_OF_100: u64 = 22;
+/// One in so many of these is about the plain blob.
+const PLAIN_BLOBS_OF: u64 = 4;
 /// Draws from `BLOBS_OF_100` up to this value open a snapshot.
 const SNAPSHOTS_UPTO: u64 = 26;
 
@@ -130,7 +133,11 @@ impl SimulatedCluster {
         }
         let Some(plan) = plan else {
             let plan = self.transacting.draws.blob();
-            self.begin_blob(client, plan, limit_us);
+            if plan.value.is_multiple_of(PLAIN_BLOBS_OF) {
+                PlainBlobRun { world: self }.begin(client, limit_us);
+            } else {
+                self.begin_blob(client, plan, limit_us);
+            }
             return true;
         };
         if !is_opening {
@@ -177,6 +184,7 @@ impl SimulatedCluster {
             self.begin_operation(0, ClientOperationPlan::ReadMany(keys), 8_000 * MS, (false, false));
         }
         self.read_all_blobs();
+        PlainBlobRun { world: self }.read_last();
     }
 
     /// Sends the request of a transaction, or starts its procedure.

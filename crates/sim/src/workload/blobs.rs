@@ -55,7 +55,7 @@ pub(crate) enum BlobChangeKind {
     /// Replaces all of it in one transaction, so that nothing is left of the old contents.
     Replace,
     /// Puts it, in place of an existing blob or only if there is none.
-    Put { replaces: bool },
+    Put { replaces: bool, end: PutEnd },
     /// Writes one chunk alone.
     Poke { chunk: u64 },
     /// Appends a token, or truncates if there are enough.
@@ -77,6 +77,28 @@ pub(crate) enum BlobChangeKind {
     Read(BlobReadKind),
     /// Lists the names of all blobs.
     List,
+}
+
+/// How a put ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PutEnd {
+    /// It is published.
+    Published,
+    /// Its client removes what it has sent.
+    Discarded,
+    /// Its client is gone.
+    Abandoned,
+}
+
+impl PutEnd {
+    /// The end of the put of this value: one of four is not published.
+    fn of(value: u64) -> PutEnd {
+        match value % 8 {
+            0 => PutEnd::Discarded,
+            4 => PutEnd::Abandoned,
+            _ => PutEnd::Published,
+        }
+    }
 }
 
 /// How a blob is read.
@@ -124,7 +146,7 @@ impl BlobOperationPlan {
             },
             70..76 => BlobChangeKind::StageAppend { records: random.between(1, 2) },
             76..82 => BlobChangeKind::ReadAndChange { cuts: random.chance(1, 2) },
-            82..87 => BlobChangeKind::Put { replaces: random.chance(2, 3) },
+            82..87 => BlobChangeKind::Put { replaces: random.chance(2, 3), end: PutEnd::of(value) },
             87 => BlobChangeKind::List,
             _ => BlobChangeKind::Read(match random.below(8) {
                 0 => BlobReadKind::InTransaction,

@@ -7,6 +7,7 @@
 use zerohop_base::random::Random;
 
 use super::blobs;
+use super::plain_blobs::PlainBlobPlan;
 use crate::streams::Draw;
 
 /// Names of their keyspaces.
@@ -196,6 +197,12 @@ impl PlanDraws {
     pub(crate) fn blob(&mut self) -> blobs::BlobOperationPlan {
         let (value, tokens) = (self.value(), [self.value(), self.value()]);
         blobs::BlobOperationPlan::draw(&mut self.random, value, tokens)
+    }
+
+    /// The next call on the plain blob.
+    pub(crate) fn plain_blob(&mut self) -> PlainBlobPlan {
+        let value = self.value();
+        PlainBlobPlan::draw(&mut self.random, value)
     }
 
     /// Reads and blind writes; now and then a key occurs twice.

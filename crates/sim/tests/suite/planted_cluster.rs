@@ -65,7 +65,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 52] = [
+const OTHERS: [Row; 57] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -76,6 +76,7 @@ const OTHERS: [Row; 52] = [
     (BugPlace::Engine(engine::Bug::ReplacedSegmentStays), &[9]),
     (BugPlace::Engine(engine::Bug::JournalRemovedEarly), &[9]),
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
+    (BugPlace::Partition(partition::Bug::BrokenServesOn), &[15, 17]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
     (BugPlace::Control(control::Bug::RestartedReplicaStaysInSync), &[0]),
@@ -117,6 +118,10 @@ const OTHERS: [Row; 52] = [
     (BugPlace::Session(session::Bug::BlobPublishedEarly), &[22]),
     (BugPlace::Session(session::Bug::BlobChunksRemovedFirst), &[9]),
     (BugPlace::Session(session::Bug::BlobAppendKeepsOffset), &[9]),
+    (BugPlace::Session(session::Bug::BlobContentsBoundTwice), &[3]),
+    (BugPlace::Session(session::Bug::BlobTruncateKeepsBytes), &[1]),
+    (BugPlace::Session(session::Bug::BlobCreationOverlooked), &[0]),
+    (BugPlace::Session(session::Bug::BlobAttributesOfNothing), &[0]),
     (BugPlace::Session(session::Bug::CallDeadlineRestarts), &[1]),
 ];
 
@@ -126,6 +131,9 @@ impl BugPlace {
         match self {
             BugPlace::Partition(partition::Bug::KeyspaceNotDrained) => {
                 scenario_draws(seed).kinds.has(FaultKind::Drops)
+            }
+            BugPlace::Partition(partition::Bug::BrokenServesOn) => {
+                scenario_draws(seed).kinds.has(FaultKind::BrokenInvariants)
             }
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
@@ -162,6 +170,7 @@ impl BugPlace {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
         let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
+        let partitions = partitions.chain([partition::Bug::BrokenServesOn]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));

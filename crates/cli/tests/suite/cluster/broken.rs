@@ -58,7 +58,7 @@ fn node_of(cluster: &NodeCluster, instance: u64) -> usize {
 }
 
 #[tokio::test]
-async fn broken_partition_is_taken_over_and_its_node_goes_on() {
+async fn another_copy_replaces_a_broken_one_and_its_node_goes_on() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start_breakable(folder.path(), 3);
     let created =
@@ -100,13 +100,8 @@ async fn broken_partition_is_taken_over_and_its_node_goes_on() {
     let log = cluster.log(node);
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(RULE)).collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    let line: Value = serde_json::from_str(lines[0]).unwrap();
-    let fields = &line["fields"];
-    assert_eq!(
-        (&line["level"], &fields["keyspace"], &fields["partition"]),
-        (&"ERROR".into(), &keyspace.into(), &0.into()),
-        "{line}"
-    );
+    let named = [" ERROR ", &format!(" keyspace={keyspace} "), " partition=0"];
+    assert!(named.iter().all(|part| lines[0].contains(part)), "{}", lines[0]);
 
     // The same process still leads other partitions, and writes to them are acknowledged.
     assert!(cluster.is_running(node));
@@ -123,7 +118,7 @@ async fn broken_partition_is_taken_over_and_its_node_goes_on() {
         assert_eq!(found.as_deref(), Some(rounds.to_string().as_bytes()), "book-{key}");
     }
     // After a restart the copy is in sync again.
-    cluster.mend(node);
+    cluster.break_nothing(node);
     cluster.stop(node);
     cluster.start_again(node);
     cluster.wait_until_complete();

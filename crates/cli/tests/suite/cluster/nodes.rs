@@ -175,7 +175,7 @@ impl NodeCluster {
     }
 
     /// The next process of this node breaks nothing.
-    pub(crate) fn mend(&self, node: usize) {
+    pub(crate) fn break_nothing(&self, node: usize) {
         std::fs::remove_file(self.break_file(node)).unwrap();
     }
 
@@ -229,16 +229,16 @@ impl NodeCluster {
     /// then none for many flush intervals.
     pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
         let mut last = Vec::new();
-        let mut unchanged = 0;
+        let mut calm = 0;
         let look = || {
             let now = self.syncs();
-            unchanged = if now == last { unchanged + 1 } else { 0 };
+            calm = if now == last { calm + 1 } else { 0 };
             last.clone_from(&now);
             std::thread::sleep(FLUSHES_AFTER / 5);
-            (now, unchanged)
+            (now, calm)
         };
-        let is_so = |(now, unchanged): &(Vec<u64>, u32)| {
-            *unchanged >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        let is_so = |(now, calm): &(Vec<u64>, u32)| {
+            *calm >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
         };
         wait_for(&format!("all is flushed since {before:?}"), look, is_so);
     }

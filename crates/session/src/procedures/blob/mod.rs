@@ -52,6 +52,7 @@ pub use transactional::TransactionBlob;
 pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
 pub(crate) use write_buffer::Edits;
 
+use crate::planted::{Bug, is_planted};
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
@@ -232,7 +233,14 @@ impl Blob<'_> {
     /// Same as [`Blob::create`], with another chunk size, given as a power of two: from 12 (4 KiB) to 24 (16 MiB).
     pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<BlobInfo, Error> {
         let key = self.header_key()?;
-        match self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await? {
+        let made = self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await;
+        if let Err(error) = &made
+            && matches!(error.failure(), Some(Failure::ConditionFailed { .. }))
+            && is_planted(Bug::BlobCreationOverlooked)
+        {
+            return self.stat().await?.ok_or(Error::Unexpected);
+        }
+        match made? {
             Reply::Done { version, number } => {
                 let known = KnownHeader {
                     version,
@@ -268,7 +276,14 @@ impl Blob<'_> {
         let blob = &self.in_call();
         let key = blob.header_key()?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            let known = blob.known().await?;
+            let known = match blob.known().await {
+                Err(Error::Blob { why: BlobError::Absent, .. })
+                    if is_planted(Bug::BlobAttributesOfNothing) =>
+                {
+                    return Ok(());
+                }
+                known => known?,
+            };
             let attributes = &known.attributes_with_contents(attributes);
             let change = BlobChange::Describe { stamp: known.stamp, attributes };
             match blob.change(&key, Condition::Always, change).await {
@@ -310,7 +325,7 @@ impl Blob<'_> {
     async fn completed_header(&self) -> Result<KnownHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
-            if known.pending_truncation_end == 0 {
+            if known.pending_truncation_end == 0 || is_planted(Bug::BlobCutNotCompleted) {
                 return Ok(known);
             }
             self.complete_truncation(&known).await?;

@@ -55,7 +55,11 @@ impl Blob<'_> {
             let (after, cut) = (next(stamp), next(header.chunk_stamp()));
             let mut together = blob.together();
             together.header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp, size })?;
-            for number in size >> header.chunk_bits..header.chunks() {
+            let first = match is_planted(Bug::BlobTruncateKeepsBytes) {
+                true => header.chunks(),
+                false => size >> header.chunk_bits,
+            };
+            for number in first..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
                 let change = BlobChange::TruncateChunk { stamp: cut, keep, creates_absent: false };
                 together.chunk(&header, number, change, None)?;

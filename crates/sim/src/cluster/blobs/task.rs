@@ -16,9 +16,9 @@ use crate::cycles::CheckedAction;
 use crate::transacted::BlobLife;
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BLOBS, BlobChangeKind, BlobOperationPlan, BlobPlace, BlobReadKind, CHUNK_BITS,
-    CHUNK_BYTES, MARKED, MARKS, NUMBERS, RECORD_BYTES, RECORDS_MAX, SHARES, attributes, base_bytes, chunk_id,
-    header_id, mark_id, mark_reads, name, new_bytes, placed_id, read_attributes, record_bytes, size_after,
-    staged_bytes, tail_id, unplaced_id,
+    CHUNK_BYTES, MARKED, MARKS, NUMBERS, PutEnd, RECORD_BYTES, RECORDS_MAX, SHARES, attributes, base_bytes,
+    chunk_id, header_id, mark_id, mark_reads, name, new_bytes, placed_id, read_attributes, record_bytes,
+    size_after, staged_bytes, tail_id, unplaced_id,
 };
 use crate::workload::tokens::token;
 use crate::workload::transactional::KEYSPACES;
@@ -133,7 +133,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
                 self.write(offset, &token(value), (&places, value), "blobs: writes of one chunk").await
             }
             BlobChangeKind::Replace => self.replace(value).await,
-            BlobChangeKind::Put { replaces } => return self.put(value, replaces).await,
+            BlobChangeKind::Put { replaces, end } => return self.put(value, (replaces, end)).await,
             BlobChangeKind::Append => self.append(value).await,
             BlobChangeKind::Truncate => self.truncate(value).await,
             BlobChangeKind::Share { amount, is_float } => self.share(amount, is_float).await,
@@ -149,7 +149,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             BlobChangeKind::List => return self.list().await,
         };
         if !is_there {
-            self.put(value, false).await;
+            self.put(value, (false, PutEnd::Published)).await;
         }
     }
 
@@ -207,7 +207,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
         !is_absent(&self.call((actions, None), call, |()| done("blobs: replacements")).await)
     }
 
-    async fn put(&self, value: u64, replaces: bool) {
+    async fn put(&self, value: u64, (replaces, end): (bool, PutEnd)) {
         let options = PutOptions {
             attributes: Bytes::from(attributes(value, value)),
             chunk_bits: Some(CHUNK_BITS),
@@ -221,6 +221,19 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
                 drop(self.call((Vec::new(), None), put.discard(), |()| done("blobs: puts discarded")).await);
             }
             return;
+        }
+        match end {
+            PutEnd::Published => {}
+            PutEnd::Discarded => {
+                drop(self.call((Vec::new(), None), put.discard(), |()| done("blobs: puts discarded")).await);
+                return;
+            }
+            PutEnd::Abandoned => {
+                drop(
+                    self.call((Vec::new(), None), async { Ok(()) }, |()| done("blobs: puts abandoned")).await,
+                );
+                return;
+            }
         }
         let case = if replaces { "blobs: puts that replace" } else { "blobs: puts of new blobs" };
         let intended = (new_contents(self.number, value), Some(BlobLife::Put));

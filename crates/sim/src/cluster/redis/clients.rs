@@ -103,7 +103,10 @@ fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand) {
     match command {
         RedisCommand::Ping(token) => add_command(out, &[b"ECHO", token.to_string().as_bytes()]),
         RedisCommand::One(step) => add_step(out, names, *step),
-        RedisCommand::Transaction(steps) => {
+        RedisCommand::Transaction(steps) | RedisCommand::Watched(steps) => {
+            if let RedisCommand::Watched(_) = command {
+                add_command(out, &[b"WATCH", names[RedisKey::Text as usize].as_bytes()]);
+            }
             add_command(out, &[b"MULTI"]);
             steps.iter().for_each(|step| add_step(out, names, *step));
             add_command(out, &[b"EXEC"]);
@@ -125,7 +128,7 @@ impl RedisWorld {
 impl RedisRun<'_> {
     /// Every key is read once more, after all faults.
     pub(in crate::cluster) fn read_everything(&mut self) {
-        self.world.history.redis_rules.last = Some(self.world.now());
+        self.world.history.redis.last = Some(self.world.now());
         let keyspaces = self.keyspaces();
         for (keyspace, client) in keyspaces.into_iter().zip(0..) {
             let all = [RedisStep::Get, RedisStep::GetCounter, RedisStep::Range];
@@ -156,7 +159,7 @@ impl RedisRun<'_> {
                 && since > healed
             {
                 let call = self.world.redis.clients[client].pending.front().and_then(|one| one.call);
-                let call = call.map(|call| self.world.history.redis[call].to_string());
+                let call = call.map(|call| self.world.history.redis.calls[call].to_string());
                 self.world
                     .record_violation("redis", format!("r{client} has had no reply for long: {call:?}"));
             }
@@ -230,7 +233,7 @@ impl RedisRun<'_> {
         found.input.clear();
         for pending in std::mem::take(&mut found.pending) {
             let Some(call) = pending.call else { continue };
-            let call = &mut self.world.history.redis[call];
+            let call = &mut self.world.history.redis.calls[call];
             (call.end, call.returned) = (RedisEnd::Unknown, Some(now));
         }
     }
@@ -281,11 +284,11 @@ impl RedisRun<'_> {
         let Some(names) = self.world.redis.names.get(&keyspace) else { return };
         add_whole(out, &names[group], &command);
         let found = &mut self.world.redis.clients[client];
-        let (call, wanted) = (Some(self.world.history.redis.len()), replies_to(&command));
+        let (call, wanted) = (Some(self.world.history.redis.calls.len()), replies_to(&command));
         found.pending.push_back(PendingCommand { call, since: now, replies: Vec::new(), wanted });
         let connection = found.connection;
         self.world.trace.record(now, format_args!("r{client} asks {keyspace} group {group}: {command:?}"));
-        self.world.history.redis.push(RedisCall {
+        self.world.history.redis.calls.push(RedisCall {
             client,
             connection,
             keyspace,
@@ -324,7 +327,10 @@ impl RedisRun<'_> {
             0 => RedisCommand::Ping(tokens),
             1 | 2 => {
                 steps.truncate(1 + random.below(3) as usize);
-                RedisCommand::Transaction(steps)
+                match tokens % 2 {
+                    0 => RedisCommand::Watched(steps),
+                    _ => RedisCommand::Transaction(steps),
+                }
             }
             3 if random.chance(1, 2) => {
                 // The text of this token is there, comes soon, or never.
@@ -407,7 +413,7 @@ impl RedisRun<'_> {
             // An instance that does not know the keyspace yet is left again.
             return matches!(&pending.replies[..], [RespValue::Status(text)] if text == "OK");
         };
-        let end = end_of(&self.world.history.redis[call].command, &pending.replies);
+        let end = end_of(&self.world.history.redis.calls[call].command, &pending.replies);
         let end = match end {
             Ok(end) => end,
             Err(what) => {
@@ -415,15 +421,18 @@ impl RedisRun<'_> {
                 return false;
             }
         };
+        let is_watched = matches!(self.world.history.redis.calls[call].command, RedisCommand::Watched(_));
         self.world.coverage.blobs_seen(
             match &end {
-                RedisEnd::Done(_) => "redis: commands done",
+                RedisEnd::Done(_) if is_watched => "redis: watched transactions done",
+                RedisEnd::Aborted => "redis: watched transactions aborted",
+                RedisEnd::Done(_) | RedisEnd::Unwatched(_) => "redis: commands done",
                 RedisEnd::NotDone(_) => "redis: commands refused",
                 _ => "redis: commands in doubt",
             },
             1,
         );
-        let call = &mut self.world.history.redis[call];
+        let call = &mut self.world.history.redis.calls[call];
         (call.end, call.returned) = (end, Some(now));
         let text = call.to_string();
         self.world.trace.record(now, format_args!("redis reply {text}"));

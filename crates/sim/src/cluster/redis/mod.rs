@@ -12,6 +12,7 @@
 //! would be without this module.
 
 mod clients;
+mod leaving;
 mod replies;
 mod side;
 
@@ -30,6 +31,7 @@ use crate::network::{InTransit, LinkArrival, LinkEnd, LinkId, Network, Opener};
 use crate::scenario::NetworkFaults;
 use crate::streams::Draw;
 use clients::RedisClient;
+use leaving::LeavingNode;
 pub(super) use side::{RedisArrival, RedisSide};
 
 const MS: u64 = 1_000;
@@ -51,8 +53,20 @@ const BREAKS: u64 = 6;
 #[derive(Debug)]
 pub(super) enum RedisEvent {
     Travel(InTransit),
-    Sibling { host: usize, life: u32, slot: usize, message: SiblingMessage },
-    Act { client: usize },
+    Sibling {
+        host: usize,
+        life: u32,
+        slot: usize,
+        message: SiblingMessage,
+    },
+    Act {
+        client: usize,
+    },
+    /// A node looks whether it may stop.
+    Leave {
+        host: usize,
+        life: u32,
+    },
 }
 
 /// See the module.
@@ -72,6 +86,8 @@ pub(super) struct RedisWorld {
     /// When a message between two instances of a node arrives at the earliest: they keep their
     /// order.
     sibling_order: BTreeMap<(usize, usize, usize), Time>,
+    /// Nodes that stop in order.
+    leaving: BTreeMap<usize, LeavingNode>,
     /// The keyspaces of which the operator has asked for a split, and how often.
     pub(super) splits: u32,
     pub(super) is_drop_asked: bool,
@@ -95,6 +111,7 @@ impl RedisWorld {
             names: BTreeMap::new(),
             texts: BTreeMap::new(),
             sibling_order: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             splits: 0,
             is_drop_asked: false,
         }
@@ -155,7 +172,7 @@ pub(super) struct RedisRun<'c> {
 
 impl RedisRun<'_> {
     pub(super) fn set_up(&mut self) {
-        self.world.history.redis_rules.apart.insert(GROUPS - 1);
+        self.world.history.redis.apart.insert(GROUPS - 1);
         for client in 0..self.world.redis.clients.len() {
             let at = self.world.now().after_us(self.world.redis.random.below(2_000 * MS));
             self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::Act { client }));
@@ -172,6 +189,7 @@ impl RedisRun<'_> {
                 }
             }
             RedisEvent::Act { client } => self.act(client),
+            RedisEvent::Leave { host, life } => self.leave_on(host, life),
         }
     }
 

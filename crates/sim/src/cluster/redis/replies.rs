@@ -1,5 +1,7 @@
 //! Replies of the Redis protocol, version 2, and what they mean for a command.
 
+use std::collections::VecDeque;
+
 use crate::redis::{RedisCommand, RedisEnd, RedisStep, StepReply};
 
 /// A reply.
@@ -56,10 +58,63 @@ fn parse_rest(bytes: &[u8]) -> Result<Option<(RespValue, usize)>, String> {
     if bytes.is_empty() { Ok(None) } else { parse(bytes) }
 }
 
+/// The commands that an instance has accepted over a connection and has not replied to.
+#[derive(Debug, Default)]
+pub(super) struct OpenCommands {
+    /// The first words.
+    names: VecDeque<String>,
+    /// The bytes of a command that is not complete, and those of a reply.
+    asked: Vec<u8>,
+    replied: Vec<u8>,
+}
+
+impl OpenCommands {
+    /// These bytes of the client were accepted.
+    pub(super) fn ask(&mut self, bytes: &[u8]) {
+        self.asked.extend_from_slice(bytes);
+        for command in complete(&mut self.asked) {
+            let name = match command {
+                RespValue::Array(Some(words)) => words.into_iter().next(),
+                other => Some(other),
+            };
+            self.names.push_back(match name {
+                Some(RespValue::Bulk(Some(name))) => String::from_utf8_lossy(&name).into_owned(),
+                other => format!("{other:?}"),
+            });
+        }
+    }
+
+    /// These bytes were sent to the client.
+    pub(super) fn reply(&mut self, bytes: &[u8]) {
+        self.replied.extend_from_slice(bytes);
+        for _ in complete(&mut self.replied) {
+            self.names.pop_front();
+        }
+    }
+
+    /// The first command without a reply, unless it waits for a record: what follows it was not executed.
+    pub(super) fn unanswered(&self) -> Option<&str> {
+        self.names.front().map(String::as_str).filter(|name| *name != "ZH.WAIT")
+    }
+}
+
+/// Takes the complete values from the front of these bytes.
+fn complete(bytes: &mut Vec<u8>) -> Vec<RespValue> {
+    let mut values = Vec::new();
+    while !bytes.is_empty()
+        && let Ok(Some((value, used))) = parse(bytes)
+    {
+        bytes.drain(..used);
+        values.push(value);
+    }
+    values
+}
+
 /// The number of replies to a command.
 pub(super) fn replies_to(command: &RedisCommand) -> usize {
     match command {
         RedisCommand::Transaction(steps) => steps.len() + 2,
+        RedisCommand::Watched(steps) => steps.len() + 3,
         _ => 1,
     }
 }
@@ -70,6 +125,24 @@ pub(super) fn replies_to(command: &RedisCommand) -> usize {
 /// They are not replies to this command.
 pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<RedisEnd, String> {
     let wrong = || format!("{replies:?} replies to {command:?}");
+    if let RedisCommand::Watched(steps) = command {
+        let (watch, replies) = replies.split_first().ok_or_else(wrong)?;
+        let is_watched = match watch {
+            RespValue::Status(text) if text == "OK" => true,
+            RespValue::Error(_) => false,
+            _ => return Err(wrong()),
+        };
+        let is_aborted = matches!(replies.last(), Some(RespValue::Array(None)));
+        let end = match is_aborted {
+            true if is_watched => return Ok(RedisEnd::Aborted),
+            true => return Err(wrong()),
+            false => end_of(&RedisCommand::Transaction(steps.clone()), replies)?,
+        };
+        return Ok(match end {
+            RedisEnd::Done(replies) if !is_watched => RedisEnd::Unwatched(replies),
+            end => end,
+        });
+    }
     let Some((last, before)) = replies.split_last() else { return Err(wrong()) };
     if let RedisCommand::Transaction(_) = command {
         let is_as_due = |(at, reply): (usize, &RespValue)| match reply {
@@ -132,6 +205,20 @@ fn step_reply(step: RedisStep, value: &RespValue) -> Option<StepReply> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn accepted_commands_are_open_until_their_replies() {
+        let mut open = OpenCommands::default();
+        open.ask(b"*1\r\n$4\r\nINCR\r\n*1\r\n$7\r\nZH.W");
+        assert_eq!(open.unanswered(), Some("INCR"));
+        open.ask(b"AIT\r\n*1\r\n$3\r\nGET\r\n");
+        open.reply(b":5\r");
+        assert_eq!(open.unanswered(), Some("INCR"));
+        open.reply(b"\n");
+        assert_eq!(open.unanswered(), None, "it waits");
+        open.reply(b":1\r\n");
+        assert_eq!(open.unanswered(), Some("GET"));
+    }
 
     #[test]
     fn replies_are_parsed_and_matched_with_their_command() {

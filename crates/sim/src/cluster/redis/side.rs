@@ -1,27 +1,24 @@
 //! The Redis clients of one instance, with their connections: the counterpart of `gateways/redis`.
 
+#[path = "side/context.rs"]
+mod context;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use zerohop_base::connection::ConnectionId;
 use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_partition::{Program, ProgramResult, Token};
-use zerohop_relay::{Clients, CrossPartition, ReceivedBytes, RelayContext, ReplyBatch, UnitAnswer, Units};
-use zerohop_resp::{ServerInfo, Ticket};
+use zerohop_relay::{Clients, ReceivedBytes, UnitAnswer};
 use zerohop_shard::{ClockReading, Instance};
-use zerohop_wire::auth::Access;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
-use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, Permission};
+use zerohop_wire::ids::InstanceId;
+use zerohop_wire::messages::{PeerBody, PeerMessage};
+use zerohop_wire::{DecodeResult, Decoder, Features, Message};
 
 use super::super::instance_turn::Collect;
 use super::super::redis_turn::{RedisTurn, SiblingMessage};
+use super::replies::OpenCommands;
 use crate::network::{LinkArrival, LinkEnd, LinkId};
-
-/// How often a queue to another instance of the node is full: one of so many times.
-const FULL_ONE_OF: u64 = 60;
 
 /// The longest pause before an instance connects to another one again.
 const RECONNECT_MS_MAX: u64 = 100;
@@ -65,6 +62,17 @@ struct ConnectionEnds {
     /// Answers of the instance that were not passed on in their turn.
     answers: Vec<(u64, UnitAnswer)>,
     has_more: bool,
+    leave: LeaveProgress,
+}
+
+/// How far the end of an orderly stop has come.
+#[derive(Debug, Default)]
+struct LeaveProgress {
+    has_yielded: bool,
+    is_ending: bool,
+    has_ended: bool,
+    /// Connections that were closed with commands that had no reply.
+    unanswered: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -73,6 +81,8 @@ struct OpenConnection {
     peer: ConnectionPeer,
     input: Vec<u8>,
     out: Vec<u8>,
+    /// What a client has asked and was not told.
+    open_commands: OpenCommands,
     /// No more bytes are passed on for now.
     is_paused: bool,
     is_closing: bool,
@@ -120,6 +130,7 @@ impl RedisSide {
             inbox: VecDeque::new(),
             answers: Vec::new(),
             has_more: false,
+            leave: LeaveProgress::default(),
         };
         RedisSide { clients: Clients::new(place, Duration::from_millis(time_out_ms)), ends }
     }
@@ -186,6 +197,38 @@ impl RedisSide {
         self.clients.send_answers(&mut self.ends.context(instance, now, collect));
         self.clients.stop(&mut self.ends.context(instance, now, collect));
         self.end_turn(collect);
+    }
+
+    /// New writes wait from now on, until other nodes have taken over.
+    pub(in crate::cluster) fn yield_writes(&mut self, now_ms: u64) {
+        self.clients.yield_writes(now_ms);
+    }
+
+    /// Whether the earlier writes have ended.
+    pub(in crate::cluster) fn has_yielded(&mut self) -> bool {
+        self.ends.leave.has_yielded |= self.clients.take_yielded();
+        self.ends.leave.has_yielded
+    }
+
+    /// No more commands are accepted from now on.
+    pub(in crate::cluster) fn end_clients(&mut self) {
+        self.ends.leave.is_ending = true;
+        for idle in self.clients.end() {
+            if let Some(one) = self.ends.by.get_mut(&idle) {
+                one.is_closing = true;
+            }
+        }
+    }
+
+    /// Whether all accepted commands are answered.
+    pub(in crate::cluster) fn has_ended(&mut self) -> bool {
+        self.ends.leave.has_ended |= self.clients.take_ended();
+        self.ends.leave.has_ended
+    }
+
+    /// The connections that were closed though commands of them had no reply.
+    pub(in crate::cluster) fn take_unanswered(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.ends.leave.unanswered)
     }
 
     fn handle(
@@ -289,7 +332,10 @@ impl RedisSide {
             let received =
                 self.clients.receive(id, &input, &mut self.ends.context(instance, now, collect), &mut out);
             let Some(one) = self.ends.by.get_mut(&id) else { return };
-            one.out.extend_from_slice(&out);
+            if let ReceivedBytes::Used { used, .. } = received {
+                one.open_commands.ask(&input[..used]);
+            }
+            one.reply(&out);
             match received {
                 ReceivedBytes::Close => one.is_closing = true,
                 ReceivedBytes::Used { used, need, pauses, .. } => {
@@ -362,6 +408,13 @@ impl RedisSide {
     }
 }
 
+impl OpenConnection {
+    fn reply(&mut self, bytes: &[u8]) {
+        self.open_commands.reply(bytes);
+        self.out.extend_from_slice(bytes);
+    }
+}
+
 impl ConnectionEnds {
     fn context<'c, 's>(
         &'c mut self,
@@ -379,8 +432,10 @@ impl ConnectionEnds {
         });
         let id = ConnectionId { slot, generation: self.generations[slot as usize] };
         self.by_link.insert(link, id);
-        let (input, out) = (Vec::new(), Vec::new());
-        self.by.insert(id, OpenConnection { link, peer, input, out, is_paused: false, is_closing: false });
+        let (input, out, open_commands) = (Vec::new(), Vec::new(), OpenCommands::default());
+        let one =
+            OpenConnection { link, peer, input, out, open_commands, is_paused: false, is_closing: false };
+        self.by.insert(id, one);
     }
 
     fn forget(&mut self, id: ConnectionId) {
@@ -397,161 +452,5 @@ impl ConnectionEnds {
             self.turn.counts.sent_back += u64::from(outcome == UnitVerdict::NotRun);
             self.turn.counts.waits_elsewhere += u64::from(matches!(outcome, UnitVerdict::Waits(_)));
         }
-    }
-}
-
-impl RelayContext for SimulatedContext<'_, '_> {
-    type Disk = SimulatedDisk;
-
-    fn instance(&self) -> &Instance<SimulatedDisk> {
-        self.instance
-    }
-
-    fn now(&self) -> ClockReading {
-        self.now
-    }
-
-    fn run(
-        &mut self,
-        token: Token,
-        place: (KeyspaceId, PartitionId),
-        program: (&mut impl Program, &mut Vec<u8>),
-    ) -> Result<ProgramResult, Failure<'static>> {
-        self.instance.run(self.now, token, place, program, self.collect)
-    }
-
-    fn request(&mut self, token: Token, envelope: &Envelope, message: &Message<'_>) {
-        self.ends.turn.counts.waits += 1;
-        self.instance.request(self.now, token, envelope, message, self.collect);
-    }
-
-    fn has_answers(&self) -> bool {
-        !self.ends.answers.is_empty() || !self.collect.output.unit_answers.is_empty()
-    }
-
-    fn take_answers(&mut self) -> Vec<(u64, UnitAnswer)> {
-        let mut all = std::mem::take(&mut self.ends.answers);
-        all.append(&mut self.collect.output.unit_answers);
-        all
-    }
-
-    fn sibling(&self, instance: InstanceId) -> Option<usize> {
-        self.ends.siblings.iter().position(|known| *known == instance)
-    }
-
-    fn send_units(&mut self, place: usize, units: Units) -> Result<(), Units> {
-        if self.ends.random.chance(1, FULL_ONE_OF) {
-            return Err(units);
-        }
-        self.ends.turn.counts.to_siblings += units.items.len() as u64;
-        self.ends.turn.siblings.push((place, SiblingMessage::Run(units)));
-        Ok(())
-    }
-
-    fn send_replies(&mut self, place: usize, replies: ReplyBatch) -> Result<(), ReplyBatch> {
-        if self.ends.random.chance(1, FULL_ONE_OF) {
-            return Err(replies);
-        }
-        self.ends.turn.siblings.push((place, SiblingMessage::Ran(replies)));
-        Ok(())
-    }
-
-    fn reach(&mut self, instance: InstanceId) -> Option<(ConnectionId, Member)> {
-        let link = self.ends.links.entry(instance).or_insert(LinkProgress::Waiting { again_ms: 0 });
-        match *link {
-            LinkProgress::Open(id) => Some((id, Member { instance, ..Member::default() })),
-            LinkProgress::Waiting { again_ms } if again_ms <= self.now.elapsed_ms => {
-                *link = LinkProgress::Calling;
-                self.ends.turn.calls.push(instance);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    fn connection_to(&self, instance: InstanceId) -> Option<ConnectionId> {
-        match self.ends.links.get(&instance)? {
-            LinkProgress::Open(id) => Some(*id),
-            _ => None,
-        }
-    }
-
-    fn instance_at(&self, connection: ConnectionId) -> Option<InstanceId> {
-        let found = self.ends.links.iter().find(|(_, link)| **link == LinkProgress::Open(connection));
-        found.map(|(instance, _)| *instance)
-    }
-
-    fn unsent_bytes(&self, connection: ConnectionId) -> usize {
-        self.ends.by.get(&connection).map_or(0, |one| one.out.len())
-    }
-
-    fn send(&mut self, connection: ConnectionId, envelope: &Envelope, message: &Message<'_>) {
-        let Some(one) = self.ends.by.get_mut(&connection) else { return };
-        if let Message::Peer(PeerMessage { body: PeerBody::UnitAsk(_), .. }) = message {
-            self.ends.turn.counts.to_nodes += 1;
-        }
-        let encoded = Encoder::default().encode(envelope, message, &mut one.out);
-        assert!(encoded.is_ok(), "units are within the wire's bounds: {encoded:?}");
-    }
-
-    fn peer(&self, _: ConnectionId) -> Option<SocketAddr> {
-        None
-    }
-
-    fn resume(&mut self, client: ConnectionId, bytes: &[u8], holds: bool, _waits: bool) {
-        if let Some(one) = self.ends.by.get_mut(&client) {
-            one.out.extend_from_slice(bytes);
-            one.is_paused &= holds;
-            self.ends.has_more |= !one.is_paused && !one.input.is_empty();
-        }
-    }
-
-    fn close(&mut self, client: ConnectionId, bytes: &[u8]) {
-        if let Some(one) = self.ends.by.get_mut(&client) {
-            one.out.extend_from_slice(bytes);
-            one.is_closing = true;
-        }
-    }
-
-    fn set_has_more(&mut self, _: ConnectionId, has_more: bool) {
-        assert!(!has_more, "simulated clients ask for short replies");
-    }
-
-    fn may_buffer(&mut self, _: ConnectionId, _: usize) -> bool {
-        true
-    }
-
-    fn set_buffered(&mut self, _: ConnectionId, _: usize) {}
-
-    fn access(&self, _: ConnectionId) -> Access {
-        Access::All
-    }
-
-    fn permits(&self, _: ConnectionId, _: KeyspaceId, _: Permission) -> Result<(), Failure<'static>> {
-        Ok(())
-    }
-
-    fn token_access(&self, _: &[u8]) -> Option<Access> {
-        None
-    }
-
-    fn set_authenticated(&mut self, _: ConnectionId, _: Access) {}
-
-    fn requires_proofs(&self) -> bool {
-        false
-    }
-
-    fn log_wrong_passwords(&self, _: ConnectionId, _: u64) {}
-
-    fn process(&self) -> ServerInfo {
-        ServerInfo::default()
-    }
-
-    fn cross_partition(&self) -> CrossPartition {
-        CrossPartition::No
-    }
-
-    fn run_across(&mut self, _: &str, _: Vec<u8>, _: (ConnectionId, Ticket)) -> bool {
-        false
     }
 }
