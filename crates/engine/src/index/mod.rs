@@ -15,6 +15,7 @@
 use std::convert::Infallible;
 
 pub mod location;
+pub mod ordered;
 mod page;
 
 use location::Location;
