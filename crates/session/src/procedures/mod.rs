@@ -28,8 +28,8 @@ mod transform;
 mod verify;
 
 pub use blob::{
-    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PutOptions, StagedContents,
-    TransactionBlob,
+    Blob, BlobFill, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions,
+    StagedContents, TransactionBlob,
 };
 pub use cluster_handle::{ClusterHandle, ProcedureSettings};
 pub use drop_keyspace::DropOptions;
