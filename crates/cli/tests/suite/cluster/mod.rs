@@ -17,7 +17,7 @@ mod moves;
 mod nodes;
 mod quorum;
 mod recovery;
-mod redis;
+pub(crate) mod redis;
 mod rolling;
 mod spans;
 mod staging;
