@@ -8,12 +8,14 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 use zerohop_client::{
-    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply, StagedContents,
+    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, PinnedBlobs, Record, RecordType, Reply,
+    StagedContents,
 };
 
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::problem::{Problem, broken};
+use crate::upkeep::OwnedByProcess;
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {
@@ -26,6 +28,7 @@ pub(crate) enum PythonAnswer {
     Blob(Option<BlobInfo>),
     Blobs(Vec<Option<BlobInfo>>),
     StagedContents(StagedContents),
+    PinnedBlobs(PinnedBlobs),
     Records(Vec<Option<Record>>),
     Committed { version: u64, results: Vec<Result<PythonAnswer, Problem>> },
     Bytes(Option<Bytes>),
@@ -39,7 +42,16 @@ pub(crate) enum PythonAnswer {
 
 /// Staged contents, which the client renews while the object exists.
 #[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeStagedContents(#[expect(dead_code, reason = "it ends the renewal")] StagedContents);
+pub(crate) struct NativeStagedContents(
+    #[expect(dead_code, reason = "it ends the renewal")] OwnedByProcess<StagedContents>,
+);
+
+/// Blobs as they were at one moment. Every operation returns its result, or for an event loop a future of it.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativePinnedBlobs {
+    pub(crate) core: Arc<Core>,
+    pub(crate) pinned: OwnedByProcess<Arc<PinnedBlobs>>,
+}
 
 impl PythonAnswer {
     /// Converts it to a Python object.
@@ -59,7 +71,14 @@ impl PythonAnswer {
             })) => (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0, finished)
                 .into_py_any(py),
             Self::StagedContents(staged) => {
-                (PyBytes::new(py, &staged.name), staged.id, NativeStagedContents(staged)).into_py_any(py)
+                core.keep_up();
+                let (name, id) = (PyBytes::new(py, &staged.name), staged.id);
+                (name, id, NativeStagedContents(OwnedByProcess::new(staged))).into_py_any(py)
+            }
+            Self::PinnedBlobs(pinned) => {
+                core.keep_up();
+                let pinned = OwnedByProcess::new(Arc::new(pinned));
+                NativePinnedBlobs { core: Arc::clone(core), pinned }.into_py_any(py)
             }
             Self::Blobs(blobs) => {
                 let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use zerohop_client::{Keyspace, StagedContents};
+use zerohop_client::{Keyspace, PinnedBlobs, StagedContents};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
@@ -64,6 +64,16 @@ impl NativeBlobs {
     fn read_into(&self, py: Python<'_>, name: Name, offset: u64, into: &Bound<'_, PyAny>) -> BlobCallResult {
         let into = Memory::writable(into)?;
         self.run(py, &name, BlobOperation::ReadInto { offset, into })
+    }
+
+    /// The blobs as they are at this moment, for reads of any part of them later on.
+    fn pin(&self, py: Python<'_>, names: Vec<Name>) -> BlobCallResult {
+        let keyspace = Arc::clone(&self.keyspace);
+        self.core.run(py, async move {
+            let copied: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name.as_ref())).collect();
+            let result = PinnedBlobs::open(&keyspace, &copied).await.map(PythonAnswer::PinnedBlobs);
+            CallOutcome { result: result.map_err(Problem::from), spent: UsedArguments::Names(names) }
+        })
     }
 
     fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> BlobCallResult {

@@ -17,6 +17,7 @@ use crate::blob::BlobOperation;
 use crate::memory::Memory;
 use crate::operation::PythonOperation;
 use crate::problem::Problem;
+use crate::upkeep::RenewalThread;
 
 /// How often a waiting thread checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     shell: RwLock<Option<Shell>>,
     /// Set once the client is connected.
     client: OnceLock<Client>,
+    /// Set once something is to be renewed while no caller waits.
+    upkeep: OnceLock<RenewalThread>,
 }
 
 #[derive(Clone)]
@@ -75,7 +78,12 @@ impl Core {
     }
 
     fn with(shell: Shell) -> Self {
-        Self { opener: std::process::id(), shell: RwLock::new(Some(shell)), client: OnceLock::new() }
+        Self {
+            opener: std::process::id(),
+            shell: RwLock::new(Some(shell)),
+            client: OnceLock::new(),
+            upkeep: OnceLock::new(),
+        }
     }
 
     /// Sets the connected client; called once.
@@ -101,6 +109,13 @@ impl Core {
         self.check_process()?;
         let shell = self.shell.read().unwrap_or_else(PoisonError::into_inner);
         shell.clone().ok_or(Problem::Closed)
+    }
+
+    /// From now on renewals go on while no caller waits. Without a thread for it they go on during calls only.
+    pub(crate) fn keep_up(&self) {
+        if let Ok(Shell::Here(runtime)) = self.shell() {
+            self.upkeep.get_or_init(|| RenewalThread::start(&runtime));
+        }
     }
 
     /// Runs an operation. Returns its result, or for an event loop a future of it.
@@ -170,7 +185,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget((shell.take(), self.client.take()));
+            std::mem::forget((shell.take(), self.client.take(), self.upkeep.take()));
         }
     }
 }

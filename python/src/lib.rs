@@ -9,6 +9,7 @@
 //!   operation          an operation on a keyspace with owned arguments: runs without Python
 //!   core               the executor ┬─ here:  the caller drives connections, checks for Ctrl-C
 //!                                   └─ aside: a thread drives them; a byte wakes the event loop
+//!   upkeep             a thread beside blocking callers, for renewals while none of them waits
 //!   answer, problem    results, as Python objects and exceptions
 //! ```
 //!
@@ -27,14 +28,18 @@ mod keyspace;
 mod memory;
 mod number;
 mod operation;
+mod pinned;
 mod problem;
 mod scan;
 mod transaction;
 mod transaction_blobs;
+mod upkeep;
 
 /// The module `zerohop._native`.
 #[pyo3::pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::answer::NativePinnedBlobs;
     #[pymodule_export]
     use crate::answer::NativeStagedContents;
     #[pymodule_export]

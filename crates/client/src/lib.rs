@@ -35,7 +35,7 @@ pub use secret::{
 pub use zerohop_session::procedures::{
     Blob, BlobError, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
-    Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
+    PinnedBlobs, Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
     SnapshotOptions, SnapshotScan, StagedAppend, StagedContents, Transaction, TransactionBlob, Transform,
     Ttl,
 };

@@ -92,9 +92,15 @@ pub const ANSWER_LEASE_MS: u32 = 60_000;
 /// The maximum age of such a snapshot.
 pub const ANSWER_AGE_MS: u64 = 3_600_000;
 
+/// Keys of one part of `MGET` over several partitions: each part is a transaction, whose records
+/// are fetched at the same time, and its reply is buffered.
+pub const SPANNING_PART_KEYS_MAX: usize = 256;
+
 /// Longest reply of one unit that is not read in pages. Redis has no such limit. Here one thread
-/// serves many partitions, and four of the longest values already take it milliseconds.
-pub const REPLY_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX + (1 << 20);
+/// serves many partitions, and three of the longest values already take it milliseconds. It fits
+/// in what a connection may buffer of its output, together with [`WAITING_REPLY_BYTES_MAX`] and
+/// twice [`OUTPUT_BYTES_MAX`]: a client that reads is never disconnected for it.
+pub const REPLY_BYTES_MAX: usize = 3 * VALUE_BYTES_MAX + (1 << 20);
 
 /// Partitions that a command over all partitions asks at the same time.
 pub const ALL_PARTITIONS_WINDOW: usize = 32;

@@ -6,12 +6,15 @@
 //! | `DEL`, `UNLINK` | executed in parts, each of them atomic |
 //! | `MSET`, `MSETNX` | refused, because they must be atomic |
 //!
-//! In one partition each part is a step, and the instance serves others in between
-//! (`connection::steps`). Over several partitions each part is a transaction of the gateway.
+//! In one partition each part is a step, and the instance serves others in between. Over several
+//! partitions each part is a transaction of the gateway. The connection requests one part after
+//! the other (`connection::steps`).
 
 use crate::args::ArgumentSpan;
 use crate::command::CommandRow;
-use crate::limits::{CHECKED_KEYS_MAX, PART_KEYS_MAX, REPLY_BYTES_MAX, SET_KEYS_MAX};
+use crate::limits::{
+    CHECKED_KEYS_MAX, PAGE_BYTES, PART_KEYS_MAX, REPLY_BYTES_MAX, SET_KEYS_MAX, SPANNING_PART_KEYS_MAX,
+};
 use crate::number::integer;
 use crate::parse::{ParseResult, Parser, push_command};
 use crate::unit::UnitKind;
@@ -43,12 +46,12 @@ impl Unit<'_> {
     /// How this unit, with keys in several partitions, is executed.
     #[must_use]
     pub fn shares(&self) -> Shares {
-        self.shared("in several partitions", CHECKED_KEYS_MAX)
+        self.shared("in several partitions", CHECKED_KEYS_MAX, SPANNING_PART_KEYS_MAX)
     }
 
     /// How this unit, with keys in one partition, is executed.
     pub(crate) fn steps(&self) -> Shares {
-        self.shared("in one partition", SET_KEYS_MAX)
+        self.shared("in one partition", SET_KEYS_MAX, PART_KEYS_MAX)
     }
 
     /// This unit of one command with many keys, encoded, without its first `count` keys.
@@ -70,7 +73,7 @@ impl Unit<'_> {
         Unit { commands: &commands, parsed: None, ..*self }.encode(into);
     }
 
-    fn shared(&self, place: &str, checked_keys: usize) -> Shares {
+    fn shared(&self, place: &str, checked_keys: usize, list_keys: usize) -> Shares {
         let mut parser = Parser::default();
         if self.kind != UnitKind::One || !matches!(parser.parse(self.commands), ParseResult::Command { .. }) {
             return Shares::SingleStep;
@@ -89,12 +92,13 @@ impl Unit<'_> {
             "mset" if keys > SET_KEYS_MAX => refused(SET_KEYS_MAX),
             "msetnx" if keys > checked_keys => refused(checked_keys),
             "mget" | "exists" | "touch" | "del" | "unlink" if keys > PART_KEYS_MAX => {
-                let units = (1..args.len()).step_by(PART_KEYS_MAX).map(|begin| {
+                let (name, is_list) = (command.name, command.name == "mget");
+                let part_keys = if is_list { list_keys } else { PART_KEYS_MAX };
+                let units = (1..args.len()).step_by(part_keys).map(|begin| {
                     let mut unit = Vec::new();
-                    self.of_keys(args, begin, begin + PART_KEYS_MAX, &mut unit);
+                    self.of_keys(args, begin, begin + part_keys, &mut unit);
                     unit
                 });
-                let (name, is_list) = (command.name, command.name == "mget");
                 Shares::Parts(
                     units.collect(),
                     JoinedReplies { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
@@ -121,7 +125,8 @@ impl JoinedReplies {
             _ => return Err(self.failed(reply)),
         }
         self.parts += 1;
-        if self.items.len() > REPLY_BYTES_MAX {
+        // A connection has sent all but a page of what came before.
+        if self.items.len() > REPLY_BYTES_MAX + PAGE_BYTES {
             return Err(error(&format!(
                 "ERR the reply of one command over several partitions has a limit of {} MiB ({REPLY_BYTES_MAX} bytes), and this one would be \
                  longer: name fewer keys at once; nothing was changed",
@@ -205,6 +210,12 @@ mod tests {
     fn many_keys_are_shared_out_or_refused_by_name_and_limit() {
         for name in ["mget", "exists", "TOUCH", "del", "UNLINK"] {
             assert!(matches!(shares(name, PART_KEYS_MAX), Shares::SingleStep));
+            if name == "mget" {
+                let Shares::Parts(units, _) = shares(name, PART_KEYS_MAX + 1) else { panic!("{name}") };
+                let keys = units.iter().map(|unit| Unit::decode(unit).unwrap().one_keys());
+                assert_eq!(keys.collect::<Vec<_>>(), [256, 256, 256, 256, 1]);
+                continue;
+            }
             let Shares::Parts(units, _) = shares(name, 2 * PART_KEYS_MAX + 1) else { panic!("{name}") };
             assert_eq!(
                 units.iter().map(|unit| keys(unit)).collect::<Vec<_>>(),

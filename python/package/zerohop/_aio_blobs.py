@@ -14,10 +14,12 @@ from zerohop import _values
 from zerohop._blobs import (
     BlobInfo,
     Name,
+    Pinned,
     absent,
     chunk_bits,
     info,
     mode_of,
+    pinning,
     there_is,
     unfinished,
 )
@@ -63,6 +65,12 @@ class Blobs:
             except ConditionFailedError:
                 raise there_is(name) from None
             return BlobFile(self._with_unfinished(), name, mode, 0, (cast(BlobInfo, made).id, attributes))
+        if short == "r" and not partial:
+            with pinning(name):
+                pinned = await self._native.pin([name])
+            file = BlobFile(self, name, mode, 0, None)
+            file._pinned = Pinned(name, pinned)
+            return file
         found = await self.stat(name)
         if found is None and short == "a":
             found = await self.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
@@ -178,13 +186,19 @@ class BlobFile:
         self._again, self._broken = again, False
         self._fill = None if again is None else blobs._native.fill(self._place)
         self._filled = 0
+        # What a file reads that is not written through.
+        self._pinned: Optional[Pinned] = None
         self.closed = False
 
     async def read(self, size: int = -1) -> bytes:
         """Up to `size` bytes from the file's position; all if `size` is negative."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
-        found = await self._blobs.read(self._place, self._position, size)
+        if self._pinned is not None:
+            length = size if size >= 0 else (1 << 63) - 1
+            found = cast(bytes, await self._pinned._native.read(0, self._position, length))
+        else:
+            found = await self._blobs.read(self._place, self._position, size)
         self._position += len(found)
         return found
 
@@ -192,7 +206,10 @@ class BlobFile:
         """Reads bytes from the file's position into memory."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
         await self._settle()
-        count = await self._blobs.readinto(self._place, into, self._position)
+        if self._pinned is not None:
+            count = cast(int, await self._pinned._native.read_into(0, self._position, into))
+        else:
+            count = await self._blobs.readinto(self._place, into, self._position)
         self._position += count
         return count
 
@@ -222,6 +239,8 @@ class BlobFile:
             offset += self._position
         elif whence == io.SEEK_END and self._fill is not None:
             offset += self._filled
+        elif whence == io.SEEK_END and self._pinned is not None:
+            offset += self._pinned.sizes[0]
         elif whence == io.SEEK_END:
             found = await self._blobs.stat(self._place)
             if found is None:
@@ -249,7 +268,7 @@ class BlobFile:
         removed."""
         if self.closed:
             return
-        self.closed = True
+        self.closed, self._pinned = True, None
         if self._again is None:
             return
         if self._broken:

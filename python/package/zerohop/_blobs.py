@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union, cast
 
 from zerohop._callers import ended_by_exception, exits_under_way
-from zerohop._native import NativeBlobList, NativeBlobs
+from zerohop._native import NativeBlobList, NativeBlobs, NativePinnedBlobs
 from zerohop.errors import ConditionFailedError, Error, ForkedError, NotFoundError, UnfinishedError
 
 if TYPE_CHECKING:
@@ -124,6 +124,9 @@ class Blobs:
         `x+b`, `ab`.
 
         `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
+        A file opened to be read (`rb`) has the contents of that moment, also if the blob is changed, replaced or removed meanwhile. For
+        more than 1 MiB that lasts half an hour, and until the keyspace is split; after that reading what has changed raises
+        `ConflictError`.
         A file opened to be written again (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. An
         old blob of the name is there, whole, until the file is closed, and replaced then in one step. Of several files that replace one
         blob at the same time, the last to be closed stays. The new blob of an `xb` file is not `finished` until it is closed, and opening
@@ -351,6 +354,39 @@ class Filling:
             raise absent(self._name) from None
 
 
+class Pinned:
+    """Blobs as they were at one moment, for reads of any part of them."""
+
+    def __init__(self, name: Name, native: NativePinnedBlobs) -> None:
+        self._name, self._native = name, native
+        self.sizes = [cast(BlobInfo, info(found)).size for found in native.infos()]
+
+    @classmethod
+    def of(cls, blobs: Blobs, names: builtins.list[Name]) -> Pinned:
+        """Pins blobs. Raises `NoBlobError` and `UnfinishedError`."""
+        with pinning(names[0]):
+            return cls(names[0], blobs._native.pin(names))
+
+    def read(self, number: int, offset: int, size: int) -> bytes:
+        """Up to so many bytes of the blob of this number."""
+        return cast(bytes, self._native.read(number, offset, size))
+
+    def readinto(self, number: int, offset: int, into: Buffer) -> int:
+        """Reads bytes of the blob of this number into memory. Returns their number."""
+        return cast(int, self._native.read_into(number, offset, into))
+
+
+@contextlib.contextmanager
+def pinning(name: Name) -> Iterator[None]:
+    """Names the blob in the errors of a pin."""
+    try:
+        yield
+    except NotFoundError:
+        raise absent(name) from None
+    except UnfinishedError:
+        raise unfinished(name) from None
+
+
 class BlobIO(io.RawIOBase):
     """A blob as a file without a buffer: `blobs.open(name, mode, buffering=0)`."""
 
@@ -378,6 +414,8 @@ class BlobIO(io.RawIOBase):
         self._broken = self._given_up = False
         self._fill: Optional[Filling] = None
         self._filled = 0
+        # What a file reads that is not written through.
+        self._pinned: Optional[Pinned] = None
         if self._short[0] in "wx":
             bits = chunk_bits(chunk_bytes)
             if self._short[0] == "w":
@@ -391,6 +429,9 @@ class BlobIO(io.RawIOBase):
                 self._again = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
             self._fill = Filling(self._blobs, name, self._place)
+            return
+        if self._short == "r" and not partial:
+            self._pinned = Pinned.of(blobs, [name])
             return
         if partial:
             self._blobs = blobs._with_unfinished()
@@ -417,7 +458,10 @@ class BlobIO(io.RawIOBase):
         """Reads bytes from the file's position into memory, up to the end."""
         self._check(self.readable(), "read")
         self._settle()
-        count = self._blobs.readinto(self._place, into, self._position)
+        if self._pinned is not None:
+            count = self._pinned.readinto(0, self._position, into)
+        else:
+            count = self._blobs.readinto(self._place, into, self._position)
         self._position += count
         return count
 
@@ -484,6 +528,7 @@ class BlobIO(io.RawIOBase):
             return
         super().close()
         before, self._before = self._before, ()
+        self._pinned = None
         if self._again is None:
             return
         try:
@@ -540,6 +585,8 @@ class BlobIO(io.RawIOBase):
         _close(self, error)
 
     def _blobs_size(self) -> int:
+        if self._pinned is not None:
+            return self._pinned.sizes[0]
         if self._fill is not None:
             return self._filled
         found = self._blobs.stat(self._place)

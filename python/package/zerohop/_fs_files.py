@@ -14,7 +14,7 @@ from fsspec.compression import compr
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
-from zerohop._blobs import Filling
+from zerohop._blobs import Filling, Pinned
 from zerohop._entry import INLINE_BYTES_MAX, Entry
 from zerohop._callers import closed_by_nobody, ended_by_exception, exits_under_way
 from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
@@ -49,11 +49,12 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         cache_options: Optional[dict[str, Any]] = None,
         size: Optional[int] = None,
         entry: Optional[Entry] = None,
+        pinned: Optional[Pinned] = None,
         **kwargs: Any,
     ) -> None:
         self._place = fs._place(path)
         self._keyspace = fs._keyspace(self._place.keyspace)
-        self._entry = entry
+        self._entry, self._pinned = entry, pinned
         self._blob: Optional[bytes] = None
         self._fill: Optional[Filling] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
@@ -73,7 +74,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         assert self._entry is not None
-        return bytes(self.fs._read(self._keyspace, self.path, self._entry, start, end))
+        return bytes(self.fs._read(self._keyspace, self.path, self._entry, start, end, self._pinned))
 
     def _check(self, able: bool = True, what: str = "") -> None:
         if self.closed:
@@ -219,6 +220,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         an exception ends the block of the object that closes it."""
         if self.closed:
             return
+        self._pinned = None
         if self.mode != "rb" and (ended_by_exception(self._before) or closed_by_nobody()):
             self.give_up()
         self._before = ()
@@ -261,8 +263,11 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
 def _reopened(fs: ZerohopFileSystem, path: str, entry: Entry, loc: int, caching: dict[str, Any]) -> ZerohopFile:
     """A file that was being read, reopened in another process: the same version, at the same
-    position."""
-    file = ZerohopFile(fs, path, "rb", size=entry.size, entry=entry, **caching)
+    position. If that version is gone, reading it raises `FileNotFoundError`."""
+    pinned: Optional[Pinned] = None
+    with contextlib.suppress(FileNotFoundError):
+        pinned = fs._pinned(path, entry)
+    file = ZerohopFile(fs, path, "rb", size=entry.size, entry=entry, pinned=pinned, **caching)
     file.loc = loc
     return file
 

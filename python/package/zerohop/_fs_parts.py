@@ -46,6 +46,11 @@ class ChangedError(Exception):
     """The entry that was to be replaced has changed."""
 
 
+def gone(path: Any) -> FileNotFoundError:
+    """The error for contents that are no longer there."""
+    return FileNotFoundError(f"{path}: it was removed or written again since it was opened")
+
+
 class PartsError(Exception):
     """A file has so many parts that none can be added."""
 

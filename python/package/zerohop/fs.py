@@ -14,7 +14,7 @@
 A file is an entry, which is an empty blob with attributes, and a second blob with its contents if these are larger than
 4 KiB. A writer writes a new blob that no entry names; closing the file sets the entry to it. An append is added to the
 present contents when its file is closed, in one transaction. So readers see a file before or after a change and never
-in part. `mv` and `rm` change entries in one transaction. Names of blobs are ordered, so that the cost of a listing
+in part. A file that is open for reading has the contents of the moment when it was opened, as `zerohop.Blobs.open` says. `mv` and `rm` change entries in one transaction. Names of blobs are ordered, so that the cost of a listing
 depends on its result and not on other files. Blobs that programs create under other names are not files.
 """
 
@@ -37,11 +37,11 @@ from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import other_paths, tokenize
 
 import zerohop
-from zerohop._blobs import Filling
+from zerohop._blobs import Filling, Pinned
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
 from zerohop._callers import by_key, cut_off_in_cache, wraps_for_asyncio
 from zerohop._fs_files import Packed, Text, ZerohopFile
-from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, Writing, below, entry_of, forget, new_blob, pages
+from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, Writing, below, entry_of, forget, gone, new_blob, pages
 from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
 from zerohop._transaction import Transaction
 
@@ -234,27 +234,43 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # Reading.
 
-    def _read(self, keyspace: zerohop.Keyspace, path: Any, entry: Entry, start: int, stop: int) -> bytes:
+    def _pinned(self, path: Any, entry: Entry) -> Optional[Pinned]:
+        """The contents of a file, which remain readable for who holds them; `None`: they are in the entry."""
+        if not entry.parts:
+            return None
+        blobs = self._keyspace(self._place(path).keyspace).blobs
+        pinned = Pinned.of(blobs, [blob for blob, _ in entry.parts])
+        if any(there < size for there, (_, size) in zip(pinned.sizes, entry.parts)):
+            raise gone(path)
+        return pinned
+
+    def _read(
+        self, keyspace: zerohop.Keyspace, path: Any, entry: Entry, start: int, stop: int, pinned: Optional[Pinned] = None
+    ) -> bytes:
         if entry.contents is not None:
             return entry.contents[start:stop]
         pieces, at = [], 0
-        for blob, size in entry.parts:
+        for number, (blob, size) in enumerate(entry.parts):
             first, last = max(start, at), min(stop, at + size)
-            if first < last:
+            if first < last and pinned is not None:
+                try:
+                    pieces.append(pinned.read(number, first - at, last - first))
+                except zerohop.ConflictError:
+                    raise gone(path) from None
+            elif first < last:
                 pieces.append(self._read_part(keyspace, path, blob, size, first - at, last - first))
             at += size
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read_part(self, keyspace: zerohop.Keyspace, path: Any, blob: bytes, size: int, start: int, length: int) -> bytes:
-        gone = FileNotFoundError(f"{path}: it was removed or written again since it was opened")
         try:
             contents = keyspace.blobs.read(blob, start, length)
         except FileNotFoundError:
-            raise gone from None
+            raise gone(path) from None
         # A removed blob is truncated first, so a concurrent read may return zeros for its bytes.
         there = keyspace.blobs.stat(blob)
         if there is None or there.size < size:
-            raise gone
+            raise gone(path)
         return contents
 
     def cat_file(self, path: Any, start: Optional[int] = None, end: Optional[int] = None, **kwargs: Any) -> bytes:
@@ -326,8 +342,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         kwargs.pop("size", None)
         size = None
         entry: Optional[Entry] = None
+        pinned: Optional[Pinned] = None
         if mode == "rb":
-            entry = self._file(path)
+            entry, pinned = self._opened(path)
             size = entry.size
         elif mode == "xb" and self._entry(path) is not None:
             raise FileExistsError(path)
@@ -335,8 +352,22 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self._may_be_file(path)
         return ZerohopFile(
             self, self._strip_protocol(path), mode, block_size or BLOCK_BYTES, autocommit,
-            cache_options=cache_options, size=size, entry=entry, **kwargs,
+            cache_options=cache_options, size=size, entry=entry, pinned=pinned, **kwargs,
         )
+
+    def _opened(self, path: Any) -> tuple[Entry, Optional[Pinned]]:
+        """The entry of a file, and its contents, which remain readable for who holds them."""
+        before: Optional[Entry] = None
+        for _ in range(READS_MAX):
+            entry = self._file(path)
+            try:
+                return entry, self._pinned(path, entry)
+            except FileNotFoundError:
+                if entry == before:
+                    raise
+                # The file was rewritten in between.
+                before = entry
+        raise gone(path)
 
     def open(
         self,

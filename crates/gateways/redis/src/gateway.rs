@@ -8,9 +8,11 @@ use tokio::sync::oneshot;
 use tracing::warn;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, ProgramResult, Token};
+use zerohop_reactor::limits::UNSENT_BYTES_END;
 use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId, ForeignResult, Now, Replies, UNSENT_BYTES_MAX};
 use zerohop_relay::limits::{PIECE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 use zerohop_relay::{Clients, CrossPartition, ReceivedBytes, RelayContext, ReplyBatch, UnitAnswer, Units};
+use zerohop_resp::limits::{OUTPUT_BYTES_MAX, REPLY_BYTES_MAX, WAITING_REPLY_BYTES_MAX};
 use zerohop_resp::{ServerInfo, Ticket};
 use zerohop_server::gateway::{
     CrossPartitionRunner, Gateway, InstanceContext, Siblings, permits, resident_bytes,
@@ -22,6 +24,8 @@ use zerohop_wire::messages::{Member, UnitReport, UnitRequest};
 use zerohop_wire::{Envelope, Failure, Message, Permission};
 
 const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < UNSENT_BYTES_MAX);
+// A reply of the maximum length behind other replies does not end its connection.
+const _: () = assert!(REPLY_BYTES_MAX + WAITING_REPLY_BYTES_MAX + 2 * OUTPUT_BYTES_MAX < UNSENT_BYTES_END);
 
 /// The Redis clients of an instance, and what reaches beyond it.
 #[derive(Debug)]

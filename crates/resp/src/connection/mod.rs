@@ -419,8 +419,7 @@ impl Connection {
                     if matches!(command.name, "lrange" | "mget") && matches!(spread, Spread::One(_)) {
                         unit.wait_until_ms = Some(MAY_PAGE);
                     }
-                    let one = if let Spread::One(place) = spread { Some(place) } else { None };
-                    if !one.is_some_and(|place| self.in_steps(place, &unit, args, world, out)) {
+                    if !self.in_steps(spread, &unit, args, world, out) {
                         self.run(spread, &unit, blocks, world, out);
                     }
                 }

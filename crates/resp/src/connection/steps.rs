@@ -1,21 +1,23 @@
-//! A command of many keys in one partition, executed in parts. The instance serves others in
-//! between.
+//! A command of many keys in one or several partitions, executed in parts. The instance serves
+//! others in between.
 //!
 //! The next part is sent once the reply to the part before it has come, so that a part is one step
 //! on any instance. Later commands wait until all parts are done. An array is sent in pieces: then
 //! the next part also waits until the client has room.
 
-use super::{BlockReason, Connection, MEMORY_FULL};
+use super::{BlockReason, Connection, MEMORY_FULL, Spread};
 use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX};
 use crate::number::integer;
 use crate::parts::{JoinedReplies, Shares};
 use crate::unit::MAY_STOP;
-use crate::{Args, ConnectionWorld, PartitionPlace, Ticket, Unit, UnitResult};
+use crate::{Args, ConnectionWorld, Ticket, Unit, UnitResult};
+use zerohop_wire::ids::KeyspaceId;
 
 /// A command under way.
 #[derive(Debug)]
 pub(super) struct Steps {
-    place: PartitionPlace,
+    spread: Spread,
+    keyspace: KeyspaceId,
     /// The current or next part, and those after it.
     unit: Vec<u8>,
     units: std::vec::IntoIter<Vec<u8>>,
@@ -42,10 +44,10 @@ impl Steps {
 }
 
 impl Connection {
-    /// Executes a unit with keys in one partition in parts, or refuses it. `false`: it is one step.
+    /// Executes a unit in parts, or refuses it. `false`: it is one step.
     pub(super) fn in_steps(
         &mut self,
-        place: PartitionPlace,
+        spread: Spread,
         unit: &Unit<'_>,
         args: Args<'_>,
         world: &mut dyn ConnectionWorld,
@@ -54,8 +56,14 @@ impl Connection {
         if args.len() <= PART_KEYS_MAX {
             return false;
         }
-        let may_stop = unit.wait_until_ms.map(|_| MAY_STOP);
-        let (units, joined) = match (Unit { wait_until_ms: may_stop, ..*unit }).steps() {
+        let shares = match spread {
+            Spread::One(_) => {
+                let may_stop = unit.wait_until_ms.map(|_| MAY_STOP);
+                Unit { wait_until_ms: may_stop, ..*unit }.steps()
+            }
+            Spread::Several => unit.shares(),
+        };
+        let (units, joined) = match shares {
             Shares::SingleStep => return false,
             Shares::Refused(text) => {
                 self.reply(out, |reply| reply.error(&text));
@@ -74,7 +82,8 @@ impl Connection {
         let unit = units.next().unwrap_or_default();
         let (is_asked, is_begun) = (false, false);
         let steps = Box::new(Steps {
-            place,
+            spread,
+            keyspace: self.keyspace,
             unit,
             units,
             bytes,
@@ -169,7 +178,10 @@ impl Connection {
             let ticket = Ticket { number, part: steps.part };
             steps.part += 1;
             let mut reply = Vec::new();
-            let ran = world.run(steps.place, ticket, &unit, &mut reply);
+            let ran = match steps.spread {
+                Spread::One(place) => world.run(place, ticket, &unit, &mut reply),
+                Spread::Several => world.run_over(steps.keyspace, ticket, &unit, &mut reply),
+            };
             steps.unit = bytes;
             if ran == UnitResult::Later {
                 steps.is_unit_in_flight = true;

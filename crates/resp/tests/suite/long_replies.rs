@@ -178,7 +178,7 @@ fn short_or_indivisible_reply_takes_one_step_without_snapshot() {
     let replies = client.send("MULTI\nLRANGE {a}list 0 -1\nEXEC");
     assert!(
         replies.contains(
-            "-ERR the reply of a command, or of a MULTI with all its commands, has a limit of 65 MiB"
+            "-ERR the reply of a command, or of a MULTI with all its commands, has a limit of 49 MiB"
         ),
         "{}",
         replies.len()

@@ -1,7 +1,9 @@
 //! Commands of many keys in one partition: executed in parts, with others served in between.
 
 use zerohop_placement::hash::key_slot;
-use zerohop_resp::limits::{PART_KEYS_MAX, SET_KEYS_MAX};
+use zerohop_resp::limits::{
+    OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX, SET_KEYS_MAX, SPANNING_PART_KEYS_MAX,
+};
 use zerohop_resp::{ConnectionWorld, NextStep};
 use zerohop_wire::ids::KeyspaceId;
 
@@ -120,4 +122,76 @@ fn command_beyond_buffer_limit_has_no_effect() {
     assert!(send_command(&mut client, "DEL", 2 * PART_KEYS_MAX).starts_with("-OOM"));
     client.world.waiting_bytes_max = usize::MAX;
     assert_eq!(send_command(&mut client, "EXISTS", 2 * PART_KEYS_MAX), ":2048\r\n");
+}
+
+/// A command over keys in all partitions.
+fn spanning(name: &str, keys: usize) -> Vec<u8> {
+    let words: Vec<String> =
+        std::iter::once(name.to_owned()).chain((0..keys).map(|number| format!("k{number}"))).collect();
+    let bulks: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{bulks}", words.len()).into_bytes()
+}
+
+#[test]
+fn array_over_several_partitions_is_sent_in_pieces_as_client_reads() {
+    const KEYS: usize = 3 * PART_KEYS_MAX + 5;
+    let value = "v".repeat(8 << 10);
+    let mut client = ModelClient::new();
+    client.world.serves_cross_partition = true;
+    for number in 0..KEYS {
+        assert_eq!(client.send(&format!("SET k{number} {value}")), "+OK\r\n");
+    }
+    let expected = format!("*{KEYS}\r\n{}+PONG\r\n", format!("$8192\r\n{value}\r\n").repeat(KEYS));
+    client.world.remote.insert(0);
+    client.bytes(&spanning("MGET", KEYS));
+    assert_eq!(client.send("PING"), "");
+    let part_bytes = SPANNING_PART_KEYS_MAX * ((8 << 10) + 10);
+    let (mut all, mut parts) = (String::new(), 0);
+    while client.connection.is_waiting() || client.world.promised() > 0 {
+        assert!(client.connection.buffered_bytes() <= PAGE_BYTES + part_bytes + (200 << 10));
+        if client.world.promised() > 0 {
+            assert_eq!(client.world.promised(), 1, "one part at a time");
+            client.world.deliver(0, &mut client.connection, &mut client.out);
+            parts += 1;
+        } else {
+            // The client reads what was sent; only then the next part is requested.
+            let sent = client.replies();
+            assert!(sent.len() <= OUTPUT_BYTES_MAX + PAGE_BYTES + part_bytes, "{} bytes at once", sent.len());
+            all += &sent;
+            client.bytes(b"");
+        }
+    }
+    client.bytes(b"");
+    all += &client.replies();
+    assert!(all == expected, "{} of {} bytes", all.len(), expected.len());
+    assert_eq!(parts, KEYS.div_ceil(SPANNING_PART_KEYS_MAX));
+    assert_eq!(client.connection.buffered_bytes(), 0);
+}
+
+#[test]
+fn command_over_several_partitions_gets_one_reply_or_names_its_limit() {
+    const KEYS: usize = 2 * PART_KEYS_MAX + 9;
+    let mut client = ModelClient::new();
+    client.world.serves_cross_partition = true;
+    for number in 0..KEYS {
+        assert_eq!(client.send(&format!("SET k{number} v")), "+OK\r\n");
+    }
+    let all = format!("*{KEYS}\r\n{}", "$1\r\nv\r\n".repeat(KEYS));
+    for is_remote in [false, true] {
+        if is_remote {
+            client.world.remote.insert(0);
+        }
+        client.bytes(&spanning("MGET", KEYS));
+        assert!(client.replies() + &client.deliver_all() == all);
+        client.bytes(&spanning("EXISTS", KEYS + 5));
+        assert_eq!(client.replies() + &client.deliver_all(), format!(":{KEYS}\r\n"));
+    }
+    client.bytes(&spanning("MSET", 2 * (SET_KEYS_MAX + 1)));
+    let refused = client.replies();
+    assert!(
+        refused.starts_with("-ERR MSET of 16385 keys in several partitions, 16384 are allowed"),
+        "{refused}"
+    );
+    client.bytes(&spanning("DEL", KEYS));
+    assert_eq!(client.deliver_all(), format!(":{KEYS}\r\n"));
 }

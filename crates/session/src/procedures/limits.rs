@@ -84,6 +84,9 @@ pub(crate) const BLOB_PIECE_BYTES: u64 = 4 << 20;
 /// piece.
 pub(crate) const BLOB_AHEAD_BYTES: u64 = 16 << 20;
 
+/// Maximum number of bytes of pinned blobs that are kept in memory; longer ones are read from a snapshot.
+pub(crate) const BLOB_PIN_MEMORY_BYTES: u64 = 1 << 20;
+
 /// Maximum number of chunks of one stream. The stream remembers the version of each until its end: 8 bytes each.
 pub(crate) const BLOB_STREAM_CHUNKS_MAX: u64 = 1 << 20;
 

@@ -28,7 +28,7 @@ mod transform;
 mod verify;
 
 pub use blob::{
-    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PutOptions, StagedAppend, StagedContents,
+    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedAppend, StagedContents,
     TransactionBlob,
 };
 pub use cluster_handle::{ClusterHandle, ProcedureSettings};

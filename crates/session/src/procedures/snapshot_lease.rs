@@ -240,6 +240,11 @@ impl StreamSnapshot {
         Ok(Self { lease, _renewing: renewing })
     }
 
+    /// The snapshot's time.
+    pub(super) fn at(&self) -> Timestamp {
+        self.lease.at
+    }
+
     /// Sends a read of a record of the keyspace at the snapshot's time, with a time limit in microseconds.
     pub(super) fn start(&self, read: &RecordRead<'_>, limit_us: u64) -> Result<PendingReply, Error> {
         let keyspace = self.lease.keyspaces.first().ok_or(Error::Unexpected)?.0;

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use zerohop_transaction::{Access, StageId};
+use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::pack;
 
@@ -34,6 +36,10 @@ impl CompositeItem {
     ) -> Result<Self, InvalidTransaction> {
         if matches!(operation, RecordOperation::Read(read) if !read.query.is_in_transactions()) {
             return Err(InvalidTransaction::Waits);
+        }
+        if operation.key().is_empty() {
+            let failure = Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 };
+            return Err(InvalidTransaction::Operation { failure });
         }
         let mut packed = Vec::new();
         pack(operation, &mut packed).map_err(|failure| InvalidTransaction::Operation { failure })?;
@@ -116,5 +122,18 @@ impl CompositeItem {
     pub(crate) fn bytes_of(items: &[Self]) -> usize {
         const FIELDS_BYTES: usize = 64;
         items.iter().map(|item| item.packed.len() + FIELDS_BYTES).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_key_is_refused_in_words() {
+        let read = |key| RecordOperation::Read(RecordRead { key, query: Query::Lookup });
+        assert!(CompositeItem::new(KeyspaceId(1), &read(b"k"), None).is_ok());
+        let refused = CompositeItem::new(KeyspaceId(1), &read(b""), None).unwrap_err();
+        assert!(refused.to_string().contains("the key is empty: a key has 1 to 65536 bytes"), "{refused}");
     }
 }

@@ -19,7 +19,7 @@ mod moves;
 mod nodes;
 mod quorum;
 mod recovery;
-mod redis;
+pub(crate) mod redis;
 mod rolling;
 mod staging;
 mod stops;

@@ -26,6 +26,7 @@ mod on_terminal;
 mod processes;
 mod progress;
 mod records;
+mod redis_tls;
 mod replaced_blobs;
 mod secrets;
 mod sentences;
