@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::built;
 use crate::environment::{self, Environment, Set};
 use crate::python::{self, Profile};
-use crate::workspace::{Failure, Workspace, cannot_start, run as run_command};
+use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// How a client is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,9 +68,7 @@ pub fn run(shop: &Workspace, names: &[&str]) -> Result<(), Failure> {
         CLIENTS.iter().filter(|one| names.is_empty() || names.contains(&one.name)).collect();
     environment::system(shop)?;
     let kept = environment::install(shop, Set::Clients)?;
-    let mut cargo = shop.cargo();
-    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
-    run_command(&mut cargo, "what went wrong is shown above")?;
+    built::program(shop)?;
     let needs_wheel = wanted.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
     let python = if needs_wheel { Some(python::install(shop, Profile::Dev, &kept)?) } else { None };
     let mut rows = Vec::new();

@@ -8,7 +8,7 @@
 //!        ├── again                     repeats tests under load
 //!        ├── soak                      the longer search
 //!        ├── clients                   the wide set of foreign clients
-//!        ├── redis slurm python        suites, one command each
+//!        ├── redis slurm python        suites, one command each, with the program of `built`
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
 //!        workspace                      where the tree and the target folder are; how a command is run
@@ -25,6 +25,7 @@
 
 pub mod again;
 pub mod bench;
+pub mod built;
 pub mod changed;
 pub mod clients;
 pub mod environment;

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::built;
 use crate::environment::{self, Environment, Set, quietly};
 use crate::workspace::{Failure, Workspace, forget_outer_package, run as run_command};
 
@@ -93,15 +94,17 @@ pub fn home(shop: &Workspace) -> PathBuf {
 
 /// Builds the program and the wheel that contains it, and returns the wheel's path.
 fn build(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
-    let (word, folder) = match profile {
-        Profile::Dev => ("dev", "debug"),
-        Profile::Release => ("release", "release"),
+    let (word, program) = match profile {
+        Profile::Dev => ("dev", built::program(shop)?),
+        Profile::Release => {
+            let mut cargo = shop.cargo();
+            cargo.args(["build", "--locked", "--quiet", "--package", "zerohop", "--release"]);
+            run_command(&mut cargo, "what went wrong is shown above")?;
+            ("release", shop.target.join("release").join("zerohop"))
+        }
     };
-    let mut cargo = shop.cargo();
-    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop", "--profile", word]);
-    run_command(&mut cargo, "what went wrong is shown above")?;
     let scripts = shop.root.join("python").join("zerohop.data").join("scripts");
-    place(&shop.target.join(folder).join("zerohop"), &scripts)?;
+    place(&program, &scripts)?;
     // Emptied, so that it has exactly one wheel.
     let wheels = home(shop).join("wheels");
     let _ = fs::remove_dir_all(&wheels);

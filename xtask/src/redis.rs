@@ -6,6 +6,7 @@
 
 use std::process::Command;
 
+use crate::built;
 use crate::environment::{self, Set, quietly};
 use crate::workspace::{Failure, Workspace, run as run_command};
 
@@ -14,23 +15,16 @@ pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let suite = shop.root.join("suites").join("redis");
     quietly(&mut Command::new(suite.join("install")), "the step `redis` needs redis-server and redis-cli")?;
     let kept = environment::install(shop, Set::Test)?;
-    let mut cargo = shop.cargo();
-    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
-    run_command(&mut cargo, "what went wrong is shown above")?;
+    let program = built::program(shop)?;
     run_command(
-        Command::new(suite.join("run"))
-            .arg(shop.target.join("debug").join("zerohop"))
-            .arg(kept.bin().join("python")),
+        Command::new(suite.join("run")).arg(program).arg(kept.bin().join("python")),
         "a client of Redis was not served as it expects, shown above; docs/guide/redis.md tells what works",
     )?;
     // The guide's own examples, with the same clients.
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", kept.bin().display());
     run_command(
-        shop.cargo()
-            .args(["test", "--quiet", "--locked", "--package", "zerohop", "--test", "suite", "guides::"])
-            .env("ZEROHOP_GUIDES", "docs/guide/redis.md")
-            .env("PATH", path),
+        built::tests(shop, "guides::").env("ZEROHOP_GUIDES", "docs/guide/redis.md").env("PATH", path),
         "docs/guide/redis.md says what is not so, shown above",
     )?;
     Ok("redis-cli, redis-py, the guide".to_owned())

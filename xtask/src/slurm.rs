@@ -6,6 +6,7 @@
 
 use std::process::Command;
 
+use crate::built;
 use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Installs Slurm if it is missing, and runs the jobs.
@@ -15,12 +16,10 @@ pub fn run(shop: &Workspace) -> Result<String, Failure> {
         &mut Command::new(suite.join("install")),
         "Slurm could not be had, as is said above; the step `slurm` needs it",
     )?;
-    let mut cargo = shop.cargo();
-    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
-    run_command(&mut cargo, "what went wrong is shown above")?;
+    let program = built::program(shop)?;
     let guide = shop.root.join("docs").join("guide").join("batch.md");
     run_command(
-        Command::new(suite.join("run")).arg(shop.target.join("debug").join("zerohop")).arg(guide),
+        Command::new(suite.join("run")).arg(program).arg(guide),
         "nodes inside a job of Slurm did not do what docs/guide/batch.md says, shown above",
     )?;
     Ok("srun, sbatch".to_owned())

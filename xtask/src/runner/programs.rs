@@ -14,6 +14,22 @@ pub const BENCHMARKS: &str = "bench-*";
 /// Packages whose integration tests start processes and wait for them most of the time.
 const WAITING_PACKAGES: [&str; 4] = ["zerohop", "zerohop-server", "zerohop-redis", "zerohop-client"];
 
+/// Packages whose integration tests store the data of nodes in memory. A real disk costs these tests
+/// more than their nodes do: files that are made and removed by the thousand, and syncs that are
+/// waited for. Disks are tested by the other packages, [`ON_DISK`], and the suites of foreign clients.
+const IN_MEMORY: [&str; 2] = ["zerohop", "zerohop-redis"];
+
+/// Modules of these packages that use the disk nevertheless: nodes that are killed or stopped under
+/// load.
+const ON_DISK: [&str; 2] = ["kill::", "cluster::closed::"];
+
+/// A folder in memory that all Linux systems have, and the variable for the folder of a test's files.
+const MEMORY: &str = "/dev/shm";
+const TEMPORARY: &str = "TMPDIR";
+
+/// The bytes that must be free there: several times of what the tests that run at once store.
+const MEMORY_BYTES: u64 = 4 << 30;
+
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -36,6 +52,13 @@ impl Program {
     /// Whether it starts nodes, and so waits most of the time.
     fn is_waiting(&self) -> bool {
         !matches!(self.target.as_str(), "lib" | "bin") && WAITING_PACKAGES.contains(&self.package.as_str())
+    }
+
+    /// Whether a test may store the data of its nodes in memory.
+    fn is_in_memory(&self, test: &str) -> bool {
+        self.is_waiting()
+            && IN_MEMORY.contains(&self.package.as_str())
+            && !ON_DISK.iter().any(|module| test.starts_with(module))
     }
 
     /// The budget row of its tests.
@@ -63,6 +86,9 @@ impl Program {
         let mut command = self.command();
         // The output of a test that passes is checked too.
         command.args(["--exact", test, "--show-output"]);
+        if self.is_in_memory(test) && std::env::var_os(TEMPORARY).is_none() && has_memory() {
+            command.env(TEMPORARY, MEMORY);
+        }
         Job {
             group: self.group(),
             program: self.label(),
@@ -79,6 +105,21 @@ impl Program {
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         command
     }
+}
+
+/// Whether the machine has room for the files of tests in memory.
+fn has_memory() -> bool {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = rustix::fs::statvfs(MEMORY).map_or(0, |disk| disk.f_bavail * disk.f_frsize);
+    // The folder may be larger than the memory.
+    free.min(available_bytes(&meminfo)) >= MEMORY_BYTES
+}
+
+/// The available memory that `/proc/meminfo` reports.
+fn available_bytes(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or_default() << 10
 }
 
 fn listed(terse: &str) -> Vec<String> {
@@ -164,6 +205,27 @@ mod tests {
     fn packages_have_names_in_both_forms_of_their_ids() {
         assert_eq!(package_name("path+file:///tree/crates/cli#zerohop@0.1.0"), "zerohop");
         assert_eq!(package_name("path+file:///tree/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn only_tests_of_nodes_store_data_in_memory() {
+        let program = |package: &str, target: &str| Program {
+            package: package.to_owned(),
+            target: target.to_owned(),
+            path: PathBuf::new(),
+            folder: PathBuf::new(),
+        };
+        assert!(program("zerohop", "suite").is_in_memory("cluster::a_node_ends"));
+        assert!(!program("zerohop", "suite").is_in_memory("kill::acknowledged_writes_survive"));
+        assert!(!program("zerohop", "bin").is_in_memory("a_word"));
+        assert!(!program("zerohop-disk", "suite").is_in_memory("kill::a_killed_writer"));
+        assert!(!program("zerohop-server", "suite").is_in_memory("server::restart"));
+    }
+
+    #[test]
+    fn available_memory_is_read() {
+        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:   24028 kB\nBuffers: 1 kB\n"), 24028 << 10);
+        assert_eq!(available_bytes("MemTotal: 9 kB\n"), 0);
     }
 
     #[test]

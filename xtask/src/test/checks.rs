@@ -95,16 +95,3 @@ fn name_packages<'a>(
     }
     cargo
 }
-
-/// Builds the programs that tests and suites start.
-pub(super) fn build_programs(shop: &Workspace) -> Result<(), Failure> {
-    let mut cargo = shop.cargo();
-    quiet_unless_watched(cargo.arg("build")).args([
-        "--locked",
-        "--package",
-        "zerohop",
-        "--package",
-        "zerohop-sim",
-    ]);
-    run_command(&mut cargo, "what went wrong is shown above")
-}

@@ -19,6 +19,7 @@ mod times;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::built;
 use crate::changed::ChangedPackages;
 use crate::environment;
 use crate::finished_step::{FinishedStep, line};
@@ -75,7 +76,6 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
     if ["build", "tests", "processes", "simulation"].iter().any(|step| wanted.has(step)) || needs_clients {
         done.push(checks::run("build", || {
             programs = programs::build(shop, wanted.packages())?;
-            checks::build_programs(shop)?;
             Ok(format!("{} test programs", programs.len()))
         })?);
     }
@@ -125,6 +125,9 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
 /// Suites of other languages, each a command of this program, with their weights.
 const JOBS_OF_SUITES: [(&str, Weight); 3] = [("redis", WAITING), ("slurm", WAITING), ("python", WAITING)];
 
+/// The test program whose build also builds the program that suites start.
+const PROGRAM_SUITE: &str = "zerohop suite";
+
 /// Seeds of one node, each run twice.
 const NODE_SEEDS: &str = "0..25";
 /// Seeds of clusters: from 60 on a batch fails if any counted case is missing (docs/testing.md).
@@ -152,6 +155,9 @@ fn jobs(
     for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| wanted.has(step)) {
         let mut command = Command::new(&this);
         command.arg(step).current_dir(&shop.root);
+        if let Some(suite) = programs.iter().find(|one| one.label() == PROGRAM_SUITE) {
+            command.env(built::SUITE, &suite.path);
+        }
         jobs.push(suite(step, step, weight, command));
     }
     Ok(jobs)

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -229,16 +229,17 @@ impl NodeCluster {
     /// then none for many flush intervals.
     pub(crate) fn wait_until_flushed(&self, before: &[u64]) {
         let mut last = Vec::new();
-        let mut calm = 0;
+        let mut since = Instant::now();
         let look = || {
             let now = self.syncs();
-            calm = if now == last { calm + 1 } else { 0 };
-            last.clone_from(&now);
-            std::thread::sleep(FLUSHES_AFTER / 5);
-            (now, calm)
+            if now != last {
+                since = Instant::now();
+                last.clone_from(&now);
+            }
+            (now, since.elapsed())
         };
-        let is_so = |(now, calm): &(Vec<u64>, u32)| {
-            *calm >= 25 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        let is_so = |(now, calm): &(Vec<u64>, Duration)| {
+            *calm >= FLUSHES_AFTER * 10 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
         };
         wait_for(&format!("all is flushed since {before:?}"), look, is_so);
     }

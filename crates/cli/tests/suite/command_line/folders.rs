@@ -79,6 +79,14 @@ fn node_count_may_change_until_data_exists() {
     wait_until_complete(&ServingProgram::start(up(folder.path(), port, &[])));
 }
 
+/// The command lines, with this path in them, of all processes.
+fn processes_with(path: &Path) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|one| std::fs::read(one.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(path.to_str().unwrap())).collect()
+}
+
 /// The first start is killed as soon as it has made one of these files, on the same ports or on
 /// others.
 #[test]
@@ -103,6 +111,8 @@ fn killed_first_start_is_continued_by_the_next() {
         wait_for(&format!("{step} is made"), || made.exists(), |is_made| *is_made);
         first.kill().unwrap();
         first.ended();
+        // Its nodes end when they see its end, and until then they lock their folders.
+        wait_for("its nodes end", || processes_with(&data), Vec::is_empty);
         let again = if place % 2 == 0 { port } else { three() };
         eprintln!("killed once {step} was made; started again at {again}, first at {port}");
         let cluster = ServingProgram::start(up(&data, again, &[]));

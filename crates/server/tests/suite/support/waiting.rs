@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::give_up::GIVE_UP_AFTER;
 
-/// The pause between two checks.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The pauses between checks: a tenth of the time waited so far, within these limits. Most checks start
+/// a program, and all cost the nodes work.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(300);
 
 /// Checks repeatedly until `is_so`, and returns what was seen then. On time-out it panics with what
 /// was seen last.
@@ -19,6 +21,6 @@ pub(crate) fn wait_for<T: Debug>(what: &str, mut look: impl FnMut() -> T, is_so:
             return seen;
         }
         assert!(began.elapsed() < GIVE_UP_AFTER, "never came: {what}; this was seen last: {seen:#?}");
-        std::thread::sleep(PAUSE);
+        std::thread::sleep((began.elapsed() / 10).clamp(PAUSE_MIN, PAUSE_MAX));
     }
 }

@@ -1,0 +1,44 @@
+//! The program for suites of other languages, and the tests that one of them repeats.
+//!
+//! `cargo xtask test` has built both, and names the test program in a variable. Cargo would build
+//! them once more here, with a third of the workspace: the features of its dependencies depend on
+//! the packages that one command builds.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::workspace::{Failure, Workspace, run};
+
+/// The variable with the path of the program's integration tests.
+pub const SUITE: &str = "ZEROHOP_BUILT_SUITE";
+
+/// The package of the program.
+const PACKAGE: &str = "zerohop";
+
+/// Builds the program in the profile `dev`, unless that is done; returns its path.
+///
+/// # Errors
+///
+/// It does not compile.
+pub fn program(shop: &Workspace) -> Result<PathBuf, Failure> {
+    if env::var_os(SUITE).is_none() {
+        let mut cargo = shop.cargo();
+        cargo.args(["build", "--locked", "--quiet", "--package", PACKAGE]);
+        run(&mut cargo, "what went wrong is shown above")?;
+    }
+    Ok(shop.target.join("debug").join(PACKAGE))
+}
+
+/// A command that runs the program's integration tests whose names contain `filter`.
+pub fn tests(shop: &Workspace, filter: &str) -> Command {
+    let Some(suite) = env::var_os(SUITE) else {
+        let mut cargo = shop.cargo();
+        cargo.args(["test", "--quiet", "--locked", "--package", PACKAGE, "--test", "suite", filter]);
+        return cargo;
+    };
+    let folder = shop.root.join("crates").join("cli");
+    let mut command = Command::new(suite);
+    command.args(["--quiet", filter]).env("CARGO_MANIFEST_DIR", &folder).current_dir(&folder);
+    command
+}
