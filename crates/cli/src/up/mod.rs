@@ -96,9 +96,8 @@ async fn serve(
     if let Some(folder) = &mut folder {
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
         let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
-        for (path, owner) in folder.owners() {
-            other_cluster::check(&path, owner, &listen, &credentials).await?;
-        }
+        let owners = folder.owners().map(|(path, owner)| (path, owner.clone()));
+        other_cluster::check_all(owners, &listen, &credentials).await?;
         let (local, name) = folder.begin(&listen)?;
         for plan in &mut plans {
             (plan.local, plan.name) = (Some(local.clone()), name.clone());

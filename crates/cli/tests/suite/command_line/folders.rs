@@ -1,5 +1,6 @@
 //! Data folders of `zerohop up`, also after an interrupted start.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -311,4 +312,20 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     again.arg(&data);
     assert_eq!(code(&output(again, b"")), 0);
     wait_until_complete(&ServingProgram::start(up(&data, three(), &[])));
+}
+
+#[test]
+fn start_says_that_it_waits_for_a_silent_program_at_the_old_ports() {
+    let folder = folder();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let first = ServingProgram::start(up(&data, 0, &["--nodes", "3"]));
+    let old = listening(&first);
+    assert_eq!(first.end_with(Signal::INT), Some(0));
+    let _silent: Vec<TcpListener> = old.iter().map(|at| TcpListener::bind(at).unwrap()).collect();
+    let second = ServingProgram::start_with_log(up(&data, 0, &[]), &log);
+    wait_until_complete(&second);
+    let said = std::fs::read_to_string(&log).unwrap();
+    for at in old {
+        assert!(said.contains(&format!("waiting for an answer from {at}")), "{at}: {said}");
+    }
 }
