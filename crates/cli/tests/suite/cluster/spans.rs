@@ -264,3 +264,18 @@ fn transaction_over_partitions_takes_as_many_reads_as_documented() {
         &reply[..reply.len().min(200)]
     );
 }
+
+#[test]
+fn redis_client_at_the_managers_port_is_sent_to_the_instances() {
+    let node = ServingProgram::in_memory();
+    let mut redis = Redis::connect(node.endpoint());
+    let instances = node.ready["nodes"][0]["instances"].as_array().unwrap();
+    for command in ["PING", "GET k"] {
+        let reply = redis.send_command(command);
+        assert!(reply.starts_with("-ERR this is the port of the node's manager"), "{reply}");
+        for instance in instances {
+            let port = instance["addr"].as_str().unwrap().rsplit_once(':').unwrap().1;
+            assert!(reply.contains(port), "{port}: {reply}");
+        }
+    }
+}
