@@ -252,13 +252,15 @@ fn transaction_over_partitions_takes_as_many_reads_as_documented() {
     let mut redis = Redis::connect(node.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap());
     let several = "MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8";
     wait_for("commands over several partitions", || redis.send_command(several), |reply| reply == "OK");
+    let pairs: Vec<String> = (0..READS).map(|number| format!("key-{number} v")).collect();
+    assert_eq!(redis.send_command(&format!("MSET {}", pairs.join(" "))), "OK");
     assert_eq!(redis.send_command("MULTI"), "OK");
     for number in 0..READS {
         assert_eq!(redis.send_command(&format!("GET key-{number}")), "QUEUED");
     }
     let reply = redis.send_command("EXEC");
     assert_eq!(
-        reply.split(' ').filter(|one| *one == "nil").count(),
+        reply.split(' ').filter(|one| *one == "v").count(),
         READS,
         "{}",
         &reply[..reply.len().min(200)]
