@@ -29,6 +29,7 @@ use zerohop_wire::shown::shown_path;
 
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
+use super::file_limit::FileSizeLimit;
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
 
@@ -310,7 +311,7 @@ impl Disk for FilesDisk {
         let file_bytes_max = self.file_bytes_max;
         let (_, file) = self.files.get(file, "append")?;
         if file.bytes.saturating_add(bytes) > file_bytes_max {
-            return Err(DiskError::Full);
+            return Err(FileSizeLimit::refusal());
         }
         file.truncate_tail()?;
         file.changes += 1;
@@ -592,7 +593,8 @@ fn not_found(path: &str) -> DiskError {
 /// The error for a failure that may be caused by lack of space: of the disk, of a quota, or of the file size limit (`ulimit -f`).
 fn refused(path: &str, operation: &'static str, errno: Errno) -> DiskError {
     match errno {
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => DiskError::Full,
+        Errno::NOSPC | Errno::DQUOT => DiskError::Full,
+        Errno::FBIG => FileSizeLimit::refusal(),
         errno => not_done(path, operation, errno),
     }
 }

@@ -7,6 +7,7 @@
 //!            └─ Memory        no disk: for a node that stores everything in memory         (memory)
 //! ```
 
+mod file_limit;
 mod files;
 mod hold_unsynced;
 mod memory;
@@ -22,6 +23,7 @@ use std::task::Waker;
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use zerohop_wire::shown::shown_path;
 
+pub use self::file_limit::FileSizeLimit;
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};

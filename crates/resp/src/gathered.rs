@@ -190,7 +190,7 @@ impl OverlaidRecords<'_> {
     }
 
     fn change(&mut self, key: &[u8], change: GatheredChange) -> Result<(), Failure<'static>> {
-        if key.len() > KEY_BYTES_MAX {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
         }
         self.changes.push((key.to_vec(), change));

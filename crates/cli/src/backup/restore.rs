@@ -67,13 +67,14 @@ pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, Co
     let chain = checked(&arguments)?;
     let mut signals = StopSignals::new()?;
     let name = names::path(&arguments.folder);
+    let again = if arguments.overwrite { " --overwrite" } else { "" };
     let ended = tokio::select! {
         ended = restore(&chain, arguments) => Some(ended),
         () = signals.come() => None,
     };
     ended.unwrap_or_else(|| {
         output::problem(&format!(
-            "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {name}` again makes them whole"
+            "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {name}{again}` again makes them whole"
         ));
         Ok(CommandEnding::Interrupted)
     })

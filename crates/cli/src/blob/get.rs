@@ -1,14 +1,12 @@
 //! `zerohop blob get` and `read`.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use zerohop_client::{BlobError, Error};
 
+use super::copy_file::CopyFile;
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -71,9 +69,6 @@ struct StoredBlobFile<'a> {
     file: String,
 }
 
-/// The permissions of a new file.
-const FILE_MODE: u32 = 0o600;
-
 /// The most bytes that are read together with their versions, or printed as JSON.
 const SEEN_BYTES_MAX: u64 = 64 << 20;
 
@@ -110,8 +105,9 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, Comm
     if !place.json && output::is_terminal() && is_binary(&bytes) {
         return Err(no_text());
     }
-    let written = create(&path)?.write_all(seen.to_string().as_bytes());
-    written.map_err(|error| CommandError::system("writing", &path, &error))?;
+    let mut file = CopyFile::create(&path)?;
+    file.write(seen.to_string().as_bytes())?;
+    file.finish()?;
     match place.json {
         true => print_part(&name, at, &bytes)?,
         false => output::raw(&[&bytes])?,
@@ -178,12 +174,13 @@ async fn stream(
         }
         // The file is created only now, so that a missing blob leaves an existing file unchanged.
         let before = progress.bytes();
-        let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
+        let mut out = file.map(CopyFile::create).transpose()?;
         loop {
             let piece = match pieces.next_piece().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => {
-                    if let (true, Some((_, path))) = (place.json, &out) {
+                    out.map_or(Ok(()), CopyFile::finish)?;
+                    if let (true, Some(path)) = (place.json, file) {
                         let (name, file) = (Name(name), path.display().to_string());
                         output::json(&StoredBlobFile {
                             name,
@@ -195,7 +192,7 @@ async fn stream(
                     return Ok(CommandEnding::Done);
                 }
                 Err(Error::Blob { why: BlobError::ChangedMeanwhile, .. })
-                    if again < AGAIN_MAX && file.is_some() =>
+                    if again < AGAIN_MAX && out.as_ref().is_some_and(CopyFile::can_restart) =>
                 {
                     again += 1;
                     continue 'again;
@@ -203,9 +200,7 @@ async fn stream(
                 Err(error) => return refusal::print_refusal(place, name, error),
             };
             match &mut out {
-                Some((file, path)) => {
-                    file.write_all(&piece).map_err(|error| CommandError::system("writing", path, &error))?;
-                }
+                Some(file) => file.write(&piece)?,
                 None if is_terminal && is_binary(&piece) => {
                     return Err(no_text());
                 }
@@ -227,13 +222,6 @@ fn no_text() -> CommandError {
 fn is_binary(bytes: &[u8]) -> bool {
     let of_text = |one: char| !one.is_control() || matches!(one, '\n' | '\t' | '\r' | '\x0c');
     bytes.utf8_chunks().any(|chunk| !chunk.valid().chars().all(of_text))
-}
-
-/// Creates a file that only its owner may read, whatever the umask: its bytes may be secret. An existing one keeps its mode.
-fn create(path: &Path) -> Result<File, CommandError> {
-    #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
-    let file = File::options().write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
-    file.map_err(|error| CommandError::system("creating", path, &error))
 }
 
 #[cfg(test)]

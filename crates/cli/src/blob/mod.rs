@@ -5,6 +5,7 @@
 //! JSON, and the exit code is 1; see [`refusal`].
 
 mod bytes;
+mod copy_file;
 mod get;
 mod head;
 mod list;
@@ -36,7 +37,8 @@ pub(crate) enum BlobCommand {
     /// Copies a whole blob to a file, or to standard output.
     ///
     /// The copy has one version of the blob. If another client changes the blob meanwhile, the command writes the file again, up
-    /// to three times. Discard what it has written to standard output if the exit code is 3.
+    /// to three times. A file gets its name, or replaces the file of this name, once it is complete. Discard what the command has
+    /// written to standard output if the exit code is 3 or 130.
     Get(get::GetArguments),
     /// Writes a part of a blob to standard output.
     ///

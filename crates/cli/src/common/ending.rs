@@ -67,8 +67,8 @@ pub(crate) enum CommandError {
     InDoubt(String),
     /// Something was changed, but the result could not be printed.
     Unprinted { what: &'static str, reason: String },
-    /// A signal has ended it: after it has sent this change, or before it has sent any.
-    Interrupted { sent: Option<&'static str>, is_done: bool },
+    /// A signal has ended it: after it has sent this change, or before it has sent any; what is left of a copy or output.
+    Interrupted { sent: Option<&'static str>, is_done: bool, rest: Option<String> },
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
@@ -108,7 +108,7 @@ impl CommandError {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
             Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
-            Self::Interrupted { sent, is_done } => sent.is_some() && !is_done,
+            Self::Interrupted { sent, is_done, .. } => sent.is_some() && !is_done,
             Self::Logged(error) | Self::Unserved { error, .. } => error.is_unknown(),
             _ => false,
         }
@@ -227,9 +227,16 @@ impl fmt::Display for CommandError {
                 "{what} is done, but its result could not be printed: writing to standard output failed: {reason}. Do \
                  not repeat it without a look at what is there"
             ),
-            Self::Interrupted { sent: None, .. } => f.write_str("interrupted; nothing was changed"),
-            Self::Interrupted { sent: Some(what), is_done: true } => write!(f, "interrupted; {what} is done"),
-            Self::Interrupted { sent: Some(what), is_done: false } => write!(
+            Self::Interrupted { sent: None, rest: None, .. } => {
+                f.write_str("interrupted; nothing was changed")
+            }
+            Self::Interrupted { sent: None, rest: Some(rest), .. } => {
+                write!(f, "interrupted; nothing was changed in the cluster, and {rest}")
+            }
+            Self::Interrupted { sent: Some(what), is_done: true, .. } => {
+                write!(f, "interrupted; {what} is done")
+            }
+            Self::Interrupted { sent: Some(what), is_done: false, .. } => write!(
                 f,
                 "interrupted; {what} may or may not be done, also in part where it has several: do not repeat it without a look at what \
                  is there"

@@ -2,10 +2,12 @@
 //! other process keeps serving.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_client::{Client, ClientOptions, ClientTls, Secret};
 use zerohop_server::FolderOwner;
@@ -13,12 +15,16 @@ use zerohop_server::FolderOwner;
 use super::admin;
 use super::ending::CommandError;
 use super::names;
+use crate::output;
 
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
 
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// How long an answer may take before the user is told what is waited for.
+const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a process that is about to end may still serve.
 const EXIT_TIME_OUT: Duration = Duration::from_secs(3);
@@ -28,6 +34,26 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The credentials with which a process asks a node for its identity.
 pub(crate) type Credentials = (Option<Secret>, Option<ClientTls>);
+
+/// Checks several folders at the same time; see [`check`].
+///
+/// # Errors Another process serves the node of one of them.
+pub(crate) async fn check_all(
+    owners: impl Iterator<Item = (PathBuf, FolderOwner)>,
+    listen: &[SocketAddr],
+    credentials: &Credentials,
+) -> Result<(), CommandError> {
+    let mut checks = JoinSet::new();
+    for (folder, owner) in owners {
+        let (listen, credentials) = (listen.to_vec(), credentials.clone());
+        checks.spawn(async move { check(&folder, &owner, &listen, &credentials).await });
+    }
+    while let Some(checked) = checks.join_next().await {
+        // A task ends early only if it panics.
+        checked.unwrap_or(Err(CommandError::Unexpected))?;
+    }
+    Ok(())
+}
 
 /// Asks the address at which the node of a folder listened last. An address of `listen` is skipped:
 /// this start will use it.
@@ -46,7 +72,19 @@ pub(crate) async fn check(
     // A process whose parent was killed a moment ago is about to end.
     let until = Instant::now() + EXIT_TIME_OUT;
     loop {
-        if !serves(at, owner, credentials).await {
+        let mut answer = pin!(serves(at, owner, credentials));
+        let is_served = match timeout(NOTICE_AFTER, &mut answer).await {
+            Ok(is_served) => is_served,
+            Err(_) => {
+                output::problem(&format!(
+                    "zerohop: waiting for an answer from {at}, for {} s at most: node {node} of this data listened there last, and a \
+                     program there accepts connections",
+                    ANSWER_MAX.as_secs()
+                ));
+                answer.await
+            }
+        };
+        if !is_served {
             return Ok(());
         }
         if Instant::now() >= until {

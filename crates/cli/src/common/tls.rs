@@ -148,6 +148,21 @@ impl NodeTls {
         format!(" --tls-ca {}{own}", names::in_shell(ca))
     }
 
+    /// The options, each after a space, of another node of the same cluster on this machine.
+    pub(crate) fn node_options(&self) -> String {
+        let option = |name: &str, path: Option<&Path>| {
+            path.map_or(String::new(), |path| format!(" {name} {}", names::in_shell(path)))
+        };
+        [
+            option("--tls-cert", path_if_set(self.tls_cert.as_ref())),
+            option("--tls-key", path_if_set(self.tls_key.as_ref())),
+            option("--tls-ca", self.ca.path()),
+            option("--tls-client-ca", path_if_set(self.tls_client_ca.as_ref())),
+            if self.tls_only { " --tls-only".to_owned() } else { String::new() },
+        ]
+        .concat()
+    }
+
     /// The variables that pass these options to a child process.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 4] {
         let path = |path: Option<&Path>| path.map(Path::to_owned).unwrap_or_default();

@@ -5,7 +5,7 @@
 //!   no file, no data     the file is written, not founded ──> nodes start ──> all serve: founded
 //!   a file, no data      as before; the number of nodes may be another
 //!   not founded, data    the same nodes start again: nodes without a log bootstrap, the others continue
-//!   founded              the same nodes start again
+//!   founded              the same nodes start again; those whose folders are missing do not
 //!   no file, data        of a program before this file: as many nodes as there are folders with data
 //! ```
 
@@ -81,6 +81,26 @@ impl DataFolder {
     pub(super) fn owners(&self) -> impl Iterator<Item = (PathBuf, &FolderOwner)> {
         let owners = self.owners.iter();
         owners.filter_map(|(place, owner)| Some((node_folder(&self.root, *place), owner.as_ref()?)))
+    }
+
+    /// The positions of nodes that have served, and whose folders have no data now.
+    pub(super) fn missing(&self) -> Vec<usize> {
+        let Some(file) = self.file.as_ref().filter(|file| file.is_bootstrapped) else { return Vec::new() };
+        let is_missing = |place: &usize| !self.owners.iter().any(|(owned, _)| owned == place);
+        (0..file.bootstrap_addresses.len()).filter(is_missing).collect()
+    }
+
+    /// The positions of nodes that have joined later, in place of lost ones, and have no manager: as founders they would be refused.
+    pub(super) fn joined_later(&self) -> Vec<usize> {
+        if !self.file.as_ref().is_some_and(|file| file.is_bootstrapped) {
+            return Vec::new();
+        }
+        let has_no_manager = |owner: &FolderOwner| owner.node.is_some() && owner.manager.is_none();
+        let owners = self.owners.iter();
+        owners
+            .filter(|(_, owner)| owner.as_ref().is_some_and(has_no_manager))
+            .map(|(place, _)| *place)
+            .collect()
     }
 
     /// Records the number of nodes before the first of their folders is made. Returns the start

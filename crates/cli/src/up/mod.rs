@@ -1,6 +1,7 @@
 //! `zerohop up`: a local cluster in the foreground.
 
 mod folder;
+mod missing;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,6 +14,7 @@ use zerohop_server::node_folder;
 use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;
+use self::missing::MissingNodes;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
@@ -93,16 +95,24 @@ async fn serve(
         signals.end_with_input();
     }
     let (mut plans, _ports) = arguments.plans(nodes)?;
+    let mut missing = None;
     if let Some(folder) = &mut folder {
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
         let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
-        for (path, owner) in folder.owners() {
-            other_cluster::check(&path, owner, &listen, &credentials).await?;
-        }
+        let owners = folder.owners().map(|(path, owner)| (path, owner.clone()));
+        other_cluster::check_all(owners, &listen, &credentials).await?;
         let (local, name) = folder.begin(&listen)?;
         for plan in &mut plans {
             (plan.local, plan.name) = (Some(local.clone()), name.clone());
         }
+        let later = folder.joined_later();
+        let contact = local.managers.first().map(|(_, at)| *at);
+        for (place, plan) in plans.iter_mut().enumerate() {
+            if contact.is_some() && later.contains(&place) {
+                (plan.join, plan.hosts, plan.local) = (contact, Vec::new(), None);
+            }
+        }
+        missing = Some(MissingNodes::remove_from(&mut plans, folder)?);
     }
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
@@ -113,6 +123,9 @@ async fn serve(
         folder.record_bootstrapped()?;
     }
     arguments.print_nodes(&nodes)?;
+    if let Some(advice) = missing.and_then(|missing| missing.advice(arguments, &nodes)) {
+        output::problem(&format!("zerohop: {advice}"));
+    }
     loop {
         tokio::select! {
             (place, how) = first_ended(&mut nodes) => {
@@ -247,6 +260,15 @@ impl UpArguments {
         Ok((plans.collect(), reserved))
     }
 
+    /// The options with which another command reaches the cluster, with a space before each.
+    fn endpoint_options(&self, manager: &str) -> String {
+        let endpoint = match manager {
+            "127.0.0.1:7400" => String::new(),
+            other => format!(" --endpoint {other}"),
+        };
+        format!("{endpoint}{}{}", self.secret.option(), self.tls.client_options())
+    }
+
     fn print_nodes(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
@@ -254,11 +276,7 @@ impl UpArguments {
             return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes });
         }
         nodes.iter().try_for_each(|node| node.ready.print_text())?;
-        let endpoint = match ready.manager.as_str() {
-            "127.0.0.1:7400" => String::new(),
-            other => format!(" --endpoint {other}"),
-        };
-        let options = format!("{endpoint}{}{}", self.secret.option(), self.tls.client_options());
+        let options = self.endpoint_options(&ready.manager);
         output::result(&format!(
             "Ready. In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \
              hello{options}\nCtrl-C stops it."

@@ -143,7 +143,10 @@ impl fmt::Display for Failure<'_> {
                  been split; open a new one",
             ),
             Self::DiskFull => {
-                f.write_str("the disk is full: writes are refused until records are removed or space is added")
+                f.write_str(
+                    "the disk is full, or the node's limit of file sizes is reached (`zerohop doctor` says which): writes are refused until \
+                     records are removed, or space is added or the limit raised",
+                )
             }
             Self::MemoryFull => {
                 f.write_str("the memory budget is used up: remove records, or give the node more memory")

@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use tracing::{info, warn};
 use zerohop_control::agent::LogWanted;
 use zerohop_control::command::{LogEnd, ReportedLog};
+use zerohop_disk::FileSizeLimit;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
@@ -137,12 +138,16 @@ impl<D: Disk> InstanceService<D> {
             return;
         }
         let instance = self.instance.identity().instance.0;
-        match is_full {
-            true => warn!(
+        match (is_full, FileSizeLimit::that_refused()) {
+            (true, None) => warn!(
                 instance,
                 "the disk is full: no new writes are taken here; others do in its place where they can"
             ),
-            false => info!(instance, "the disk has room again"),
+            (true, Some(limit)) => warn!(
+                instance,
+                "no new writes are taken here, as {limit}; others do in its place where they can"
+            ),
+            (false, _) => info!(instance, "the disk has room again"),
         }
     }
 

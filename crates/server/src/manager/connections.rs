@@ -18,7 +18,7 @@ use super::accept_limits::AcceptResult;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::visitor::Visitor;
-use super::{frames, http};
+use super::{frames, http, redis_clients};
 use crate::limits::REFUSALS_LOG_INTERVAL_MS;
 
 /// Pause after the system could provide no more sockets: an immediate retry would spin.
@@ -86,6 +86,7 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
     };
     match timeout_at(visitor.due, first_byte).await {
         Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(visitor, stream).await,
+        Ok(Ok((stream, Some(redis_clients::FIRST_BYTE)))) => redis_clients::serve(visitor, stream).await,
         Ok(Ok((stream, Some(_)))) => http::serve(visitor, stream).await,
         Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
             match shared.door.borrow_mut().certificates_refused.must_log(&error, REFUSALS_LOG_INTERVAL_MS) {

@@ -3,6 +3,7 @@
 //! ```text
 //!   listen port ──first byte──┬─ a zerohop frame ──> frames   Hello, Ping, MapGet, SessionOpen; Admin ──> jobs
 //!                             │                     └─> cluster   messages of other managers, once they have greeted
+//!                             ├─ a Redis command ──> redis_clients   an error that names the instances' ports
 //!                             └─ anything else   ──> http     /metrics /health /status
 //!   instances ── Job (a control request that came there) ──────────────────────────────────────────────> jobs
 //!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> sent to every instance ──> answered
@@ -29,6 +30,7 @@ mod jobs;
 mod keyspace_drop;
 mod map_changes;
 mod metrics;
+mod redis_clients;
 mod shared;
 mod status;
 mod stream;

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use serde_json::{Value, json};
+use zerohop_disk::FileSizeLimit;
 use zerohop_placement::ClusterMap;
 use zerohop_replication::CopyDamage;
 use zerohop_shard::KeyspaceFigures;
@@ -19,6 +20,9 @@ use super::instances;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
 use crate::process::disk_bytes;
+
+/// With more free bytes, a refused write is no sign of a full disk if the limit of file sizes has refused any.
+const AMPLE_BYTES: u64 = 1 << 30;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
@@ -51,7 +55,9 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
                         lacking(&one)
                     )
                 }));
-                if figures.stats.is_full {
+                if figures.stats.is_full
+                    && !(FileSizeLimit::that_refused().is_some() && figures.stats.free_bytes > AMPLE_BYTES)
+                {
                     let left = match figures.stats.free_bytes >> 20 {
                         0 => "nothing is left".to_owned(),
                         free => format!("{free} MiB are left, its reserve"),
@@ -177,10 +183,14 @@ pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.alerts();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.why_not());
+    troubles.extend(FileSizeLimit::that_refused().map(|limit| limit.to_string()));
     if shared.store_waits.get() {
         troubles.push(
-            "the disk of the node's folder is full to the last byte: its part of the control group waits until there is room"
-                .to_owned(),
+            match FileSizeLimit::that_refused() {
+                Some(_) => "the node's log of the control group cannot be written: its part of the control group waits until it can be",
+                None => "the disk of the node's folder is full to the last byte: its part of the control group waits until there is room",
+            }
+            .to_owned(),
         );
     }
     troubles

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cluster::nodes::NodeCluster;
 use crate::cluster::redis::Redis;
+use crate::support::serving::ServingProgram;
 use crate::support::wait_for;
 
 const ACCOUNTS: u64 = 16;
@@ -222,4 +223,61 @@ fn multi_key_commands_are_atomic() {
     assert!(refused.starts_with("-ERR ") && refused.contains("16384 are allowed"), "{refused}");
     assert!(!refused.contains("key "), "the limit is that of all keys: {refused}");
     assert_eq!(redis.send_command("EXISTS a0 b9999"), "0");
+}
+
+#[test]
+fn transaction_over_partitions_names_an_empty_key() {
+    let node = ServingProgram::in_memory();
+    let mut redis = Redis::connect(node.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap());
+    let several = "MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8";
+    wait_for("commands over several partitions", || redis.send_command(several), |reply| reply == "OK");
+    let wrong = "-ERR the key is empty: a key has 1 to 65536 bytes";
+    for commands in
+        [&["SET  x"][..], &["SET a 2", "SET b 2", "SET  x", "SET c 2"], &["SET a 2", "RPUSH  x", "SET b 2"]]
+    {
+        assert_eq!(redis.send_command("MULTI"), "OK");
+        for command in commands {
+            assert_eq!(redis.send_command(command), "QUEUED");
+        }
+        let reply = redis.send_command("EXEC");
+        assert!(reply.contains(wrong), "{commands:?}: {reply}");
+    }
+    assert_eq!(redis.send_command(several), "OK");
+}
+
+#[test]
+fn transaction_over_partitions_takes_as_many_reads_as_documented() {
+    const READS: usize = 16_384;
+    let node = ServingProgram::in_memory();
+    let mut redis = Redis::connect(node.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap());
+    let several = "MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8";
+    wait_for("commands over several partitions", || redis.send_command(several), |reply| reply == "OK");
+    let pairs: Vec<String> = (0..READS).map(|number| format!("key-{number} v")).collect();
+    assert_eq!(redis.send_command(&format!("MSET {}", pairs.join(" "))), "OK");
+    assert_eq!(redis.send_command("MULTI"), "OK");
+    for number in 0..READS {
+        assert_eq!(redis.send_command(&format!("GET key-{number}")), "QUEUED");
+    }
+    let reply = redis.send_command("EXEC");
+    assert_eq!(
+        reply.split(' ').filter(|one| *one == "v").count(),
+        READS,
+        "{}",
+        &reply[..reply.len().min(200)]
+    );
+}
+
+#[test]
+fn redis_client_at_the_managers_port_is_sent_to_the_instances() {
+    let node = ServingProgram::in_memory();
+    let mut redis = Redis::connect(node.endpoint());
+    let instances = node.ready["nodes"][0]["instances"].as_array().unwrap();
+    for command in ["PING", "GET k"] {
+        let reply = redis.send_command(command);
+        assert!(reply.starts_with("-ERR this is the port of the node's manager"), "{reply}");
+        for instance in instances {
+            let port = instance["addr"].as_str().unwrap().rsplit_once(':').unwrap().1;
+            assert!(reply.contains(port), "{port}: {reply}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Data folders of `zerohop up`, also after an interrupted start.
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -321,4 +322,75 @@ fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     again.arg(&data);
     assert_eq!(code(&output(again, b"")), 0);
     wait_until_complete(&ServingProgram::start(up(&data, three(), &[])));
+}
+
+#[test]
+fn start_says_that_it_waits_for_a_silent_program_at_the_old_ports() {
+    let folder = folder();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let first = ServingProgram::start(up(&data, 0, &["--nodes", "3"]));
+    let old = listening(&first);
+    assert_eq!(first.end_with(Signal::INT), Some(0));
+    let _silent: Vec<TcpListener> = old.iter().map(|at| TcpListener::bind(at).unwrap()).collect();
+    let second = ServingProgram::start_with_log(up(&data, 0, &[]), &log);
+    wait_until_complete(&second);
+    let said = std::fs::read_to_string(&log).unwrap();
+    for at in old {
+        assert!(said.contains(&format!("waiting for an answer from {at}")), "{at}: {said}");
+    }
+}
+
+#[test]
+fn majority_of_nodes_is_served_without_a_missing_folder() {
+    let folder = folder();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let port = three();
+    let first = ServingProgram::start(up(&data, port, &["--nodes", "3"]));
+    wait_until_complete(&first);
+    first.ok(&["kv", "insert", "key", "value"]);
+    assert_eq!(first.end_with(Signal::INT), Some(0));
+    let (place, elsewhere) = (data.join("node-2"), folder.path().join("elsewhere"));
+    std::fs::rename(&place, &elsewhere).unwrap();
+    let second = ServingProgram::start_with_log(up(&data, port, &[]), &log);
+    assert_eq!(ids(&second), [1, 3]);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let said = wait_for("the missing folder is named", said, |said| said.contains("zerohop node remove ID"));
+    assert!(said.contains(&format!("{} is missing or empty", place.display())), "{said}");
+    assert!(!place.exists(), "it is made");
+    assert_eq!(second.ok(&["kv", "lookup", "key"]).trim_end(), "value");
+    second.ok(&["kv", "insert", "key", "value"]);
+    assert_eq!(second.end_with(Signal::INT), Some(0));
+    // The folder comes back.
+    std::fs::rename(&elsewhere, &place).unwrap();
+    let third = ServingProgram::start(up(&data, port, &[]));
+    has_moved(&third, &["key".to_owned()]);
+    assert_eq!(third.end_with(Signal::INT), Some(0));
+
+    // It is lost: the command that the message names starts a new node in its place.
+    std::fs::remove_dir_all(&place).unwrap();
+    let fourth = ServingProgram::start_with_log(up(&data, port, &[]), &log);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let said = wait_for("a command is named", said, |said| said.contains("zerohop node remove ID"));
+    let start = said.split('`').find(|part| part.starts_with("zerohop node --data")).expect("a command");
+    let arguments: Vec<&str> = start.split(' ').skip(1).chain(["--json"]).collect();
+    let new = ServingProgram::start(zerohop(&arguments));
+    assert_eq!(new.ready["id"], 4);
+    assert_eq!(new.end_with(Signal::TERM), Some(0));
+    assert_eq!(fourth.end_with(Signal::INT), Some(0));
+    let fifth = ServingProgram::start(up(&data, port, &[]));
+    assert_eq!(ids(&fifth), [1, 3, 4]);
+    assert_eq!(fifth.ok(&["kv", "lookup", "key"]).trim_end(), "value");
+    assert_eq!(fifth.end_with(Signal::INT), Some(0));
+
+    // One node is no majority.
+    for node in ["node-1", "node-3"] {
+        std::fs::rename(data.join(node), folder.path().join(node)).unwrap();
+    }
+    let refused = output(up(&data, port, &[]), b"");
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    let error = stderr(&refused);
+    assert!(
+        error.contains("are missing or empty, and 1 node of 3 cannot serve without the others"),
+        "{error}"
+    );
 }

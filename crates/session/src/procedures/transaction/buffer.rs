@@ -118,7 +118,9 @@ impl Buffer {
             Ok(reply) => reply.version(),
             Err(_) => Timestamp::ZERO,
         };
-        self.admit(read)?;
+        // Another read of the same record is no further item of the commit.
+        let is_known = self.records.get(&record_name(read)).is_some_and(|seen| seen.version.is_some());
+        self.admit(read, usize::from(!is_known))?;
         self.add_read_dependency(read, version)?.answers.insert(read.packed().clone(), answer.clone());
         Ok(())
     }
@@ -146,7 +148,7 @@ impl Buffer {
         version: Timestamp,
     ) -> Result<(), Reason> {
         if self.records.get(&record_name(read)).is_none_or(|seen| seen.version.is_none()) {
-            self.admit(read)?;
+            self.admit(read, 1)?;
         }
         self.add_read_dependency(read, version).map(drop)
     }
@@ -161,7 +163,7 @@ impl Buffer {
         if !super::is_write(&item.operation()) {
             return Err(Reason::Unfit(InvalidTransaction::NoWrite));
         }
-        self.admit(&item)?;
+        self.admit(&item, 1)?;
         let at = self.writes.len();
         self.records.entry(record_name(&item)).or_default().writes.push(at);
         self.write_locations.push(cell);
@@ -247,8 +249,9 @@ impl Buffer {
         CommitItems { items, checks, is_empty: None }
     }
 
-    fn admit(&mut self, item: &CompositeItem) -> Result<(), Reason> {
-        let (count, limit) = (self.writes.len() + self.reads + 1, TRANSACTION_ITEMS_MAX);
+    /// Counts the bytes of an operation, which adds this many items to the commit. Errors: the transaction has too many of either.
+    fn admit(&mut self, item: &CompositeItem, more: usize) -> Result<(), Reason> {
+        let (count, limit) = (self.writes.len() + self.reads + more, TRANSACTION_ITEMS_MAX);
         if count > limit {
             return Err(Reason::Unfit(InvalidTransaction::Items { count, limit }));
         }
