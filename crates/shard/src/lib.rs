@@ -57,7 +57,7 @@ pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
-pub use stats::{InstanceStats, KeyspaceFigures};
+pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures};
 pub use stored::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;
