@@ -250,6 +250,11 @@ impl<D: Disk> Instance<D> {
         self.clock.not_before(newest);
     }
 
+    /// Whether any map since its start has had a keyspace.
+    pub fn has_known_keyspaces(&self) -> bool {
+        self.newest_keyspace != KeyspaceId::NONE
+    }
+
     /// The map that it knows.
     pub fn map(&self) -> &Arc<ClusterMap> {
         self.history.map()
