@@ -35,9 +35,9 @@ pub use secret::{
 pub use zerohop_session::procedures::{
     Blob, BlobError, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
-    PinnedBlobs, Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead,
-    SnapshotOptions, SnapshotScan, StagedAppend, StagedContents, Transaction, TransactionBlob, Transform,
-    Ttl,
+    PinnedBlobs, Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList,
+    SnapshotBlobRead, SnapshotOptions, SnapshotScan, StagedAppend, StagedContents, Transaction,
+    TransactionBlob, Transform, Ttl,
 };
 pub use zerohop_session::{
     AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, ListedKey, Reply,

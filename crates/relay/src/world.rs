@@ -60,7 +60,11 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         let asker = UnitOrigin::Client { connection: *connection, ticket };
         let (map, me) = (at.instance().map(), at.instance().identity().instance);
         let Some(found) = map.keyspace(to.keyspace) else {
-            failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
+            let failure = match at.instance().has_known_keyspaces() {
+                true => Failure::UnknownKeyspace { keyspace: to.keyspace },
+                false => Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS },
+            };
+            failure_reply(&failure, reply);
             return UnitResult::Done;
         };
         let of_token;
@@ -119,6 +123,10 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
 
     fn serves_cross_partition_soon(&self) -> bool {
         self.at.cross_partition() == CrossPartition::Soon
+    }
+
+    fn has_known_keyspaces(&self) -> bool {
+        self.at.instance().has_known_keyspaces()
     }
 
     fn run_over(

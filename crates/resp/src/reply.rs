@@ -9,6 +9,9 @@ use crate::number::Digits;
 pub(crate) const KEYSPACE_DROPPED: &str = "ERR the keyspace of this connection was dropped: choose another one with ZH.KEYSPACE NAME, or create it again and \
                                             choose it again";
 
+/// The error before any keyspace is known: at the first start of a cluster, an instance listens before the first keyspace is created.
+pub(crate) const NO_KEYSPACE_YET: &str = "TRYAGAIN the node is starting: it knows of no keyspace yet";
+
 /// The version of the protocol that a client speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {

@@ -145,6 +145,11 @@ pub trait ConnectionWorld {
         UnitResult::Done
     }
 
+    /// Whether any keyspace has been known since the start. Before that, a missing keyspace may be about to be created.
+    fn has_known_keyspaces(&self) -> bool {
+        true
+    }
+
     /// The keyspace with this name, if it exists and this connection may use it.
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId>;
 

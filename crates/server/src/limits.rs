@@ -140,6 +140,9 @@ pub const DAMAGE_REPORTED_MAX: usize = 16;
 /// Number of alerts kept for the status; the oldest are dropped first.
 pub const ALERTS_MAX: usize = 32;
 
+/// Minimum interval between searches for logs under which the disk has failed. Each walks over all partitions of an instance.
+pub const FAILED_LOGS_SEARCH_INTERVAL_MS: u64 = 1_000;
+
 /// Minimum interval between log messages about refused connections, and about changes that could not be saved.
 pub const REFUSALS_LOG_INTERVAL_MS: u64 = 10_000;
 

@@ -57,7 +57,7 @@ pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
-pub use stats::{InstanceStats, KeyspaceFigures};
+pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures};
 pub use stored::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;
@@ -248,6 +248,11 @@ impl<D: Disk> Instance<D> {
     /// ahead if the node's clock was set back while it was down.
     pub fn not_before(&mut self, newest: Timestamp) {
         self.clock.not_before(newest);
+    }
+
+    /// Whether any map since its start has had a keyspace.
+    pub fn has_known_keyspaces(&self) -> bool {
+        self.newest_keyspace != KeyspaceId::NONE
     }
 
     /// The map that it knows.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
-use zerohop_wire::FrameKind;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::{ErrorCode, FrameKind};
 
 use super::Instance;
 use crate::limits::{DAMAGED_REPORTED_MAX, ERRORS_MAX};
@@ -22,6 +22,10 @@ pub struct KeyspaceFigures {
     pub records: u64,
     /// Bytes of the logs of all copies here.
     pub log_bytes: u64,
+    /// Copies here that accept no writes, because the disk has failed under their log.
+    pub failed_copies: u64,
+    /// Those of them that are primaries.
+    pub failed_primaries: u64,
     /// The keyspace is being dropped, and nothing is in progress in it where this instance is primary.
     pub is_drained: bool,
 }
@@ -91,6 +95,19 @@ pub struct InstanceStats {
     pub broken_invariants: Vec<(KeyspaceId, PartitionId, BrokenInvariant)>,
     /// Failures that no request has caused, the newest last: syncs that failed, writes that stopped.
     pub errors: Vec<String>,
+}
+
+/// The logs of an instance that accept no entries, because the disk has failed under them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedLogs<'i> {
+    /// The keyspace of the first.
+    pub keyspace: KeyspaceId,
+    /// The partition of the first.
+    pub partition: PartitionId,
+    /// The failure of the first.
+    pub reason: &'i str,
+    /// How many there are.
+    pub copies: usize,
 }
 
 /// Counters of requests and failures, at two additions for each.
@@ -193,6 +210,22 @@ impl<D: Disk> Instance<D> {
         self.engine.has_disk_space()
     }
 
+    /// A number that rises with each answer about a failed disk and each new failure that no request has caused: only then may more logs have
+    /// failed.
+    pub fn disk_failures(&self) -> u64 {
+        self.counters.failures[usize::from(ErrorCode::DiskFailed.number())]
+            + self.counters.errors.len() as u64
+    }
+
+    /// The number of copies here whose log has failed, and the first of them with the reason. Walks over all partitions.
+    pub fn failed_logs(&self) -> Option<FailedLogs<'_>> {
+        let mut failed = self.partitions.by.iter().filter_map(|(place, replica)| {
+            self.engine.disk_failure(replica.handle()).map(|reason| (place, reason))
+        });
+        let ((keyspace, partition), reason) = failed.next()?;
+        Some(FailedLogs { keyspace, partition, reason, copies: 1 + failed.count() })
+    }
+
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
         let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);
@@ -242,14 +275,17 @@ impl<D: Disk> Instance<D> {
             stats.staged += own.staged;
             stats.staged_bytes += own.staged_bytes;
             // Every partition here is open in the engine.
-            let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
-                engine.partition_stats(handle).unwrap_or_default();
+            let PartitionStats {
+                records, versions, log, checkpoint_bytes, overhead_bytes, has_failed, ..
+            } = engine.partition_stats(handle).unwrap_or_default();
             // Staged pieces are internal records of the partition.
             let records = own.own_of(records.saturating_sub(own.staged));
             let of_keyspace = stats.keyspaces.entry(place.0).or_default();
             of_keyspace.copies += 1;
             of_keyspace.records += if replica.role() == Role::Primary { records } else { 0 };
             of_keyspace.log_bytes += log.bytes;
+            of_keyspace.failed_copies += u64::from(has_failed);
+            of_keyspace.failed_primaries += u64::from(has_failed && replica.role() == Role::Primary);
             stats.records += records;
             stats.versions += versions;
             stats.log_bytes += log.bytes;
@@ -265,7 +301,6 @@ impl<D: Disk> Instance<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerohop_wire::ErrorCode;
 
     #[test]
     fn full_disk_is_no_lasting_error() {

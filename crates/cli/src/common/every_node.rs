@@ -46,6 +46,10 @@ fn merge(status: &mut Status, reply: Status) {
             (node.disk_free_bytes, node.disk_total_bytes) = (own.disk_free_bytes, own.disk_total_bytes);
         }
     }
+    if let (Some(view), Some(own)) = (&mut status.view, &reply.view) {
+        // Only the node of a primary knows that its log has failed.
+        view.log_failed += own.log_failed;
+    }
     for own in reply.keyspaces {
         if let Some(keyspace) = status.keyspaces.iter_mut().find(|keyspace| keyspace.id == own.id) {
             keyspace.records += own.records;
@@ -56,12 +60,12 @@ fn merge(status: &mut Status, reply: Status) {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::admin::{InstanceStatus, KeyspaceStatus, NodeStatus};
+    use zerohop_wire::admin::{InstanceStatus, KeyspaceStatus, NodeStatus, NodeView};
 
     use super::*;
 
     #[test]
-    fn each_node_adds_its_own_row_and_its_part_of_keyspaces() {
+    fn each_node_adds_its_own_row_its_failed_logs_and_its_part_of_keyspaces() {
         let of = |own: u32| Status {
             nodes: [1, 2]
                 .map(|id| NodeStatus {
@@ -76,6 +80,7 @@ mod tests {
                     ..NodeStatus::default()
                 })
                 .into(),
+            view: Some(NodeView { log_failed: own, ..NodeView::default() }),
             keyspaces: vec![KeyspaceStatus {
                 id: 7,
                 records: own.into(),
@@ -89,6 +94,7 @@ mod tests {
         let rows: Vec<_> = status.nodes.iter().map(|node| (node.pid, node.instances[0].entries)).collect();
         assert_eq!(rows, [(101, 10), (102, 20)]);
         assert!(status.nodes.iter().all(|node| node.state == "as node 1 sees it"));
+        assert_eq!(status.view.map(|view| view.log_failed), Some(3));
         assert_eq!((status.keyspaces[0].records, status.keyspaces[0].log_bytes), (3, 10));
     }
 }

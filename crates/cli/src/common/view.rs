@@ -25,15 +25,31 @@ pub(crate) struct ShownView {
     no_primary: u32,
     /// Partitions that stand still, as an in-sync replica does not answer.
     stuck: u32,
+    /// Partitions that accept no writes, as the log of their primary has failed.
+    log_failed: u32,
     /// What the node that was asked waits for before it joins; empty: nothing.
     waits_for: String,
 }
 
 impl ShownView {
     pub(crate) fn of(view: &NodeView) -> ShownView {
-        let NodeView { node, leader, age_ms, quorum, managers, answering, no_primary, stuck, .. } = *view;
+        let NodeView {
+            node, leader, age_ms, quorum, managers, answering, no_primary, stuck, log_failed, ..
+        } = *view;
         let (silent, waits_for) = (view.silent.clone(), view.waits_for.clone());
-        ShownView { node, leader, age_ms, quorum, managers, answering, silent, no_primary, stuck, waits_for }
+        ShownView {
+            node,
+            leader,
+            age_ms,
+            quorum,
+            managers,
+            answering,
+            silent,
+            no_primary,
+            stuck,
+            log_failed,
+            waits_for,
+        }
     }
 }
 

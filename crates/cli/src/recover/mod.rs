@@ -155,7 +155,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     if accept_loss && !view::has_quorum(&status) {
         return Err(CommandError::Refused(NO_QUORUM.to_owned()));
     }
-    let mut lost = find(&client, &target, (&partitions, status.clone())).await?;
+    let (mut lost, log_failed) = find(&client, &target, (&partitions, status.clone())).await?;
     // Damaged partitions that --all-lost leaves out.
     let mut left_out = 0;
     if accept_loss && all_lost {
@@ -164,6 +164,9 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
     }
     if lost.is_empty() {
         let stands_still = status.view.as_ref().is_some_and(|view| view.no_primary + view.stuck > 0);
+        if log_failed > 0 {
+            return Err(CommandError::Refused(of_failed_logs(log_failed)));
+        }
         if view::has_quorum(&status) && !stands_still {
             match json {
                 true => {
@@ -218,6 +221,16 @@ fn missing(status: &Status) -> impl Iterator<Item = &str> {
     troubles.map(String::as_str).filter(|line| line.contains("`zerohop recover acknowledge "))
 }
 
+/// In words that partitions accept no writes though no data is known to be lost.
+fn of_failed_logs(partitions: u32) -> String {
+    format!(
+        "no partition is known to be lost or damaged, but {} {} no writes, because {} log has failed. Repair the disk of the node that          `zerohop doctor` names, and start the node again",
+        counted(partitions, "partition"),
+        by_number(partitions, "accepts", "accept"),
+        by_number(partitions, "its", "their")
+    )
+}
+
 /// In words that no partition is lost, of those that were named or of all.
 fn nothing(named: &[PartitionName], left_out: usize) -> String {
     match (named.len(), left_out) {
@@ -235,13 +248,14 @@ fn nothing(named: &[PartitionName], left_out: usize) -> String {
     }
 }
 
-/// Those that are lost or damaged, of all or of those that were named.
+/// Those that are lost or damaged, of all or of those that were named; and the number of partitions whose log has failed.
 async fn find(
     client: &Client,
     target: &ClusterTarget,
     (named, mut known): (&[PartitionName], Status),
-) -> Result<Vec<LostPartition>, CommandError> {
+) -> Result<(Vec<LostPartition>, u32), CommandError> {
     let mut damaged = damaged::find(target, &mut known).await;
+    let log_failed = known.view.as_ref().map_or(0, |view| view.log_failed);
     let keyspaces: BTreeSet<String> = match named {
         [] => known.keyspaces.into_iter().map(|one| one.name).collect(),
         named => named.iter().map(|one| one.keyspace.clone()).collect(),
@@ -270,7 +284,7 @@ async fn find(
             }
         }
     }
-    Ok(lost)
+    Ok((lost, log_failed))
 }
 
 /// Prints what is lost and what recovery would leave; the error says how to recover.

@@ -70,7 +70,7 @@ fn misses_copies(node: &NodeStatus) -> bool {
 /// The number of partitions that do not serve all requests, as far as the view knows.
 fn unserved(groups: &GroupsStatus, view: &NodeView) -> u32 {
     let GroupsStatus { groups: all, short, recovering, down, lost, .. } = *groups;
-    let stopped = view.no_primary + view.stuck;
+    let stopped = view.no_primary + view.stuck + view.log_failed;
     // These sets overlap: the greatest of them is a lower bound.
     [stopped, short, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
 }
@@ -102,6 +102,9 @@ pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String)
         0 => format!("{partitions} served"),
         some => format!("{some} of {partitions} {} not served", by_number(some, "is", "are")),
     });
+    if view.log_failed > 0 {
+        parts.push(format!("the log of {} has failed", view.log_failed));
+    }
     for (count, what) in [(groups.rebuilding, "being rebuilt"), (groups.moving, "on the move")] {
         if count > 0 {
             parts.push(format!("{count} {what}"));
@@ -202,6 +205,10 @@ mod tests {
         let lost = judged(&status(up, |groups, view| (groups.lost, view.no_primary) = (2, 3)));
         let first_line = "PROBLEM: 3 of 3 nodes are up, 3 of 256 partitions are not served";
         assert_eq!(lost, (StatusVerdict::Problem, first_line.to_owned()));
+        let failed = judged(&status(up, |_, view| view.log_failed = 7));
+        let first_line =
+            "PROBLEM: 3 of 3 nodes are up, 7 of 256 partitions are not served, the log of 7 has failed";
+        assert_eq!(failed, (StatusVerdict::Problem, first_line.to_owned()));
         assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
         // They count as up until the failure detector has decided.
         let mut silent = status(up, |_, _| {});
@@ -224,6 +231,7 @@ mod tests {
         assert_eq!(reached(status(["up"; 3], |groups, _| groups.rebuilding = 1)), [true, false, false]);
         assert_eq!(reached(status(["up"; 3], |groups, _| groups.short = 1)), [false; 3]);
         assert_eq!(reached(status(["up"; 3], |_, view| view.quorum = false)), [false; 3]);
+        assert_eq!(reached(status(["up"; 3], |_, view| view.log_failed = 1)), [false; 3]);
         assert_eq!(reached(status(["up", "down", "up"], |_, _| {})), [true, false, false]);
         // A node that is gone and has no copies any more is not waited for.
         let mut silent = status(["up"; 3], |_, _| {});

@@ -21,6 +21,11 @@ impl<D: Disk> Engine<D> {
         }
     }
 
+    /// Why the disk has failed under the partition's log, which accepts no entries before the partition is opened again.
+    pub fn disk_failure(&self, handle: Handle) -> Option<&str> {
+        self.partitions.get(handle.0 as usize)?.as_ref()?.stopped.as_deref()
+    }
+
     /// An invariant of the partition is broken: its log gets no more entries, is not truncated, compacted or covered by a
     /// checkpoint until the partition is opened again. The entries that it has are made durable as before, because they may
     /// have been acknowledged. Other partitions go on.

@@ -500,6 +500,7 @@ impl<D: Disk> Engine<D> {
             overhead_bytes: store.overhead_bytes(&io.logs) as u64,
             index_bytes: store.index.bytes() as u64,
             versions: store.versions.len() as u64,
+            has_failed: store.stopped.is_some(),
         })
     }
 

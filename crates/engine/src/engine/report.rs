@@ -136,6 +136,8 @@ pub struct PartitionStats {
     pub index_bytes: u64,
     /// Older versions kept.
     pub versions: u64,
+    /// The disk has failed under its log: it accepts no writes before it is opened again.
+    pub has_failed: bool,
 }
 
 /// Statistics of an engine.

@@ -2,16 +2,17 @@
 
 use super::transaction::Watch;
 use super::{Connection, wrong_number};
-use crate::reply::KEYSPACE_DROPPED;
+use crate::reply::{KEYSPACE_DROPPED, NO_KEYSPACE_YET};
 use crate::{Args, ConnectionWorld, ReplyWriter};
 
 impl Connection {
     /// The partition count of the keyspace, at least 1. What needs the keyspace but runs no unit in it begins with this.
     ///
     /// # Errors
-    /// The keyspace was dropped.
+    /// The keyspace was dropped, or no keyspace is known yet.
     pub(super) fn existing_partitions(&self, world: &dyn ConnectionWorld) -> Result<u32, &'static str> {
         match world.partitions(self.keyspace) {
+            0 if !world.has_known_keyspaces() => Err(NO_KEYSPACE_YET),
             0 => Err(KEYSPACE_DROPPED),
             partitions => Ok(partitions),
         }
@@ -33,7 +34,11 @@ impl Connection {
                 return Err("ERR ZH.KEYSPACE inside MULTI is not allowed".to_owned());
             }
             2 => {
-                let keyspace = world.keyspace(args.at(1)).ok_or("ERR there is no keyspace of this name")?;
+                let keyspace =
+                    world.keyspace(args.at(1)).ok_or_else(|| match world.has_known_keyspaces() {
+                        true => "ERR there is no keyspace of this name",
+                        false => NO_KEYSPACE_YET,
+                    })?;
                 if keyspace != self.keyspace {
                     self.keyspace = keyspace;
                     self.watch = Watch::default();

@@ -35,6 +35,8 @@ pub struct ModelWorld {
     pub serves_cross_partition: bool,
     /// Whether that will be so soon: the node is starting.
     pub serves_cross_partition_soon: bool,
+    /// Whether no keyspace is known yet: the cluster starts for the first time.
+    pub awaits_keyspaces: bool,
     /// Keyspaces that were dropped.
     pub dropped: BTreeSet<KeyspaceId>,
     /// Whether the connection may only read.
@@ -80,6 +82,7 @@ impl ModelWorld {
             serves_cross_partition: false,
             serves_cross_partition_soon: false,
             password: None,
+            awaits_keyspaces: false,
             dropped: BTreeSet::new(),
             is_read_only: false,
             waiting_bytes_max: usize::MAX,
@@ -285,6 +288,11 @@ impl ModelWorld {
     }
 
     fn execute(&mut self, place: PartitionPlace, unit: &Unit<'_>, reply: &mut Vec<u8>) -> ExecutionOutcome {
+        if self.awaits_keyspaces {
+            let failure = Failure::Unavailable { retry_after_ms: 1 };
+            crate::failure_reply(&failure, reply);
+            return ExecutionOutcome::Aborted(failure);
+        }
         if self.dropped.contains(&place.keyspace) {
             let failure = Failure::UnknownKeyspace { keyspace: place.keyspace };
             crate::failure_reply(&failure, reply);
@@ -365,6 +373,10 @@ impl ConnectionWorld for ModelWorld {
         self.serves_cross_partition_soon
     }
 
+    fn has_known_keyspaces(&self) -> bool {
+        !self.awaits_keyspaces
+    }
+
     fn run_over(
         &mut self,
         keyspace: KeyspaceId,
@@ -391,7 +403,7 @@ impl ConnectionWorld for ModelWorld {
             b"other" => KeyspaceId(2),
             _ => return None,
         };
-        (!self.dropped.contains(&found)).then_some(found)
+        (!self.awaits_keyspaces && !self.dropped.contains(&found)).then_some(found)
     }
 
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
@@ -404,11 +416,11 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
-        if self.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
+        if self.awaits_keyspaces || self.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
     }
 
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
-        if self.dropped.contains(&keyspace) {
+        if self.awaits_keyspaces || self.dropped.contains(&keyspace) {
             return PartitionId(0);
         }
         PartitionId(u32::from((self.layout.1)(key)) * self.layout.0 / SLOTS)

@@ -71,6 +71,22 @@ fn commands_in_dropped_keyspace_are_refused_in_words() {
 }
 
 #[test]
+fn commands_before_first_keyspace_get_temporary_error() {
+    for spans in [false, true] {
+        for line in NEEDS_KEYSPACE.into_iter().chain(["ZH.KEYSPACE default", "MULTI\nSET k 1\nEXEC"]) {
+            let mut client = ModelClient::new();
+            client.world.serves_cross_partition = spans;
+            client.world.awaits_keyspaces = true;
+            let reply = client.send(line);
+            let last = reply.lines().last().unwrap_or_default();
+            assert!(last.starts_with("-TRYAGAIN "), "{line}: {reply}");
+            client.world.awaits_keyspaces = false;
+            assert_eq!(client.send("SET k 2\nDBSIZE"), "+OK\r\n:1\r\n", "{line}");
+        }
+    }
+}
+
+#[test]
 fn other_commands_work_when_the_keyspace_is_dropped() {
     for line in NEEDS_NONE {
         let mut client = ModelClient::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 use zerohop_control::agent::LogWanted;
 use zerohop_control::command::{LogEnd, ReportedLog};
 use zerohop_disk::FileSizeLimit;
@@ -31,7 +31,7 @@ use super::shares::{TokenShares, waits};
 use super::timestamp_bounds::TimestampBounds;
 use crate::access::permits_request;
 use crate::control_job::{ControlJob, ReplyTo};
-use crate::limits::{JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
+use crate::limits::{FAILED_LOGS_SEARCH_INTERVAL_MS, JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
 
 /// The service; see the module.
 #[derive(Debug)]
@@ -47,8 +47,7 @@ pub(crate) struct InstanceService<D: Disk> {
     next_request_number: u64,
     batch: BatchFigures,
     refusals: Refusals,
-    /// The log says that the disk is full.
-    is_full_logged: bool,
+    disk_log: DiskLog,
     /// The time of the last batch, on the reactor's clock.
     now_ms: u64,
     nodes: NodeAddresses,
@@ -102,7 +101,7 @@ impl<D: Disk> InstanceService<D> {
             next_request_number: 0,
             batch: BatchFigures { requests: 0, all_requests: Histogram::new(), all_us: Histogram::new() },
             refusals: Refusals::default(),
-            is_full_logged: false,
+            disk_log: DiskLog::default(),
             now_ms: 0,
             nodes: NodeAddresses::default(),
             shares: TokenShares::default(),
@@ -129,26 +128,6 @@ impl<D: Disk> InstanceService<D> {
 
     pub(crate) fn into_instance(self) -> Instance<D> {
         self.instance
-    }
-
-    /// Logs when the disk becomes full, and when it has room again.
-    fn log_disk_space(&mut self) {
-        let is_full = !self.instance.has_disk_space();
-        if std::mem::replace(&mut self.is_full_logged, is_full) == is_full {
-            return;
-        }
-        let instance = self.instance.identity().instance.0;
-        match (is_full, FileSizeLimit::that_refused()) {
-            (true, None) => warn!(
-                instance,
-                "the disk is full: no new writes are taken here; others do in its place where they can"
-            ),
-            (true, Some(limit)) => warn!(
-                instance,
-                "no new writes are taken here, as {limit}; others do in its place where they can"
-            ),
-            (false, _) => info!(instance, "the disk has room again"),
-        }
     }
 
     /// Forwards a control request to the manager, which answers it by [`InstanceNotice::Admin`].
@@ -381,7 +360,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 break;
             }
         }
-        self.log_disk_space();
+        self.disk_log.report(now, &self.instance);
         self.with_gateway(now, replies, |gateway, at| gateway.send(at));
         self.outlet.links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch.requests);
@@ -429,6 +408,54 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         self.batch.requests += 1;
         self.with_gateway(now, replies, |gateway, at| gateway.receive(connection, bytes, at, out))
+    }
+}
+
+/// Logs the state of the disk when it changes.
+#[derive(Debug, Default)]
+struct DiskLog {
+    /// The log says that the disk is full.
+    is_full: bool,
+    /// The log says that the disk has failed: once, since nothing but a start ends that.
+    has_failed: bool,
+    /// [`Instance::disk_failures`] at the latest search for failed logs.
+    failures: u64,
+    search_again_ms: u64,
+}
+
+impl DiskLog {
+    fn report<D: Disk>(&mut self, now: Now, instance: &Instance<D>) {
+        let is_full = !instance.has_disk_space();
+        if std::mem::replace(&mut self.is_full, is_full) != is_full {
+            let instance = instance.identity().instance.0;
+            match (is_full, FileSizeLimit::that_refused()) {
+                (true, None) => warn!(
+                    instance,
+                    "the disk is full: no new writes are taken here; others do in its place where they can"
+                ),
+                (true, Some(limit)) => warn!(
+                    instance,
+                    "no new writes are taken here, as {limit}; others do in its place where they can"
+                ),
+                (false, _) => info!(instance, "the disk has room again"),
+            }
+        }
+        let failures = instance.disk_failures();
+        if self.has_failed || failures == self.failures || now.elapsed_ms < self.search_again_ms {
+            return;
+        }
+        self.failures = failures;
+        self.search_again_ms = now.elapsed_ms + FAILED_LOGS_SEARCH_INTERVAL_MS;
+        let Some(failed) = instance.failed_logs() else { return };
+        self.has_failed = true;
+        error!(
+            instance = instance.identity().instance.0,
+            keyspace = failed.keyspace.0,
+            partition = failed.partition.0,
+            copies = failed.copies,
+            reason = failed.reason,
+            "the disk has failed: copies whose log cannot be written accept no writes before the node is started again"
+        );
     }
 }
 

@@ -116,15 +116,15 @@ async fn respond(
 
 /// The node is healthy even if other nodes accept the writes that it cannot, or if some partitions are not served; the response then says so.
 async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
-    let view = ClusterView::of(shared).await;
-    if let Some((status, reason)) = why_not(shared, &view) {
-        let mut body = json!({"status": status, "reason": reason});
-        if status == UNSERVED {
-            body["partitions"] = partitions(&view);
-        }
-        return response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string());
+    let mut view = ClusterView::of(shared).await;
+    if let Some(response) = unhealthy(shared, &view) {
+        return response;
     }
     let figures = instances::figures(shared.instances()).await;
+    view.add_failed_logs(&figures);
+    if let Some(response) = unhealthy(shared, &view) {
+        return response;
+    }
     let mut body = json!({"status": "serving", "partitions": partitions(&view)});
     if shared.store_waits.get() || figures.iter().flatten().any(|figures| figures.stats.is_full) {
         body["disk"] = json!("full");
@@ -135,6 +135,16 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
     response(StatusCode::OK, JSON, body.to_string())
 }
 
+/// The response of a node that does not serve.
+fn unhealthy(shared: &ManagerShared, view: &ClusterView) -> Option<Response<Full<Bytes>>> {
+    let (status, reason) = why_not(shared, view)?;
+    let mut body = json!({"status": status, "reason": reason});
+    if status == UNSERVED {
+        body["partitions"] = partitions(view);
+    }
+    Some(response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string()))
+}
+
 /// The numbers of partitions of the cluster, by their service.
 fn partitions(view: &ClusterView) -> serde_json::Value {
     let service = view.service();
@@ -143,6 +153,7 @@ fn partitions(view: &ClusterView) -> serde_json::Value {
         "served": service.served(),
         "no_primary": service.no_primary,
         "stuck": service.stuck,
+        "log_failed": service.log_failed,
     })
 }
 
@@ -234,7 +245,10 @@ mod tests {
         let (status, body) = get(&shared, "/health");
         assert_eq!(status, StatusCode::OK);
         let json: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(json["partitions"], json!({"total": 0, "served": 0, "no_primary": 0, "stuck": 0}));
+        assert_eq!(
+            json["partitions"],
+            json!({"total": 0, "served": 0, "no_primary": 0, "stuck": 0, "log_failed": 0})
+        );
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(super) fn by_keyspace<'f>(
         sum.copies += figures.copies;
         sum.records += figures.records;
         sum.log_bytes += figures.log_bytes;
+        sum.failed_copies += figures.failed_copies;
+        sum.failed_primaries += figures.failed_primaries;
     }
     sums
 }
@@ -124,8 +126,11 @@ pub(super) async fn notify_all(
     are_done
 }
 
-/// Requests the figures of every instance. `None` for those that do not answer in time.
-pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<Option<Box<Figures>>> {
+/// The figures of an instance; `None`: it did not answer in time.
+pub(super) type InstanceFigures = Option<Box<Figures>>;
+
+/// Requests the figures of every instance.
+pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<InstanceFigures> {
     let due = Instant::now() + STATS_WAIT;
     let mut waits = Vec::with_capacity(instances.len());
     for instance in instances {

@@ -25,7 +25,8 @@ use crate::process::{cpu_s, resident_bytes};
 /// The text. Errors: those of a writer; a string never fails.
 pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let figures = instances::figures(shared.instances()).await;
-    let view = ClusterView::of(shared).await;
+    let mut view = ClusterView::of(shared).await;
+    view.add_failed_logs(&figures);
     let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| InstanceMetrics {
         id: instance.id.to_string(),
         recovered: instance.recovered.clone(),
@@ -184,13 +185,16 @@ const GAUGES: [StatMetric; 21] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
-const KEYSPACES: [KeyspaceMetric; 7] = [
+const KEYSPACES: [KeyspaceMetric; 8] = [
     (
         "keyspace_records",
         "Records of partitions whose primary is on this node; the sum over all nodes is the keyspace's",
         |keyspace| keyspace.figures.records,
     ),
     ("keyspace_copies", "Copies of partitions on this node", |keyspace| keyspace.figures.copies),
+    ("keyspace_copies_log_failed", "Of these copies, those whose log has failed", |keyspace| {
+        keyspace.figures.failed_copies
+    }),
     ("keyspace_log_bytes", "Bytes of the logs of these copies", |keyspace| keyspace.figures.log_bytes),
     ("keyspace_groups", "Replica groups, in the whole cluster", |keyspace| keyspace.groups.groups.into()),
     ("keyspace_groups_short", "Groups with fewer copies in sync than a write needs", |keyspace| {
@@ -329,7 +333,16 @@ impl MetricsSnapshot {
     /// The cluster as seen by this node.
     fn cluster(&self, gauge: &mut impl FnMut(&str, &str, f64) -> fmt::Result) -> fmt::Result {
         let admin::NodeView {
-            quorum, leader, age_ms, managers, answering, silent, no_primary, stuck, ..
+            quorum,
+            leader,
+            age_ms,
+            managers,
+            answering,
+            silent,
+            no_primary,
+            stuck,
+            log_failed,
+            ..
         } = &self.view;
         let help = "Whether the control group decides, as far as this node knows";
         gauge("control_quorum", help, f64::from(u8::from(*quorum)))?;
@@ -348,6 +361,11 @@ impl MetricsSnapshot {
             ("groups", "Replica groups", groups),
             ("groups_without_primary", "Groups whose primary is down or silent, or not chosen", *no_primary),
             ("groups_stuck", "Groups that are blocked, because an in-sync replica does not answer", *stuck),
+            (
+                "groups_log_failed",
+                "Groups whose primary is on this node and accepts no writes, because its log has failed",
+                *log_failed,
+            ),
             ("groups_short", "Groups with fewer copies in sync than a write needs", short),
             ("groups_rebuilding", "Groups with more or fewer copies than the keyspace asks for", rebuilding),
             ("groups_moving", "Groups of which a copy moves", moving),

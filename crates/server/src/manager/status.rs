@@ -28,7 +28,9 @@ const AMPLE_BYTES: u64 = 1 << 30;
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let mut view = ClusterView::of(shared).await.node_view;
+    let mut view = ClusterView::of(shared).await;
+    view.add_failed_logs(&figures);
+    let mut view = view.node_view;
     view.warnings.extend(split_warning(figures.iter().flatten().map(|one| one.stats.splits_pending).sum()));
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {

@@ -9,6 +9,7 @@ use zerohop_wire::ids::{InstanceId, NodeId};
 use zerohop_wire::words::{by_number, counted};
 
 use super::clustered;
+use super::instances::InstanceFigures;
 use super::shared::{ManagerShared, NodePhase};
 
 /// The state of a node that runs in a cluster that cannot serve most partitions.
@@ -74,17 +75,30 @@ impl ClusterView {
             stuck,
             waits_for: standing.waits_for.clone().unwrap_or_default(),
             warnings: Vec::new(),
+            log_failed: 0,
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
         node_view.warnings = warnings(map, &standing, &node_view, (groups, lost));
         ClusterView { node_view, groups, choosing, lost }
     }
 
+    /// Adds the partitions that accept no writes because their primary is on this node and its log has failed. Only the instances know them.
+    pub(super) fn add_failed_logs(&mut self, figures: &[InstanceFigures]) {
+        let keyspaces = figures.iter().flatten().flat_map(|figures| figures.stats.keyspaces.values());
+        let failed: u64 = keyspaces.map(|keyspace| keyspace.failed_primaries).sum();
+        let failed = u32::try_from(failed).unwrap_or(u32::MAX).min(self.groups);
+        self.node_view.log_failed = failed;
+        if failed > 0 {
+            let warning = log_failed_warning(failed, self.groups, self.node_view.node);
+            self.node_view.warnings.push(warning);
+        }
+    }
+
     /// How many partitions are served.
     pub(super) fn service(&self) -> PartitionService {
-        let admin::NodeView { quorum, no_primary, stuck, .. } = self.node_view;
+        let admin::NodeView { quorum, no_primary, stuck, log_failed, .. } = self.node_view;
         let Self { groups, choosing, lost, .. } = *self;
-        PartitionService { quorum, groups, no_primary, stuck, choosing, lost }
+        PartitionService { quorum, groups, no_primary, stuck, log_failed, choosing, lost }
     }
 
     /// The reason why too little is served, if that will not change by itself.
@@ -100,6 +114,8 @@ pub(super) struct PartitionService {
     pub(super) groups: u32,
     pub(super) no_primary: u32,
     pub(super) stuck: u32,
+    /// They accept no writes.
+    pub(super) log_failed: u32,
     choosing: u32,
     lost: u32,
 }
@@ -107,7 +123,7 @@ pub(super) struct PartitionService {
 impl PartitionService {
     /// Number of partitions that are served.
     pub(super) fn served(self) -> u32 {
-        self.groups.saturating_sub(self.no_primary + self.stuck)
+        self.groups.saturating_sub(self.no_primary + self.stuck + self.log_failed)
     }
 
     /// Whether no partition is served, or most are not, and that will not change by itself: without a quorum no partition gets another primary, and
@@ -180,6 +196,16 @@ fn warnings(
     warnings
 }
 
+/// The warning about partitions whose log has failed on this node.
+fn log_failed_warning(failed: u32, groups: u32, node: u32) -> String {
+    format!(
+        "{failed} of {} {} no writes: {} log on node {node} has failed. Repair the disk of node {node}, and start the node again",
+        counted(groups, "partition"),
+        by_number(failed, "accepts", "accept"),
+        by_number(failed, "its", "their")
+    )
+}
+
 /// When partitions without a primary are served again, of which some are lost.
 fn advice_without_primary(quorum: bool, no_primary: u32, lost: u32) -> String {
     let (are, them) = (by_number(lost, "is", "are"), by_number(lost, "it", "them"));
@@ -230,8 +256,15 @@ mod tests {
 
     #[test]
     fn node_is_unhealthy_once_most_partitions_cannot_be_served() {
-        let all =
-            PartitionService { quorum: true, groups: 256, no_primary: 0, stuck: 0, choosing: 0, lost: 0 };
+        let all = PartitionService {
+            quorum: true,
+            groups: 256,
+            no_primary: 0,
+            stuck: 0,
+            log_failed: 0,
+            choosing: 0,
+            lost: 0,
+        };
         assert!(!all.is_too_little());
         let headless = PartitionService { quorum: false, ..all };
         assert!(!headless.is_too_little(), "everything is served, and will be until a node fails");
@@ -251,6 +284,9 @@ mod tests {
         let lost = |lost| PartitionService { no_primary: 200, lost, ..all };
         assert!(lost(129).is_too_little() && !lost(128).is_too_little());
         assert!(PartitionService { stuck: 256, ..all }.is_too_little());
+        let failed = |log_failed| PartitionService { log_failed, ..all };
+        assert!(failed(256).is_too_little() && !failed(255).is_too_little());
+        assert_eq!(failed(255).served(), 1);
         assert!(!PartitionService { no_primary: 256, choosing: 1, ..all }.is_too_little());
         assert!(PartitionService { quorum: false, groups: 0, ..all }.is_too_little(), "no map is known");
         assert!(!PartitionService { groups: 0, ..all }.is_too_little(), "there is no keyspace");

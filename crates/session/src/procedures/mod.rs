@@ -28,8 +28,8 @@ mod transform;
 mod verify;
 
 pub use blob::{
-    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedAppend, StagedContents,
-    TransactionBlob,
+    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedAppend,
+    StagedContents, TransactionBlob,
 };
 pub use cluster_handle::{ClusterHandle, ProcedureSettings};
 pub use drop_keyspace::DropOptions;

@@ -3,6 +3,7 @@
 use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
 use zerohop_placement::limits::PARTITIONS_MAX;
+use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
@@ -64,10 +65,20 @@ fn failed_flush_fails_all_waiting_requests() {
     bench.apply(&delta);
     bench.store(2, "a", "1");
     let put = bench.put(2, "a", "2");
+    let failures = bench.instance.disk_failures();
+    assert_eq!(bench.instance.failed_logs(), None);
     bench.disk.fail_nth(DiskOperation::Sync, 1);
     bench.end();
     assert_eq!(bench.answer(put), Some(Err(Failure::DiskFailed)));
-    assert!(!bench.instance.stats().errors.is_empty());
+    let stats = bench.instance.stats();
+    assert!(!stats.errors.is_empty());
+    // The flush was for all `sync` partitions: none of the four accepts writes any more.
+    let failed = stats.keyspaces[&KeyspaceId(2)];
+    assert_eq!((failed.failed_copies, failed.failed_primaries), (4, 4));
+    assert_eq!(stats.keyspaces[&DEFAULT_KEYSPACE].failed_copies, 0);
+    let failed = bench.instance.failed_logs().expect("has failed logs");
+    assert_eq!((failed.keyspace, failed.partition, failed.copies), (KeyspaceId(2), PartitionId(0), 4));
+    assert!(bench.instance.disk_failures() > failures);
 }
 
 #[test]

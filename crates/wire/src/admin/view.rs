@@ -39,4 +39,7 @@ pub struct NodeView {
     /// The most important warnings, each with what the operator can do.
     #[prost(string, repeated, tag = "11")]
     pub warnings: Vec<String>,
+    /// Number of groups whose primary is on the node and accepts no writes, because its log has failed.
+    #[prost(uint32, tag = "12")]
+    pub log_failed: u32,
 }

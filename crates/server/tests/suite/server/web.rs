@@ -135,7 +135,7 @@ fn metrics_show_maintenance() {
 fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let server = in_memory(2);
     let (line, body) = get(&server, "/health");
-    let partitions = r#"{"no_primary":0,"served":256,"stuck":0,"total":256}"#;
+    let partitions = r#"{"log_failed":0,"no_primary":0,"served":256,"stuck":0,"total":256}"#;
     let expected = format!("{{\"partitions\":{partitions},\"status\":\"serving\"}}");
     assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", &*expected));
     let (line, body) = get(&server, "/status");
@@ -152,6 +152,50 @@ fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let (line, body) = get(&server, "/");
     assert_eq!(line, "HTTP/1.1 404 Not Found");
     assert!(body.contains("/metrics") && body.contains("/health") && body.contains("/status"), "{body}");
+}
+
+#[test]
+fn partitions_whose_log_has_failed_do_not_count_as_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(on(folder.path(), anywhere())).unwrap();
+    // Without its folders no instance can begin a segment, as on a disk that fails.
+    for found in std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if found.file_name().to_string_lossy().starts_with("instance") {
+            std::fs::remove_dir_all(found.path()).unwrap();
+        }
+    }
+    let health = |server: &Server| {
+        let (line, body) = get(server, "/health");
+        (line, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    block_on(async {
+        let client = client(&server).await;
+        let keyspace = default_keyspace(&client).await;
+        // Memory accepts the first write, and its flush fails.
+        drop(keyspace.insert("key", "value").await);
+        let has_failed =
+            |(_, body): &(String, Value)| body["partitions"]["log_failed"].as_u64().is_some_and(|n| n > 0);
+        let (line, body) = wait_for("a log has failed", || health(&server), has_failed);
+        assert_eq!((&*line, &body["status"]), ("HTTP/1.1 200 OK", &Value::from("serving")), "{body}");
+        let failed = body["partitions"]["log_failed"].as_u64().unwrap();
+        assert!(failed > 0 && body["partitions"]["served"] == 256 - failed, "{body}");
+        assert!(body["warnings"][0].as_str().unwrap().contains("no writes"), "{body}");
+        let view = status(&client).await.view.unwrap();
+        assert_eq!(u64::from(view.log_failed), failed);
+        for n in 0..10_000 {
+            if health(&server).1["partitions"]["served"] == 0 {
+                break;
+            }
+            for n in 100 * n..100 * (n + 1) {
+                drop(keyspace.insert(&format!("key {n}"), "value").await);
+            }
+        }
+        let (line, body) = health(&server);
+        assert_eq!(line, "HTTP/1.1 503 Service Unavailable", "{body}");
+        assert_eq!(body["status"], "unserved");
+        let metrics = parse(&get(&server, "/metrics").1);
+        assert_eq!((metrics["zerohop_serving"], metrics["zerohop_groups_log_failed"]), (0.0, 256.0));
+    });
 }
 
 #[test]
