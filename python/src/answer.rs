@@ -14,8 +14,8 @@ use zerohop_client::{
 
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
+use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
-use crate::upkeep::OwnedByProcess;
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {

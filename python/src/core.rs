@@ -14,10 +14,10 @@ use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
 use crate::aside::SideThread;
 use crate::blob::BlobOperation;
+use crate::maintenance::RenewalThread;
 use crate::memory::Memory;
 use crate::operation::PythonOperation;
 use crate::problem::Problem;
-use crate::upkeep::RenewalThread;
 
 /// How often a waiting thread checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ pub(crate) struct Core {
     /// Set once the client is connected.
     client: OnceLock<Client>,
     /// Set once something is to be renewed while no caller waits.
-    upkeep: OnceLock<RenewalThread>,
+    maintenance: OnceLock<RenewalThread>,
 }
 
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Core {
             opener: std::process::id(),
             shell: RwLock::new(Some(shell)),
             client: OnceLock::new(),
-            upkeep: OnceLock::new(),
+            maintenance: OnceLock::new(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Core {
     /// From now on renewals go on while no caller waits. Without a thread for it they go on during calls only.
     pub(crate) fn keep_up(&self) {
         if let Ok(Shell::Here(runtime)) = self.shell() {
-            self.upkeep.get_or_init(|| RenewalThread::start(&runtime));
+            self.maintenance.get_or_init(|| RenewalThread::start(&runtime));
         }
     }
 
@@ -185,7 +185,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         if self.check_process().is_err() {
             let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
-            std::mem::forget((shell.take(), self.client.take(), self.upkeep.take()));
+            std::mem::forget((shell.take(), self.client.take(), self.maintenance.take()));
         }
     }
 }

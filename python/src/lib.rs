@@ -9,7 +9,7 @@
 //!   operation          an operation on a keyspace with owned arguments: runs without Python
 //!   core               the executor ┬─ here:  the caller drives connections, checks for Ctrl-C
 //!                                   └─ aside: a thread drives them; a byte wakes the event loop
-//!   upkeep             a thread beside blocking callers, for renewals while none of them waits
+//!   maintenance             a thread beside blocking callers, for renewals while none of them waits
 //!   answer, problem    results, as Python objects and exceptions
 //! ```
 //!
@@ -25,6 +25,7 @@ mod client;
 mod core;
 mod fill;
 mod keyspace;
+mod maintenance;
 mod memory;
 mod number;
 mod operation;
@@ -33,7 +34,6 @@ mod problem;
 mod scan;
 mod transaction;
 mod transaction_blobs;
-mod upkeep;
 
 /// The module `zerohop._native`.
 #[pyo3::pymodule]

@@ -4,7 +4,7 @@ use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::messages::{DigestRange, Member, PeerBody};
+use zerohop_wire::messages::{DigestRange, FollowerReport, Member, PeerBody};
 use zerohop_wire::{Failure, Message};
 
 use super::{GroupChange, GroupView, Leases};
@@ -149,5 +149,20 @@ impl dyn ReplicaEffects + '_ {
 
     pub(crate) fn fetch_map(&mut self, epoch: PartitionEpoch) {
         self.push_replica(ReplicaEffect::FetchMap { epoch });
+    }
+}
+
+impl ReplicaEvent<'_> {
+    /// Whether a member of a healthy group has nothing left to do after this event: it has appended and acknowledged entries, or
+    /// counted an acknowledgement.
+    pub(crate) fn is_routine(&self) -> bool {
+        matches!(
+            self,
+            ReplicaEvent::Peer {
+                body: PeerBody::Replicate { .. }
+                    | PeerBody::ReplicateAck(FollowerReport::Acknowledged { .. }),
+                ..
+            }
+        )
     }
 }

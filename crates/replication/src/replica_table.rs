@@ -17,7 +17,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{FollowerReport, Member, PeerBody};
+use zerohop_wire::messages::Member;
 
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
@@ -332,7 +332,7 @@ impl ReplicaTable {
         };
         let is_scrub = matches!(event, ReplicaEvent::Scrub { .. });
         let is_own = is_scrub || matches!(event, ReplicaEvent::Tick);
-        let is_routine = is_routine(&event);
+        let is_routine = event.is_routine();
         match event {
             ReplicaEvent::Tick => self.steps.ticks += 1,
             ReplicaEvent::Scrub { .. } => self.steps.scrubs += 1,
@@ -594,15 +594,3 @@ impl ReplicaTable {
 
 /// The invariant of slot ids: the index and the lists name only slots with a replica.
 const SLOT_IS_USED: &str = "a listed slot has a replica";
-
-/// Whether a member of a healthy group has nothing left to do after this event: it has appended and acknowledged entries, or
-/// counted an acknowledgement.
-fn is_routine(event: &ReplicaEvent<'_>) -> bool {
-    matches!(
-        event,
-        ReplicaEvent::Peer {
-            body: PeerBody::Replicate { .. } | PeerBody::ReplicateAck(FollowerReport::Acknowledged { .. }),
-            ..
-        }
-    )
-}

@@ -320,7 +320,7 @@ impl Intents {
         for holder in &waits {
             self.by_holder.entry(*holder).or_default().insert(number);
         }
-        self.reads.insert(number, WaitingRead { ticket, lock_key: lock_key, limit, waits });
+        self.reads.insert(number, WaitingRead { ticket, lock_key, limit, waits });
         false
     }
 

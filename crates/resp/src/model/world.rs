@@ -20,6 +20,15 @@ struct PromisedUnit {
     unit: Vec<u8>,
 }
 
+/// The keyspaces that are not there.
+#[derive(Debug, Default)]
+pub struct AbsentKeyspaces {
+    /// Whether none is known yet: the cluster starts for the first time.
+    pub are_awaited: bool,
+    /// Those that were dropped.
+    pub dropped: BTreeSet<KeyspaceId>,
+}
+
 /// The keyspaces `default` (1) and `other` (2), each with the same number of partitions.
 #[derive(Debug)]
 pub struct ModelWorld {
@@ -35,10 +44,8 @@ pub struct ModelWorld {
     pub serves_cross_partition: bool,
     /// Whether that will be so soon: the node is starting.
     pub serves_cross_partition_soon: bool,
-    /// Whether no keyspace is known yet: the cluster starts for the first time.
-    pub awaits_keyspaces: bool,
-    /// Keyspaces that were dropped.
-    pub dropped: BTreeSet<KeyspaceId>,
+    /// The keyspaces that are not there.
+    pub absent: AbsentKeyspaces,
     /// Whether the connection may only read.
     pub is_read_only: bool,
     /// Bytes of a connection that may wait.
@@ -82,8 +89,7 @@ impl ModelWorld {
             serves_cross_partition: false,
             serves_cross_partition_soon: false,
             password: None,
-            awaits_keyspaces: false,
-            dropped: BTreeSet::new(),
+            absent: AbsentKeyspaces::default(),
             is_read_only: false,
             waiting_bytes_max: usize::MAX,
             is_full: false,
@@ -288,12 +294,12 @@ impl ModelWorld {
     }
 
     fn execute(&mut self, place: PartitionPlace, unit: &Unit<'_>, reply: &mut Vec<u8>) -> ExecutionOutcome {
-        if self.awaits_keyspaces {
+        if self.absent.are_awaited {
             let failure = Failure::Unavailable { retry_after_ms: 1 };
             crate::failure_reply(&failure, reply);
             return ExecutionOutcome::Aborted(failure);
         }
-        if self.dropped.contains(&place.keyspace) {
+        if self.absent.dropped.contains(&place.keyspace) {
             let failure = Failure::UnknownKeyspace { keyspace: place.keyspace };
             crate::failure_reply(&failure, reply);
             return ExecutionOutcome::Aborted(failure);
@@ -374,7 +380,7 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn has_known_keyspaces(&self) -> bool {
-        !self.awaits_keyspaces
+        !self.absent.are_awaited
     }
 
     fn run_over(
@@ -403,12 +409,12 @@ impl ConnectionWorld for ModelWorld {
             b"other" => KeyspaceId(2),
             _ => return None,
         };
-        (!self.awaits_keyspaces && !self.dropped.contains(&found)).then_some(found)
+        (!self.absent.are_awaited && !self.absent.dropped.contains(&found)).then_some(found)
     }
 
     fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
         match keyspace {
-            _ if self.dropped.contains(&keyspace) => "",
+            _ if self.absent.dropped.contains(&keyspace) => "",
             KeyspaceId(1) => "default",
             _ => "other",
         }
@@ -416,11 +422,11 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
-        if self.awaits_keyspaces || self.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
+        if self.absent.are_awaited || self.absent.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
     }
 
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
-        if self.awaits_keyspaces || self.dropped.contains(&keyspace) {
+        if self.absent.are_awaited || self.absent.dropped.contains(&keyspace) {
             return PartitionId(0);
         }
         PartitionId(u32::from((self.layout.1)(key)) * self.layout.0 / SLOTS)
@@ -431,7 +437,8 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
-        (!self.dropped.contains(&keyspace)).then_some(PartitionId(u32::from(slot) * self.layout.0 / SLOTS))
+        (!self.absent.dropped.contains(&keyspace))
+            .then_some(PartitionId(u32::from(slot) * self.layout.0 / SLOTS))
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {

@@ -61,7 +61,7 @@ fn commands_in_dropped_keyspace_are_refused_in_words() {
             client.world.run_waiting(&mut client.connection, &mut client.out);
             let mut client = ModelClient::new();
             client.world.serves_cross_partition = spans;
-            client.world.dropped.insert(KeyspaceId(1));
+            client.world.absent.dropped.insert(KeyspaceId(1));
             let reply = client.send(line);
             assert!(is_refused(&reply), "{line}: {reply}");
             // The connection goes on, in a keyspace that exists.
@@ -76,11 +76,11 @@ fn commands_before_first_keyspace_get_temporary_error() {
         for line in NEEDS_KEYSPACE.into_iter().chain(["ZH.KEYSPACE default", "MULTI\nSET k 1\nEXEC"]) {
             let mut client = ModelClient::new();
             client.world.serves_cross_partition = spans;
-            client.world.awaits_keyspaces = true;
+            client.world.absent.are_awaited = true;
             let reply = client.send(line);
             let last = reply.lines().last().unwrap_or_default();
             assert!(last.starts_with("-TRYAGAIN "), "{line}: {reply}");
-            client.world.awaits_keyspaces = false;
+            client.world.absent.are_awaited = false;
             assert_eq!(client.send("SET k 2\nDBSIZE"), "+OK\r\n:1\r\n", "{line}");
         }
     }
@@ -92,7 +92,7 @@ fn other_commands_work_when_the_keyspace_is_dropped() {
         let mut client = ModelClient::new();
         let before = client.send(line);
         let mut client = ModelClient::new();
-        client.world.dropped.insert(KeyspaceId(1));
+        client.world.absent.dropped.insert(KeyspaceId(1));
         assert_eq!(client.send(line), before, "{line}");
         assert!(!is_refused(&before), "{line}: {before}");
     }
@@ -101,7 +101,7 @@ fn other_commands_work_when_the_keyspace_is_dropped() {
 #[test]
 fn arguments_are_checked_before_the_keyspace() {
     let mut client = ModelClient::new();
-    client.world.dropped.insert(KeyspaceId(1));
+    client.world.absent.dropped.insert(KeyspaceId(1));
     for line in ["FLUSHDB NOW", "SCAN x", "SCAN 0 COUNT 0", "KEYS", "CLUSTER COUNTKEYSINSLOT x"] {
         let reply = client.send(line);
         assert!(reply.starts_with("-ERR ") && !is_refused(&reply), "{line}: {reply}");
@@ -112,7 +112,7 @@ fn arguments_are_checked_before_the_keyspace() {
 fn transaction_in_dropped_keyspace_is_refused() {
     let mut client = ModelClient::new();
     assert_eq!(client.send("WATCH k\nMULTI\nSET k 1"), "+OK\r\n+OK\r\n+QUEUED\r\n");
-    client.world.dropped.insert(KeyspaceId(1));
+    client.world.absent.dropped.insert(KeyspaceId(1));
     let reply = client.send("EXEC");
     assert!(is_refused(&reply), "{reply}");
 }
@@ -124,7 +124,7 @@ fn command_over_all_partitions_of_keyspace_dropped_meanwhile_is_refused() {
         let mut client = ModelClient::new();
         client.world.remote.extend([0, 1, 2, 3]);
         assert_eq!(client.send(line), "");
-        client.world.dropped.insert(KeyspaceId(1));
+        client.world.absent.dropped.insert(KeyspaceId(1));
         let reply = client.deliver_all();
         assert!(is_refused(&reply), "{line}: {reply}");
     }

@@ -175,7 +175,7 @@ fn too_long_list_is_staged() {
 #[test]
 fn expired_staged_data_is_staged_again() {
     let mut world = world(3);
-    world.cluster.abort.push_back(AbortReason::StagedGone);
+    world.cluster.commits.abort.push_back(AbortReason::StagedGone);
     let large = vec![7; 200_000];
     let token = world.submit(transaction(vec![put("k", &large)]));
     world.run_until_idle();
@@ -197,27 +197,27 @@ fn pieces_of_a_failed_transaction_are_released() {
     for skip in 0..6 {
         let mut world = world(3);
         let keys: Vec<String> = (0..6).map(|at| format!("key-{at}")).collect();
-        world.cluster.refuse_stage = Some(skip);
+        world.cluster.commits.refuse_stage = Some(skip);
         let token = world.submit(transaction(long(&keys)));
         world.run_until_idle();
         let result = world.result(token);
         assert!(matches!(result, Err(SessionError::Answer { failure: Failure::DiskFull })), "{result:?}");
-        assert_eq!((staged_pieces(&world), world.cluster.released), (0, 5));
+        assert_eq!((staged_pieces(&world), world.cluster.commits.released), (0, 5));
         assert_eq!(count(&world, FrameKind::Transact), 0);
     }
     let mut world = world(3);
     let keys: Vec<String> = (0..6).map(|at| format!("key-{at}")).collect();
-    world.cluster.abort.push_back(AbortReason::ReadChanged);
+    world.cluster.commits.abort.push_back(AbortReason::ReadChanged);
     let token = world.submit(transaction(long(&keys)));
     world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Aborted { .. })), "{:?}", world.result(token));
-    assert_eq!((staged_pieces(&world), world.cluster.released), (0, 6));
+    assert_eq!((staged_pieces(&world), world.cluster.commits.released), (0, 6));
     // The pieces of a given-up plan too, and not those of the plan that is committed.
-    world.cluster.abort.push_back(AbortReason::Misplaced);
+    world.cluster.commits.abort.push_back(AbortReason::Misplaced);
     let token = world.submit(transaction(long(&keys)));
     world.run_until_idle();
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
-    assert_eq!(world.cluster.released, 12);
+    assert_eq!(world.cluster.commits.released, 12);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn transaction_is_planned_again_after_split() {
     assert!(world.result(token).is_ok(), "{:?}", world.result(token));
     assert!(keys.iter().all(|key| world.cluster.record(key) == Some(ServerRecord::Bytes(b"w".to_vec()))));
     assert_eq!(world.cluster.transacted_parts.last(), Some(&2));
-    world.cluster.abort.extend([AbortReason::Misplaced; 20]);
+    world.cluster.commits.abort.extend([AbortReason::Misplaced; 20]);
     let token = world.submit(transaction(vec![put(&keys[0], b"x")]));
     world.run_until_idle();
     let expected = SessionError::Aborted { reason: AbortReason::Misplaced, item: None };
@@ -294,13 +294,13 @@ fn transaction_that_a_split_has_interrupted_is_planned_again() {
 fn only_the_deadline_limits_how_many_splits_a_transaction_follows() {
     let mut world = world(3);
     const SPLITS: usize = 10;
-    world.cluster.abort.extend([AbortReason::Misplaced; SPLITS]);
+    world.cluster.commits.abort.extend([AbortReason::Misplaced; SPLITS]);
     let token = world.submit(transaction(vec![put("k", b"v")]));
     let mut left = SPLITS;
     while left > 0 {
         assert!(world.step(), "the transaction is outstanding, and nothing is to happen");
-        if world.cluster.abort.len() < left {
-            left = world.cluster.abort.len();
+        if world.cluster.commits.abort.len() < left {
+            left = world.cluster.commits.abort.len();
             world.cluster.split();
         }
     }

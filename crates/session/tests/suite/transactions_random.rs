@@ -215,7 +215,7 @@ fn most_are_done_for_all_the_faults() {
     let mut done = 0;
     for seed in 0..10 {
         let adjust = |cluster: &mut FakeCluster| {
-            cluster.abort = vec![AbortReason::StagedGone, AbortReason::Misplaced].into();
+            cluster.commits.abort = vec![AbortReason::StagedGone, AbortReason::Misplaced].into();
         };
         done += run_world(seed, 100, QUIET, adjust).unwrap();
     }

@@ -6,7 +6,8 @@ use zerohop_wire::blob::{KEY_PREFIX, is_of_blob, routed};
 use zerohop_wire::ids::Timestamp;
 
 use super::Transaction;
-use super::buffer::{Cell, RecordName};
+use super::buffer::RecordName;
+use super::staged_pieces::Cell;
 use crate::procedures::blob::{BlobKnowledge, Edits, SeenBlob};
 use crate::procedures::error::Error;
 

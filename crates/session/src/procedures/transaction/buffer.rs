@@ -12,7 +12,7 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::blobs::BlobBuffer;
 use super::overlay;
-use super::staged_pieces::StagedPieces;
+use super::staged_pieces::{Cell, StagedPieces};
 use crate::procedures::cluster_handle::{ClusterHandle, micros};
 use crate::procedures::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
@@ -20,8 +20,6 @@ use crate::procedures::limits::{
 
 type BufferAnswer = Result<Reply, Failure<'static>>;
 pub(super) type RecordName = (KeyspaceId, Vec<u8>);
-/// A hash and the partition to which it belongs.
-pub(super) type Cell = (u64, PartitionId);
 
 /// The reads and pending writes of a transaction.
 #[derive(Debug, Default)]

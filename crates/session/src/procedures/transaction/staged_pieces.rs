@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use zerohop_transaction::limits::EXPIRED_PER_ENTRY_MAX;
-use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::buffer::Cell;
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::{SessionRequest, StageId};
+
+/// A hash and the partition to which it belongs.
+pub(super) type Cell = (u64, PartitionId);
 
 /// The pieces of a transaction. When it is dropped, the servers are notified that the session needs them no more: without
 /// that, they occupy space until they expire.

@@ -60,6 +60,17 @@ pub struct Partition {
     pub staged: BTreeMap<StageId, Vec<u8>>,
 }
 
+/// What goes wrong with transactions, and what clients release of them.
+#[derive(Debug, Default)]
+pub struct CommitFaults {
+    /// The reasons for which the next transactions are aborted.
+    pub abort: VecDeque<AbortReason>,
+    /// After so many more pieces, one is refused: its disk is full.
+    pub refuse_stage: Option<u32>,
+    /// The number of pieces that clients have released.
+    pub released: usize,
+}
+
 pub struct FakeCluster {
     pub map: ClusterMap,
     history: Vec<MapDelta>,
@@ -92,12 +103,7 @@ pub struct FakeCluster {
     challenges: BTreeMap<ConnectionId, Challenge>,
     proved: BTreeSet<ConnectionId>,
     clock: u64,
-    /// The reasons for which the next transactions are aborted.
-    pub abort: VecDeque<AbortReason>,
-    /// After so many more pieces, one is refused: its disk is full.
-    pub refuse_stage: Option<u32>,
-    /// The number of pieces that clients have released.
-    pub released: usize,
+    pub commits: CommitFaults,
     /// The number of partitions of each transaction.
     pub transacted_parts: Vec<usize>,
 }
@@ -147,9 +153,7 @@ impl FakeCluster {
             challenges: BTreeMap::new(),
             proved: BTreeSet::new(),
             clock: 0,
-            abort: VecDeque::new(),
-            refuse_stage: None,
-            released: 0,
+            commits: CommitFaults::default(),
             transacted_parts: Vec::new(),
         }
     }
@@ -412,16 +416,16 @@ impl FakeCluster {
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
             Message::Stage(StageBytes { stamp, piece }) => {
-                if self.refuse_stage.take_if(|skip| *skip == 0).is_some() {
+                if self.commits.refuse_stage.take_if(|skip| *skip == 0).is_some() {
                     return Some(encode(envelope, &Message::Answer(Err(Failure::DiskFull))));
                 }
-                self.refuse_stage = self.refuse_stage.map(|skip| skip - 1);
+                self.commits.refuse_stage = self.commits.refuse_stage.map(|skip| skip - 1);
                 let kept = self.once(now, at, stamp, |cluster, version| {
                     if let Some(pieces) = decode_release(piece).expect("is one or the other") {
                         let (staged, session) =
                             (&mut cluster.partitions[at.get() as usize].staged, stamp.session);
                         let is_there = |sequence| staged.remove(&StageId { session, sequence }).is_some();
-                        cluster.released +=
+                        cluster.commits.released +=
                             pieces.into_iter().map(is_there).filter(|is_there| *is_there).count();
                         return RememberedOutcome::Done { version, number: 0 };
                     }

@@ -20,7 +20,7 @@ impl FakeCluster {
         };
         let order = |part: &TransactionPart| (part.routing_key.keyspace, part.routing_key.point);
         assert!(parts.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])), "parts have an order");
-        if let Some(reason) = self.abort.pop_front() {
+        if let Some(reason) = self.commits.abort.pop_front() {
             return aborted(reason, u32::MAX as usize, u32::MAX as usize);
         }
         let keyspace = self.map.keyspace(KEYSPACE).unwrap().clone();

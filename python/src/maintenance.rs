@@ -22,7 +22,7 @@ impl RenewalThread {
     pub(crate) fn start(runtime: &Arc<Runtime>) -> Self {
         let (end, ended) = mpsc::channel();
         let runtime = Arc::downgrade(runtime);
-        let thread = std::thread::Builder::new().name("zerohop-upkeep".to_owned());
+        let thread = std::thread::Builder::new().name("zerohop-maintenance".to_owned());
         let _ = thread.spawn(move || keep_up(&runtime, &ended));
         Self { _end: end }
     }
