@@ -272,7 +272,8 @@ pub(super) fn to_json(status: &Status) -> Value {
     let view = json!({
         "node": view.node, "leader": view.leader, "age_ms": view.age_ms, "quorum": view.quorum,
         "managers": view.managers, "answering": view.answering, "silent": view.silent,
-        "no_primary": view.no_primary, "stuck": view.stuck, "waits_for": view.waits_for,
+        "no_primary": view.no_primary, "stuck": view.stuck, "log_failed": view.log_failed,
+        "waits_for": view.waits_for,
     });
     json!({
         "view": view, "warnings": warnings, "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
