@@ -65,9 +65,8 @@ pub struct Partition {
 pub struct CommitFaults {
     /// The reasons for which the next transactions are aborted.
     pub abort: VecDeque<AbortReason>,
-    /// After so many more pieces, one is refused: its disk is full.
+    /// After so many more pieces, a full disk refuses one; and the number of released pieces.
     pub refuse_stage: Option<u32>,
-    /// The number of pieces that clients have released.
     pub released: usize,
 }
 
