@@ -62,6 +62,12 @@ pub enum Bug {
     UnreadableBytesComeBack,
     /// What a failed sync of a shared log may have lost is not written again.
     FailedSyncRepeated,
+    /// The directory of a checkpoint round does not wait for the log.
+    UnfinishedRoundUsed,
+    /// Recovery of a shared log leaves out the first entry above a section.
+    EntryAboveSectionDropped,
+    /// Recovery of a shared log does not look for copies of compaction that are newer than a section.
+    CopyBehindSectionIgnored,
 }
 
 impl Bug {
@@ -102,12 +108,15 @@ impl Bug {
     /// Bugs that only a reader of many committed entries by log index finds.
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
     /// Bugs of a shared log.
-    pub const OF_SHARED_LOGS: [Bug; 5] = [
+    pub const OF_SHARED_LOGS: [Bug; 8] = [
         Bug::GapReadAsEnd,
         Bug::StreamSyncNotAwaited,
         Bug::DroppedEntriesReplayed,
         Bug::UnreadableBytesComeBack,
         Bug::FailedSyncRepeated,
+        Bug::UnfinishedRoundUsed,
+        Bug::EntryAboveSectionDropped,
+        Bug::CopyBehindSectionIgnored,
     ];
 
     /// Bugs that only a scan shows that continues in another engine.

@@ -41,7 +41,7 @@ pub fn run(bytes: &[u8]) {
         assert!(rises && found.entries.last().is_none_or(|entry| entry.index <= found.last.1));
     }
     // Numbers at their end are refused.
-    if let Ok((mut log, _)) = resume(&mut disk, SharedLogOptions::new("log", header.log), recovery) {
+    if let Ok((mut log, _, _)) = resume(&mut disk, SharedLogOptions::new("log", header.log), recovery) {
         log.flush(&mut disk, true).expect("the disk is sound");
     }
 }

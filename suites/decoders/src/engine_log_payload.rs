@@ -1,6 +1,7 @@
-//! Any bytes as the payload of a local entry of a shared log: what is read is what was written.
+//! Any bytes as the payload of a local entry of a shared log, or as the directory of a checkpoint round: what is read is what was written.
 
 use zerohop_engine::log::shared::local::{Birth, LogFooter, LogMark, VoidRange};
+use zerohop_engine::log::shared::round::RoundDirectory;
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
@@ -12,6 +13,9 @@ pub fn run(bytes: &[u8]) {
     }
     if let Some(rows) = VoidRange::decode_all(bytes) {
         assert_eq!(VoidRange::encode_all(&rows), bytes);
+    }
+    if let Some(directory) = RoundDirectory::decode(bytes) {
+        assert_eq!(directory.encode(), bytes);
     }
     if let Some(footer) = LogFooter::decode(bytes) {
         assert_eq!(footer.encode(), bytes);

@@ -3,5 +3,6 @@
 mod checkpoint;
 mod journal;
 mod log;
+mod round;
 mod segment;
 mod tables;

@@ -9,6 +9,7 @@ use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
 use zerohop_engine::log::shared::recover::{LogRecovery, recover};
+use zerohop_engine::log::shared::rounds::{LogRounds, RoundState};
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
 use zerohop_engine::{EntryKind, Meta, PartitionId};
 
@@ -42,7 +43,13 @@ fn write_everything() -> BTreeMap<String, Vec<u8>> {
     append(&mut log, slots[0], EntryKind::Put, b"long", &[9; 66_000]);
     log.flush(&mut disk, true).expect("flushes");
     log.note_progress(slots[0], 20, 10);
-    log.mark(7).expect("is written");
+    let mut rounds = LogRounds::default();
+    rounds.begin(&log, &mut disk).expect("begins");
+    rounds.begin_section(&log, slots[1], 10, 1);
+    rounds.append_section(b"blocks of the index");
+    rounds.end_section(&mut disk).expect("is written");
+    assert_eq!(rounds.end(&mut log, &mut disk, true), Ok(RoundState::Done));
+    log.mark().expect("is written");
     log.seal(LogStream::Small).expect("seals");
     log.truncate_after(slots[1], (1, 15)).expect("is continued");
     append(&mut log, slots[1], EntryKind::Put, b"behind it", b"new");
@@ -97,12 +104,12 @@ fn log_writer_output_equals_pinned_bytes() {
     }
     assert!(written == pinned, "the bytes of a log differ from what is pinned: the format has changed");
     let recovery = read(&pinned);
-    assert_eq!((recovery.damage.len(), recovery.checkpoint, pinned.len()), (0, 7, 4));
+    assert_eq!((recovery.damage.len(), recovery.checkpoint, pinned.len()), (0, 1, 5));
     let found: Vec<_> = recovery
         .partitions
         .iter()
         .map(|log| (log.partition.0, log.seed, log.last, log.entries.len()))
         .collect();
-    assert_eq!(found, [(1, 71, (1, 25), 25), (2, 72, (1, 16), 16), (4, 74, (0, 0), 0), (5, 75, (0, 0), 0)]);
+    assert_eq!(found, [(1, 71, (1, 25), 25), (2, 72, (1, 16), 6), (4, 74, (0, 0), 0), (5, 75, (0, 0), 0)]);
     assert_eq!((recovery.partitions[0].commit, recovery.partitions[0].covered), (20, 10));
 }

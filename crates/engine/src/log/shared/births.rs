@@ -73,7 +73,12 @@ impl Births {
 
     /// The numbers whose entries belong to a partition, the present one first. If rows compose, the lower index counts.
     pub fn lineage(&self, partition: PartitionId) -> impl Iterator<Item = Ancestor> {
-        let mut next = self.present(partition).map(|number| (number, u64::MAX));
+        self.lineage_of(self.present(partition).unwrap_or_default())
+    }
+
+    /// The numbers whose entries the owner of a number owns, that one first. None of 0.
+    pub fn lineage_of(&self, number: LogPartition) -> impl Iterator<Item = Ancestor> {
+        let mut next = (number.0 > 0).then_some((number, u64::MAX));
         std::iter::from_fn(move || {
             let (number, through) = next?;
             let row = self.rows.get(&number);

@@ -61,6 +61,15 @@ const PAYLOAD_BITS: u32 = (1 << 25) - 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPartition(pub u32);
 
+/// The place of an entry in a shared log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogPlace {
+    /// The number of the segment.
+    pub segment: u64,
+    /// The offset in it.
+    pub offset: u32,
+}
+
 /// The id of a log, random, drawn with its folder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogId(pub [u8; 16]);
@@ -408,7 +417,7 @@ pub fn place_for(at: u64, entry_bytes: usize, payload_bytes: usize) -> u64 {
     }
 }
 
-pub(super) fn u48_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u48_at(bytes: &[u8], at: usize) -> u64 {
     let mut out = [0; 8];
     out[..6].copy_from_slice(&bytes[at..at + 6]);
     u64::from_le_bytes(out)

@@ -1,8 +1,9 @@
-//! The lives of partitions in a shared log: births, truncations, drops.
+//! The lives of partitions in a shared log, and what it says of them: births, truncations, drops, marks.
 
 use super::flushes::FlushCount;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedKind};
-use super::local::Birth;
+use super::local::{Birth, LogMark, MarkRow};
+use super::marks::{MARK_EVERY_BYTES, MARK_EVERY_LENGTHS};
 use super::streams::{LogSlot, SharedLog};
 use super::tail::{NewLogPartition, PartitionTail};
 use crate::PartitionId;
@@ -20,14 +21,14 @@ impl SharedLog {
         dropped: Option<LogSlot>,
     ) -> EngineResult<Vec<LogSlot>> {
         self.check_runs()?;
-        if u32::MAX - self.next_number < begun.len() as u32 {
+        if u32::MAX - self.next.partition < begun.len() as u32 {
             return Err(EngineError::Limit { what: "numbers of log partitions" });
         }
         let mut rows = Vec::with_capacity(begun.len() + 1);
         let mut is_on_disk = false;
         for new in begun {
-            let number = LogPartition(self.next_number);
-            self.next_number += 1;
+            let number = LogPartition(self.next.partition);
+            self.next.partition += 1;
             let continues = new.continues.map(|(continued, through, _)| (continued, through));
             is_on_disk |= !new.is_in_memory;
             rows.push(Birth {
@@ -174,5 +175,77 @@ impl SharedLog {
             at += 1;
         }
         Birth::encode_all(&rows)
+    }
+
+    /// Sets the commit index, and the index that checkpoints cover, for the next mark.
+    pub fn note_progress(&mut self, slot: LogSlot, commit: u64, covered: u64) {
+        let tail = &mut self.tails[slot.0 as usize];
+        let covered = covered.max(tail.covered);
+        if (tail.commit, tail.covered) != (commit, covered) {
+            (tail.commit, tail.covered) = (commit, covered);
+            self.change(slot);
+        }
+    }
+
+    /// Whether a mark is due: enough bytes were appended since the last one.
+    #[must_use]
+    pub fn is_mark_due(&self) -> bool {
+        self.marks.bytes >= self.marks.due_bytes
+    }
+
+    /// Appends a mark, if there is anything to say: what survives a crash by now, after the births since the last mark again.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn mark(&mut self) -> EngineResult<()> {
+        self.check_runs()?;
+        let is_news = self.marks.checkpoint != self.marks.marked_checkpoint;
+        if is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty() {
+            self.ensure_open(LogStream::Small, None, 0);
+            self.push_mark();
+        }
+        Ok(())
+    }
+
+    pub(super) fn change(&mut self, slot: LogSlot) {
+        let tail = &mut self.tails[slot.0 as usize];
+        if !tail.is_in_memory && !std::mem::replace(&mut tail.is_changed, true) {
+            self.marks.changed.push(slot.0);
+        }
+    }
+
+    pub(super) fn push_mark(&mut self) {
+        let Some(header) = self.open[LogStream::Small as usize].as_ref().map(|open| open.header) else {
+            return;
+        };
+        if let Some(open) = &mut self.open[LogStream::Small as usize] {
+            open.state.is_base_fixed = true;
+        }
+        let births = std::mem::take(&mut self.marks.births);
+        if !births.is_empty() {
+            let payload = self.births_payload(births);
+            self.push_local(SharedKind::Births, &payload);
+        }
+        let (mut rows, flushes) = (Vec::with_capacity(self.marks.changed.len()), self.flushes.count);
+        let tails = &mut self.tails;
+        self.marks.changed.retain(|slot| {
+            let tail = &mut tails[*slot as usize];
+            let durable = tail.durable(flushes);
+            rows.push(MarkRow {
+                number: tail.number,
+                epoch: tail.last.0,
+                durable,
+                commit: tail.commit,
+                covered: tail.covered,
+            });
+            // What is not durable yet is in the next mark too.
+            tail.is_changed = durable < tail.last.1;
+            tail.is_changed
+        });
+        let mark = LogMark { header, ends: self.ends, checkpoint: self.marks.checkpoint, rows }.encode();
+        self.push_local(SharedKind::Mark, &mark);
+        self.marks.bytes = 0;
+        self.marks.marked_checkpoint = self.marks.checkpoint;
+        self.marks.due_bytes = MARK_EVERY_BYTES.max(MARK_EVERY_LENGTHS * mark.len() as u64);
     }
 }

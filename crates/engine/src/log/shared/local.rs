@@ -7,11 +7,8 @@ use crate::log::shared::format::{
     HEAD_BYTES, HEADER_BYTES, LOG_INDEX_END, LogPartition, SEGMENT_NUMBER_END, SharedHeader, u48_at,
 };
 
-const BIRTH_BYTES: usize = 40;
 const MARK_FIXED_BYTES: usize = HEADER_BYTES + 3 * 12 + 8;
-const MARK_ROW_BYTES: usize = 28;
 const RUN_ROW_BYTES: usize = 40;
-const VOID_ROW_BYTES: usize = 16;
 const INCOMING: u32 = 1;
 const DROPPED: u32 = 2;
 
@@ -33,10 +30,13 @@ pub struct Birth {
 }
 
 impl Birth {
+    /// Bytes of a row.
+    pub const BYTES: usize = 40;
+
     /// The payload of an entry of these rows.
     #[must_use]
     pub fn encode_all(rows: &[Birth]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(BIRTH_BYTES * rows.len());
+        let mut out = Vec::with_capacity(Birth::BYTES * rows.len());
         for row in rows {
             let (continues, through) = row.continues.unwrap_or_default();
             let flags = if row.is_incoming { INCOMING } else { 0 } | if row.is_dropped { DROPPED } else { 0 };
@@ -54,8 +54,8 @@ impl Birth {
     /// Reads the rows; `None` if they cannot be rows.
     #[must_use]
     pub fn decode_all(bytes: &[u8]) -> Option<Vec<Birth>> {
-        bytes.len().is_multiple_of(BIRTH_BYTES).then_some(())?;
-        bytes.chunks_exact(BIRTH_BYTES).map(Birth::decode).collect()
+        bytes.len().is_multiple_of(Birth::BYTES).then_some(())?;
+        bytes.chunks_exact(Birth::BYTES).map(Birth::decode).collect()
     }
 
     fn decode(row: &[u8]) -> Option<Birth> {
@@ -103,6 +103,21 @@ pub struct MarkRow {
     pub covered: u64,
 }
 
+impl MarkRow {
+    /// Bytes of a row.
+    pub const BYTES: usize = 28;
+
+    /// Adds the row as bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.number.0.to_le_bytes());
+        out.extend_from_slice(&self.epoch.to_le_bytes());
+        out.extend_from_slice(&self.durable.to_le_bytes()[..6]);
+        out.extend_from_slice(&self.commit.to_le_bytes()[..6]);
+        out.extend_from_slice(&self.covered.to_le_bytes()[..6]);
+        out.extend_from_slice(&[0; 2]);
+    }
+}
+
 /// What survived a crash when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMark {
@@ -120,21 +135,14 @@ impl LogMark {
     /// The payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MARK_FIXED_BYTES + MARK_ROW_BYTES * self.rows.len());
+        let mut out = Vec::with_capacity(MARK_FIXED_BYTES + MarkRow::BYTES * self.rows.len());
         out.extend_from_slice(&self.header.encode());
         for end in &self.ends {
             out.extend_from_slice(&end.segment.to_le_bytes());
             out.extend_from_slice(&end.offset.to_le_bytes());
         }
         out.extend_from_slice(&self.checkpoint.to_le_bytes());
-        for row in &self.rows {
-            out.extend_from_slice(&row.number.0.to_le_bytes());
-            out.extend_from_slice(&row.epoch.to_le_bytes());
-            out.extend_from_slice(&row.durable.to_le_bytes()[..6]);
-            out.extend_from_slice(&row.commit.to_le_bytes()[..6]);
-            out.extend_from_slice(&row.covered.to_le_bytes()[..6]);
-            out.extend_from_slice(&[0; 2]);
-        }
+        self.rows.iter().for_each(|row| row.encode(&mut out));
         out
     }
 
@@ -142,12 +150,23 @@ impl LogMark {
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<LogMark> {
         let (fixed, rows) = bytes.split_at_checked(MARK_FIXED_BYTES)?;
-        rows.len().is_multiple_of(MARK_ROW_BYTES).then_some(())?;
         let end = |at| {
             let segment = u64_at(fixed, at);
             (segment < SEGMENT_NUMBER_END).then(|| StreamEnd { segment, offset: u32_at(fixed, at + 8) })
         };
-        let rows = rows.chunks_exact(MARK_ROW_BYTES).map(|row| {
+        Some(LogMark {
+            header: SharedHeader::decode(fixed).ok()?,
+            ends: [end(64)?, end(76)?, end(88)?],
+            checkpoint: u64_at(fixed, 100),
+            rows: LogMark::decode_rows(rows)?,
+        })
+    }
+
+    /// Reads rows; `None` if they cannot be rows.
+    #[must_use]
+    pub fn decode_rows(rows: &[u8]) -> Option<Vec<MarkRow>> {
+        rows.len().is_multiple_of(MarkRow::BYTES).then_some(())?;
+        let rows = rows.chunks_exact(MarkRow::BYTES).map(|row| {
             let is_sound = u32_at(row, 0) > 0 && row[26..28] == [0; 2];
             is_sound.then(|| MarkRow {
                 number: LogPartition(u32_at(row, 0)),
@@ -157,12 +176,7 @@ impl LogMark {
                 covered: u48_at(row, 20),
             })
         });
-        Some(LogMark {
-            header: SharedHeader::decode(fixed).ok()?,
-            ends: [end(64)?, end(76)?, end(88)?],
-            checkpoint: u64_at(fixed, 100),
-            rows: rows.collect::<Option<_>>()?,
-        })
+        rows.collect()
     }
 }
 
@@ -253,6 +267,9 @@ pub struct VoidRange {
 }
 
 impl VoidRange {
+    /// Bytes of a row.
+    pub const BYTES: usize = 16;
+
     /// Whether an offset of a segment is in it.
     #[must_use]
     pub fn has(&self, segment: u64, offset: u32) -> bool {
@@ -262,7 +279,7 @@ impl VoidRange {
     /// The payload of an entry of these rows.
     #[must_use]
     pub fn encode_all(rows: &[VoidRange]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(VOID_ROW_BYTES * rows.len());
+        let mut out = Vec::with_capacity(VoidRange::BYTES * rows.len());
         for row in rows {
             out.extend_from_slice(&row.segment.to_le_bytes());
             out.extend_from_slice(&row.from.to_le_bytes());
@@ -274,8 +291,8 @@ impl VoidRange {
     /// Reads the rows; `None` if they cannot be rows.
     #[must_use]
     pub fn decode_all(bytes: &[u8]) -> Option<Vec<VoidRange>> {
-        bytes.len().is_multiple_of(VOID_ROW_BYTES).then_some(())?;
-        let rows = bytes.chunks_exact(VOID_ROW_BYTES).map(|row| {
+        bytes.len().is_multiple_of(VoidRange::BYTES).then_some(())?;
+        let rows = bytes.chunks_exact(VoidRange::BYTES).map(|row| {
             let range = VoidRange { segment: u64_at(row, 0), from: u32_at(row, 8), until: u32_at(row, 12) };
             (range.segment < SEGMENT_NUMBER_END && range.from < range.until).then_some(range)
         });

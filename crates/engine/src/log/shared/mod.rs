@@ -6,10 +6,15 @@
 //!     │            births, marks, footers, voids                                (local)
 //!     └─ Births ── which partition owns the entries of a log partition          (births)
 //!
-//!   recover ────── the segments of a folder to the log of each partition        (recover, scan)
+//!   LogRounds ──── checkpoints of many partitions in one file, what they cover  (rounds)
+//!
+//!   recover ────── the newest round and the segments behind it to the log of
+//!                  each partition                                               (recover, contents, prefix, scan)
 //! ```
 
 pub mod births;
+mod contents;
+pub mod failed;
 mod flush;
 mod flushes;
 pub mod format;
@@ -18,7 +23,8 @@ pub mod local;
 mod marks;
 pub mod prefix;
 pub mod recover;
-pub mod rewrite;
+pub mod round;
+pub mod rounds;
 pub mod scan;
 pub(crate) mod segment;
 pub mod streams;

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::births::Births;
+use super::births::{Ancestor, Births};
 use super::format::{LogPartition, LogStream, SharedHead};
-use super::local::{Birth, MarkRow};
+use super::local::{Birth, MarkRow, VoidRange};
+use super::round::SectionRow;
 use super::streams::LogPlace;
 use crate::PartitionId;
 use crate::log::entry::FLAG_JOINED;
@@ -33,6 +34,23 @@ pub enum LogDamage {
     Unowned {
         /// The log partition.
         number: LogPartition,
+    },
+    /// Copies of compaction cannot be read. Entries that a section has at places in segments that are gone may be among them.
+    Copies {
+        /// The bytes.
+        range: VoidRange,
+    },
+    /// The newest checkpoint of a log partition is corrupt.
+    Section {
+        /// The log partition.
+        number: LogPartition,
+        /// The round that has it.
+        round: u64,
+    },
+    /// The directory of a checkpoint round is corrupt.
+    Round {
+        /// The number of the round.
+        round: u64,
     },
     /// A segment has no readable header.
     Header {
@@ -111,6 +129,23 @@ impl MarkedPartition {
     }
 }
 
+/// The sections that can be read, by log partition, the newest first.
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    pub(super) by_number: BTreeMap<LogPartition, Vec<SectionRow>>,
+}
+
+impl Sections {
+    /// The newest section of the owner of these.
+    pub(super) fn of(&self, lineage: impl Iterator<Item = Ancestor>) -> Option<SectionRow> {
+        let rows = lineage.flat_map(|ancestor| {
+            let rows = self.by_number.get(&ancestor.number).into_iter().flatten();
+            rows.filter(move |row| row.commit <= ancestor.through)
+        });
+        rows.max_by_key(|row| (row.round, row.number)).copied()
+    }
+}
+
 /// The log of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecoveredLog {
@@ -120,7 +155,11 @@ pub struct RecoveredLog {
     pub seed: u64,
     /// Its present number.
     pub number: LogPartition,
-    /// Its entries, by index: without a gap above `floor`, but for those that damage names.
+    /// The checkpoint with the entries up to its commit index. Places in segments that are not there are to be left out.
+    pub section: Option<SectionRow>,
+    /// Copies of compaction of entries up to that index, by index: they are newer than the places in the section.
+    pub copies: Vec<LogEntryPlace>,
+    /// Its entries above the section, by index: without a gap above `floor`, but for those that damage names.
     pub entries: Vec<LogEntryPlace>,
     /// Indexes up to this may be left out: compaction, or the member that sent the log, has left out dead entries.
     pub floor: u64,
@@ -141,6 +180,7 @@ impl RecoveredLog {
         births: &Births,
         found: &FoundEntries,
         marked: &BTreeMap<LogPartition, MarkedPartition>,
+        sections: &Sections,
         is_proved: impl Fn(LogStream, LogPlace) -> bool,
         damage: &mut Vec<LogDamage>,
     ) -> RecoveredLog {
@@ -160,17 +200,37 @@ impl RecoveredLog {
                 floor = floor.max(ancestor.through);
             }
         }
+        let section = sections.of(births.lineage(partition));
+        if let Some(section) = &section {
+            floor = floor.max(section.commit);
+        }
         floor = floor.max(marks.covered);
+        let covered = section.map_or(0, |section| section.commit);
+        let mut copies: Vec<LogEntryPlace> = candidates.clone();
+        copies.retain(|entry| {
+            let is_newer = section.is_some_and(|section| entry.place >= section.cold);
+            let is_copy = entry.stream == LogStream::Cold && entry.index <= covered && is_newer;
+            is_copy && !is_planted(Bug::CopyBehindSectionIgnored)
+        });
+        copies.sort_by_key(|entry| (entry.index, !entry.is_good, std::cmp::Reverse(entry.place)));
+        copies.dedup_by_key(|entry| entry.index);
+        let corrupt = copies.iter().filter(|entry| !entry.is_good);
+        damage.extend(corrupt.map(|entry| LogDamage::Payload { partition, index: entry.index }));
+        let is_dropped = is_planted(Bug::EntryAboveSectionDropped) && section.is_some();
+        candidates.retain(|entry| entry.index > covered + u64::from(is_dropped));
         // Of copies of an entry, one whose payload is good, and of these the newest.
         candidates.sort_by_key(|entry| (entry.index, !entry.is_good, std::cmp::Reverse(entry.place)));
         candidates.dedup_by_key(|entry| entry.index);
+        let base = section.filter(|section| section.commit == floor).map_or(0, |section| section.epoch);
         let mut log = RecoveredLog {
             partition,
             seed: birth.seed,
             number: birth.number,
+            section,
+            copies,
             entries: Vec::with_capacity(candidates.len()),
             floor,
-            last: (0, floor),
+            last: (base, floor),
             commit: marks.commit,
             covered: marks.covered,
             is_cut: false,
@@ -198,27 +258,28 @@ impl RecoveredLog {
             accepted += 1;
         }
         log.is_cut = accepted < candidates.len();
-        log.cut_unfinished_unit();
+        log.cut_unfinished_unit(base, marks.durable);
         if log.last.1 < marks.durable && !is_planted(Bug::GapReadAsEnd) {
             damage.push(LogDamage::Missing { partition, from: log.last.1 + 1, through: marks.durable });
             log.is_cut = true;
         }
+        log.commit = log.commit.min(log.last.1);
         log
     }
 
     /// A unit whose last entry is lost is not there.
-    fn cut_unfinished_unit(&mut self) {
-        while self
-            .entries
-            .last()
-            .is_some_and(|last| last.is_joined && last.index > self.floor.max(self.commit))
-        {
+    fn cut_unfinished_unit(&mut self, base: u32, durable: u64) {
+        // An entry may be committed before it is durable here, and the rest of its unit be lost.
+        let kept = self.floor.max(self.commit.min(durable));
+        while self.entries.last().is_some_and(|last| last.is_joined && last.index > kept) {
             self.entries.pop();
             self.is_cut = true;
         }
         if self.is_cut {
-            self.last =
-                self.entries.last().map_or((0, self.floor), |last| (last.epoch, last.index.max(self.floor)));
+            self.last = self
+                .entries
+                .last()
+                .map_or((base, self.floor), |last| (last.epoch, last.index.max(self.floor)));
         }
     }
 }

@@ -1,20 +1,29 @@
-//! From the segments of a shared log to the log of each partition.
+//! From a folder of a shared log to the log of each partition: the newest round, and the tail behind it, once for all.
 //!
-//! The log of a partition is its **longest prefix without a gap** over both streams. A gap is damage, and the log goes on
-//! behind it, only if a mark proves that the missing entries were durable. Nothing is cut from a file: what follows the end of
-//! a log belongs to nobody once [`resume`] has written births that continue the logs through their ends.
+//! The log of a partition is its newest section, and the **longest prefix without a gap** of what follows it in both streams. A
+//! gap is damage, and the log goes on behind it, only if a mark proves that the missing entries were durable. Nothing is cut
+//! from a file: what follows the end of a log belongs to nobody once [`resume`] has written births that continue the logs
+//! through their ends.
+//!
+//! If the newest section of a partition is corrupt, all segments are read, and its older section counts; without one, the log
+//! consists of what the segments have.
 
 use std::collections::BTreeMap;
 
-use super::births::Births;
-use super::format::{FIRST_ENTRY_AT, HEADER_BYTES, LogId, LogPartition, LogStream, SharedHeader};
-use super::local::{Birth, LogMark, StreamEnd, VoidRange};
-use super::prefix::{FoundEntries, LogDamage, MarkedPartition, RecoveredLog};
-use super::scan::{LogItem, items};
+use super::contents::LogContents;
+use super::format::{
+    FIRST_ENTRY_AT, HEADER_BYTES, LogId, LogPartition, LogStream, SEGMENT_NUMBER_END, SharedHeader,
+};
+use super::local::VoidRange;
+use super::prefix::{LogDamage, RecoveredLog};
+use super::round::{ROUND_TRAILER_BYTES, RoundDirectory, RoundHeader, SectionRow, decode_round_trailer};
+use super::rounds::{LogRounds, RoundFile, round_path};
 use super::segment::{SharedSegment, number_in, segment_path, spare_path};
-use super::streams::{LogBeginning, LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
-use crate::disk::{Disk, FileId, OpenMode};
+use super::streams::{LogBeginning, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
+use crate::disk::crash_point::CrashPoint;
+use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use crate::error::{EngineError, EngineResult};
+use crate::log::entry::crc;
 use crate::planted::{Bug, is_planted};
 
 /// What [`recover`] has found.
@@ -23,117 +32,139 @@ pub struct LogRecovery {
     pub partitions: Vec<RecoveredLog>,
     /// What is damaged.
     pub damage: Vec<LogDamage>,
-    /// The number of the newest checkpoint file that a mark names; 0: none.
+    /// The number of the round that was read; 0: none.
     pub checkpoint: u64,
     /// Log partitions whose births were lost before they were durable.
     unborn: Vec<LogPartition>,
     /// Bytes that are nothing from here on.
     voids: Vec<VoidRange>,
+    rounds: LogRounds,
     beginning: LogBeginning,
     segments: Vec<SharedSegment>,
 }
 
-/// What was read of the segments so far.
+/// The files of a folder.
 #[derive(Default)]
-struct LogContents {
-    births: Births,
-    /// Rows of births, and of voids, with the places where they stand.
-    birth_rows: Vec<(LogPlace, Birth)>,
-    void_rows: Vec<(LogPlace, VoidRange)>,
-    /// Unreadable bytes.
-    bad: Vec<(LogStream, VoidRange)>,
-    voids: Vec<VoidRange>,
-    entries: FoundEntries,
-    marked: BTreeMap<LogPartition, MarkedPartition>,
-    ends: [StreamEnd; 3],
-    checkpoint: u64,
-    highest: LogPartition,
-    timestamp: u64,
+struct LogFolder {
+    /// Segments with a readable header, by number.
+    segments: BTreeMap<u64, (SharedHeader, FileId)>,
+    unreadable: Vec<(u64, FileId)>,
+    spares: Vec<String>,
+    rounds: Vec<u64>,
+    next_segment: u64,
 }
 
-/// Reads the segments of a folder. They survive a crash when this returns.
+/// Reads a folder. What was read survives a crash when this returns.
 ///
 /// # Errors
-/// [`EngineError::Disk`]; [`EngineError::Format`] if the folder has segments of another log.
+/// [`EngineError::Disk`]; [`EngineError::Format`] if the folder has files of another log.
 pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<LogRecovery> {
-    let (mut contents, mut segments, mut unreadable) = (LogContents::default(), Vec::new(), Vec::new());
-    let (mut spares, mut next_segment, mut newest) = (Vec::new(), 1, [0; 3]);
-    for entry in disk.list(folder)? {
-        if let Some(number) = number_in(&entry.name, "spare") {
-            next_segment = next_segment.max(number + 1);
-            spares.push(spare_path(folder, number));
+    disk.reached(CrashPoint::RecoveryBegun);
+    let mut files = LogFolder::open(disk, folder, log)?;
+    let (mut contents, mut damage) = (LogContents::default(), Vec::new());
+    let mut rounds = LogRounds::default();
+    rounds.last = files.rounds.last().copied().unwrap_or_default();
+    let (mut unreadable_rounds, mut tail) = (Vec::new(), [0; 3]);
+    for number in std::mem::take(&mut files.rounds).into_iter().rev() {
+        let older = rounds.files.len();
+        let read = if older < 2 { read_directory(disk, folder, log, number)? } else { None };
+        match read {
+            Some((directory, bytes)) => {
+                let small_end = directory.ends[LogStream::Small as usize].segment;
+                rounds.files.insert(number, RoundFile { bytes, small_end });
+                if older == 0 {
+                    contents.begin(&directory);
+                    files.next_segment = files.next_segment.max(directory.next_segment);
+                    tail = directory.tail;
+                    rounds.sections = directory.sections;
+                }
+            }
+            None if older == 0 => unreadable_rounds.push(number),
+            None => files.rounds.push(number),
         }
-        let Some(number) = number_in(&entry.name, "log") else { continue };
-        next_segment = next_segment.max(number + 1);
-        let file = disk.open(&segment_path(folder, number), OpenMode::Existing)?;
-        let bytes = read_all(disk, file)?;
-        let Some(header) = header_of(&bytes, number) else {
-            unreadable.push((number, file));
+    }
+    let checkpoint = rounds.files.last_key_value().map_or(0, |(number, _)| *number);
+    files.keep_rounds(disk, folder, &mut rounds)?;
+    let mut corrupt_sections = Vec::new();
+    for row in sections_newest_first(&rounds.sections) {
+        let known = contents.sections.by_number.entry(row.number).or_default();
+        if !known.is_empty() {
             continue;
-        };
-        if header.log != log {
-            let reason = "the segment is of another log".to_owned();
-            return Err(EngineError::Format { path: segment_path(folder, number), reason });
         }
-        newest[header.stream as usize] = number;
-        contents.read(&header, &bytes);
-        segments.push((SharedSegment::existing(header, folder, file, bytes.len() as u64), file));
-    }
-    let voids = contents.settle_voids();
-    let proves = |number: u64| {
-        contents.ends.iter().any(|end| end.segment == number)
-            || segments.iter().any(|(segment, _)| {
-                let header = &segment.header;
-                header.before == number && header.number <= contents.ends[header.stream as usize].segment
-            })
-    };
-    let mut damage = Vec::new();
-    for (number, file) in unreadable {
-        if proves(number) && !contents.is_void(number, 0) {
-            damage.push(LogDamage::Header { segment: number });
+        if read_section(disk, folder, &row)?.is_some() {
+            known.push(row);
         } else {
-            disk.close(file);
-            let spare = spare_path(folder, number);
-            disk.rename(&segment_path(folder, number), &spare)?;
-            spares.push(spare);
+            damage.push(LogDamage::Section { number: row.number, round: row.round });
+            corrupt_sections.push(row);
         }
     }
-    // What was read may be only in the system's cache.
-    for (_, file) in &segments {
-        disk.sync(*file)?;
+    disk.reached(CrashPoint::RecoveryCheckpointLoaded);
+    if !corrupt_sections.is_empty() {
+        tail = [0; 3];
+        rounds.sections.retain(|row| !corrupt_sections.contains(row));
     }
-    if !segments.is_empty() || !spares.is_empty() {
+    let mut segments = Vec::new();
+    // The marks, which say what of the large stream is proved, are read before it.
+    let is_large = |header: &SharedHeader| header.stream == LogStream::Large;
+    let (large, others): (Vec<_>, Vec<_>) =
+        files.segments.iter().partition(|(_, (header, _))| is_large(header));
+    for (number, (header, file)) in others.into_iter().chain(large) {
+        let bytes = disk.bytes(*file)?;
+        let mut segment = SharedSegment::existing(*header, folder, *file, bytes);
+        if *number >= tail[header.stream as usize] {
+            segment.runs = if is_large(header) {
+                contents.read_heads(disk, header, *file, bytes)?
+            } else {
+                let from = FIRST_ENTRY_AT as u64;
+                let read = read_piece(disk, *file, from.min(bytes), bytes.saturating_sub(from))?;
+                contents.read(header, &read, from)
+            };
+            segment.state.are_runs_known = true;
+        }
+        segments.push(segment);
+    }
+    disk.reached(CrashPoint::RecoveryLogRead);
+    let voids = contents.settle_voids();
+    damage.extend(contents.lost_copies());
+    files.settle_unreadable(disk, folder, &contents, &mut damage)?;
+    files.begin_numbers(disk, folder)?;
+    // What was read may be only in the system's cache.
+    for (number, (header, file)) in &files.segments {
+        if *number >= tail[header.stream as usize] {
+            disk.sync(*file)?;
+        }
+    }
+    if !files.segments.is_empty() || !files.spares.is_empty() {
         disk.sync_dir(folder)?;
     }
-    for end in &contents.ends {
-        next_segment = next_segment.max(end.segment + 1);
+    // A directory that no mark names may never have been complete.
+    for number in unreadable_rounds {
+        if number <= contents.checkpoint {
+            damage.push(LogDamage::Round { round: number });
+        }
+        disk.remove(&round_path(folder, number))?;
     }
+    rounds.last = rounds.last.max(contents.checkpoint);
+    let ends = contents.ends.iter().map(|end| end.segment + 1);
+    let next_segment = ends.fold(files.next_segment, u64::max);
     let partitions = contents.partitions(&mut damage);
     let unborn = contents.unborn(&mut damage);
     let beginning = LogBeginning {
         next_segment,
         next_number: contents.highest.0.saturating_add(1),
         births: contents.births,
-        newest,
+        newest: files.newest(),
         // Not the ends of what was read: there are bytes below them that belong to nobody before births are durable.
         ends: contents.ends,
         voids: contents.voids,
-        spares,
+        spares: files.spares,
         timestamp: contents.timestamp,
+        checkpoint,
     };
-    let segments = segments.into_iter().map(|(segment, _)| segment).collect();
-    Ok(LogRecovery {
-        partitions,
-        damage,
-        checkpoint: contents.checkpoint,
-        unborn,
-        voids,
-        beginning,
-        segments,
-    })
+    Ok(LogRecovery { partitions, damage, checkpoint, unborn, voids, rounds, beginning, segments })
 }
 
-/// The log that continues what was found, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
+/// The log that continues what was found, its rounds, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
 /// entries that were found stand before the first new entry. What says that unreadable bytes are void survives a crash when
 /// this returns.
 ///
@@ -143,7 +174,7 @@ pub fn resume(
     disk: &mut impl Disk,
     options: SharedLogOptions,
     recovery: LogRecovery,
-) -> EngineResult<(SharedLog, Vec<LogSlot>)> {
+) -> EngineResult<(SharedLog, LogRounds, Vec<LogSlot>)> {
     let mut log = SharedLog::resume(options, recovery.beginning);
     recovery.segments.into_iter().for_each(|segment| log.add_existing(segment));
     // Later marks prove the segments that have their entries, and must not make damage of them.
@@ -166,130 +197,191 @@ pub fn resume(
         log.add_voids(&recovery.voids)?;
         log.flush(disk, false)?;
     }
-    Ok((log, slots))
+    Ok((log, recovery.rounds, slots))
 }
 
-fn read_all(disk: &mut impl Disk, file: FileId) -> EngineResult<Vec<u8>> {
-    let mut bytes = vec![0; disk.bytes(file)? as usize];
-    disk.read_at(file, 0, &mut bytes)?;
-    Ok(bytes)
+/// The bytes of a section; `None` if they are not those that were written.
+///
+/// # Errors
+/// [`EngineError::Disk`].
+pub fn read_section(disk: &mut impl Disk, folder: &str, row: &SectionRow) -> EngineResult<Option<Vec<u8>>> {
+    let path = round_path(folder, row.round);
+    let file = match disk.open(&path, OpenMode::Existing) {
+        Err(DiskError::NotFound { .. }) => return Ok(None),
+        opened => opened?,
+    };
+    let end = row.offset.checked_add(row.bytes);
+    let bytes = if end.is_some_and(|end| disk.bytes(file).is_ok_and(|bytes| end <= bytes)) {
+        read_piece(disk, file, row.offset, row.bytes).map(Some)
+    } else {
+        Ok(None)
+    };
+    disk.close(file);
+    Ok(bytes?.filter(|bytes| crc(bytes) == row.crc))
 }
 
-fn header_of(bytes: &[u8], number: u64) -> Option<SharedHeader> {
-    let first = bytes.get(..HEADER_BYTES).and_then(|bytes| SharedHeader::decode(bytes).ok());
+/// The directory of a round, and the length of its file; `None` if it has none.
+fn read_directory(
+    disk: &mut impl Disk,
+    folder: &str,
+    log: LogId,
+    number: u64,
+) -> EngineResult<Option<(RoundDirectory, u64)>> {
+    let path = round_path(folder, number);
+    let file = disk.open(&path, OpenMode::Existing)?;
+    let read = read_directory_of(disk, file, &RoundHeader { number, log }, &path);
+    disk.close(file);
+    read
+}
+
+fn read_directory_of(
+    disk: &mut impl Disk,
+    file: FileId,
+    expected: &RoundHeader,
+    path: &str,
+) -> EngineResult<Option<(RoundDirectory, u64)>> {
+    let bytes = disk.bytes(file)?;
+    let Some(trailer_at) = bytes.checked_sub((HEADER_BYTES + ROUND_TRAILER_BYTES) as u64) else {
+        return Ok(None);
+    };
+    let header = RoundHeader::decode(&read_piece(disk, file, 0, HEADER_BYTES as u64)?);
+    if let Ok(header) = &header
+        && header.log != expected.log
+    {
+        let reason = "the checkpoint round is of another log".to_owned();
+        return Err(EngineError::Format { path: path.to_owned(), reason });
+    }
+    let trailer_at = trailer_at + HEADER_BYTES as u64;
+    let trailer = read_piece(disk, file, trailer_at, ROUND_TRAILER_BYTES as u64)?;
+    let Some((offset, length, sum)) = decode_round_trailer(expected.salt(), &trailer) else {
+        return Ok(None);
+    };
+    if offset.checked_add(length as u64) != Some(trailer_at) {
+        return Ok(None);
+    }
+    let directory = read_piece(disk, file, offset, length as u64)?;
+    let decoded = if crc(&directory) == sum { RoundDirectory::decode(&directory) } else { None };
+    Ok(decoded.map(|directory| (directory, bytes)))
+}
+
+fn read_piece(disk: &mut impl Disk, file: FileId, offset: u64, bytes: u64) -> DiskResult<Vec<u8>> {
+    let mut out = vec![0; bytes as usize];
+    disk.read_at(file, offset, &mut out)?;
+    Ok(out)
+}
+
+fn sections_newest_first(sections: &[SectionRow]) -> Vec<SectionRow> {
+    let mut rows = sections.to_vec();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.round));
+    rows
+}
+
+/// The header of a segment, or a copy of it.
+fn header_of(disk: &mut impl Disk, file: FileId, number: u64) -> DiskResult<Option<SharedHeader>> {
+    let bytes = disk.bytes(file)?;
+    let first = read_piece(disk, file, 0, bytes.min(HEADER_BYTES as u64))?;
     // A recycled file has the header of another number until the new one is written.
     let is_it = |header: &SharedHeader| header.number == number;
-    first.filter(is_it).or_else(|| SharedHeader::find_copy(bytes, number))
+    if let Some(header) = SharedHeader::decode(&first).ok().filter(is_it) {
+        return Ok(Some(header));
+    }
+    Ok(SharedHeader::find_copy(&read_piece(disk, file, 0, bytes)?, number))
 }
 
-impl LogContents {
-    fn read(&mut self, header: &SharedHeader, bytes: &[u8]) {
-        let from = FIRST_ENTRY_AT as u64;
-        for item in items(header.base(), bytes.get(FIRST_ENTRY_AT..).unwrap_or_default(), from) {
-            match item {
-                LogItem::Entry { offset, head, payload_is_good, .. } if !head.is_kept => {
-                    self.highest = self.highest.max(head.partition);
-                    self.timestamp = self.timestamp.max(head.timestamp);
-                    let place = LogPlace { segment: header.number, offset: offset as u32 };
-                    if !payload_is_good {
-                        let until = place.offset + head.entry_bytes() as u32;
-                        let range = VoidRange { segment: header.number, from: place.offset, until };
-                        self.bad.push((header.stream, range));
-                    }
-                    self.entries.add(&head, header.stream, place, payload_is_good);
+impl LogFolder {
+    fn open(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<LogFolder> {
+        let mut files = LogFolder { next_segment: 1, ..LogFolder::default() };
+        for entry in disk.list(folder)? {
+            if let Some(number) = number_in(&entry.name, "spare") {
+                files.next_segment = files.next_segment.max(number + 1);
+                files.spares.push(spare_path(folder, number));
+            }
+            files.rounds.extend(number_in(&entry.name, "ckp"));
+            let Some(number) = number_in(&entry.name, "log") else { continue };
+            files.next_segment = files.next_segment.max(number + 1);
+            let file = disk.open(&segment_path(folder, number), OpenMode::Existing)?;
+            match header_of(disk, file, number)? {
+                Some(header) if header.log == log => {
+                    files.segments.insert(number, (header, file));
                 }
-                LogItem::Entry { head, .. } => self.highest = self.highest.max(head.partition),
-                LogItem::Births { offset, rows } => {
-                    let place = LogPlace { segment: header.number, offset: offset as u32 };
-                    self.birth_rows.extend(rows.into_iter().map(|row| (place, row)));
+                Some(_) => {
+                    let reason = "the segment is of another log".to_owned();
+                    return Err(EngineError::Format { path: segment_path(folder, number), reason });
                 }
-                LogItem::Voids { offset, rows } => {
-                    let place = LogPlace { segment: header.number, offset: offset as u32 };
-                    self.void_rows.extend(rows.into_iter().map(|row| (place, row)));
-                }
-                LogItem::Mark { mark, .. } => self.read_mark(&mark),
-                LogItem::Footer { footer, .. } => {
-                    let highest = footer.runs.iter().map(|run| run.number).max();
-                    self.highest = self.highest.max(highest.unwrap_or_default());
-                }
-                LogItem::Bad { offset, until } => {
-                    let range =
-                        VoidRange { segment: header.number, from: offset as u32, until: until as u32 };
-                    self.bad.push((header.stream, range));
-                }
+                None => files.unreadable.push((number, file)),
             }
         }
+        Ok(files)
     }
 
-    fn is_void(&self, segment: u64, offset: u32) -> bool {
-        self.voids.iter().any(|range| range.has(segment, offset))
-    }
-
-    /// Leaves out what is void. Returns what is void from now on: what cannot be read and is not proved, so that it stays dead if
-    /// it is readable once more. Otherwise old entries would mix with those that follow this recovery.
-    fn settle_voids(&mut self) -> Vec<VoidRange> {
-        // A row in void bytes was unreadable for the recovery that made them void, which counted what the row leaves out.
-        self.void_rows.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
-        for (place, range) in std::mem::take(&mut self.void_rows) {
-            if !self.is_void(place.segment, place.offset) {
-                self.voids.push(range);
+    /// Keeps the rounds that have sections which count, and removes the others.
+    fn keep_rounds(
+        &mut self,
+        disk: &mut impl Disk,
+        folder: &str,
+        rounds: &mut LogRounds,
+    ) -> EngineResult<()> {
+        for number in std::mem::take(&mut self.rounds) {
+            let path = round_path(folder, number);
+            if rounds.sections.iter().any(|row| row.round == number) {
+                let file = disk.open(&path, OpenMode::Existing)?;
+                let bytes = disk.bytes(file)?;
+                disk.close(file);
+                rounds.files.insert(number, RoundFile { bytes, small_end: 0 });
+            } else {
+                disk.remove(&path)?;
             }
         }
-        for (place, row) in std::mem::take(&mut self.birth_rows) {
-            self.highest = self.highest.max(row.number);
-            if !self.is_void(place.segment, place.offset) {
-                self.births.add(row);
+        Ok(())
+    }
+
+    /// Segments without a header are damage if a mark proves them, and spares otherwise.
+    fn settle_unreadable(
+        &mut self,
+        disk: &mut impl Disk,
+        folder: &str,
+        contents: &LogContents,
+        damage: &mut Vec<LogDamage>,
+    ) -> EngineResult<()> {
+        let proves = |number: u64| {
+            contents.ends.iter().any(|end| end.segment == number)
+                || self.segments.values().any(|(header, _)| {
+                    header.before == number && header.number <= contents.ends[header.stream as usize].segment
+                })
+        };
+        for (number, file) in std::mem::take(&mut self.unreadable) {
+            if proves(number) && !contents.is_void(number, 0) {
+                damage.push(LogDamage::Header { segment: number });
+            } else {
+                disk.close(file);
+                let spare = spare_path(folder, number);
+                disk.rename(&segment_path(folder, number), &spare)?;
+                self.spares.push(spare);
             }
         }
-        let voids = &self.voids;
-        let fresh = self.bad.iter().filter_map(|(stream, range)| {
-            let end = self.ends[*stream as usize];
-            let proved = if end.segment == range.segment { end.offset } else { 0 };
-            let from = range.from.max(proved);
-            let is_known = voids
-                .iter()
-                .any(|void| void.segment == range.segment && void.from <= from && void.until >= range.until);
-            let is_news = end.segment <= range.segment && from < range.until && !is_known;
-            is_news.then_some(VoidRange { from, ..*range })
-        });
-        let fresh: Vec<VoidRange> = fresh.collect();
-        let is_void = |place: LogPlace, range: &VoidRange| range.has(place.segment, place.offset);
-        self.entries.forget(|place| voids.iter().chain(&fresh).any(|range| is_void(place, range)));
-        fresh
+        Ok(())
     }
 
-    fn read_mark(&mut self, mark: &LogMark) {
-        for (known, end) in self.ends.iter_mut().zip(&mark.ends) {
-            *known = (*known).max(*end);
+    /// Makes sure that no number is used twice. A spare may have bytes of a segment whose name a crash has undone, and its number
+    /// leaves no other trace. So the numbers from here on have an upper half of their own, which the name of a spare records.
+    fn begin_numbers(&mut self, disk: &mut impl Disk, folder: &str) -> EngineResult<()> {
+        let numbers = self.segments.keys().copied().max().unwrap_or_default().max(self.next_segment);
+        let next = ((numbers >> 32) + 1) << 32;
+        if let Some(spare) = self.spares.first_mut().filter(|_| next < SEGMENT_NUMBER_END) {
+            let path = spare_path(folder, next);
+            disk.rename(spare, &path)?;
+            *spare = path;
+            self.next_segment = next + 1;
         }
-        self.checkpoint = self.checkpoint.max(mark.checkpoint);
-        for row in &mark.rows {
-            self.highest = self.highest.max(row.number);
-            self.marked.entry(row.number).or_default().add(row);
+        Ok(())
+    }
+
+    /// The number of the newest segment of each stream.
+    fn newest(&self) -> [u64; 3] {
+        let mut newest = [0; 3];
+        for (number, (header, _)) in &self.segments {
+            newest[header.stream as usize] = *number;
         }
-    }
-
-    /// Whether a mark proves that what stands at a place survives a crash. The end of a stream proves each segment before it.
-    fn is_proved(&self, stream: LogStream, place: LogPlace) -> bool {
-        let end = self.ends[stream as usize];
-        (place.segment, place.offset) < (end.segment, end.offset)
-    }
-
-    fn partitions(&self, damage: &mut Vec<LogDamage>) -> Vec<RecoveredLog> {
-        let is_proved = |stream, place| self.is_proved(stream, place);
-        let logs = self.births.partitions().map(|birth| {
-            RecoveredLog::of(birth, &self.births, &self.entries, &self.marked, is_proved, damage)
-        });
-        logs.collect()
-    }
-
-    /// Log partitions without a row. It is damage if their entries were durable.
-    fn unborn(&self, damage: &mut Vec<LogDamage>) -> Vec<LogPartition> {
-        let unknown = self.entries.numbers().filter(|number| self.births.row(*number).is_none());
-        let (owned, unborn): (Vec<_>, Vec<_>) = unknown.partition(|number| {
-            self.entries.of(*number).iter().any(|entry| self.is_proved(entry.stream, entry.place))
-        });
-        damage.extend(owned.into_iter().map(|number| LogDamage::Unowned { number }));
-        unborn
+        newest
     }
 }

@@ -41,16 +41,24 @@ pub(crate) struct SharedSegment {
     name_is_durable: bool,
     /// No more entries are added.
     is_sealed: bool,
-    /// Entries count from the header's timestamp, or copies of the header do.
-    pub(crate) is_base_fixed: bool,
-    /// A write or a sync of its file has failed: what is behind the durable end is in another segment.
-    pub(crate) has_failed: bool,
-    /// The owner does not know yet where that is, and may read it here.
-    pub(crate) is_pinned: bool,
+    pub(crate) state: SegmentState,
     /// First offset, and the one behind the last, of the long entries that were added.
     long: Vec<(u32, u32)>,
     /// What may stand behind the end of the file, of an earlier file or of the space that was laid out, is cut off.
     is_cut: bool,
+}
+
+/// What others must know of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SegmentState {
+    /// Entries count from the header's timestamp, or copies of the header do.
+    pub(crate) is_base_fixed: bool,
+    /// A write or a sync of its file has failed: what is behind the durable end is in another segment.
+    pub(crate) has_failed: bool,
+    /// Its runs are those of all its entries.
+    pub(crate) are_runs_known: bool,
+    /// The owner does not know yet where that is, and may read it here.
+    pub(crate) is_pinned: bool,
 }
 
 impl SharedSegment {
@@ -68,9 +76,7 @@ impl SharedSegment {
             file: None,
             name_is_durable: false,
             is_sealed: false,
-            is_base_fixed: false,
-            has_failed: false,
-            is_pinned: false,
+            state: SegmentState { are_runs_known: true, ..SegmentState::default() },
             long: Vec::new(),
             is_cut: false,
         };
@@ -96,9 +102,7 @@ impl SharedSegment {
             file: Some(file),
             name_is_durable: true,
             is_sealed: true,
-            is_base_fixed: true,
-            has_failed: false,
-            is_pinned: false,
+            state: SegmentState { is_base_fixed: true, ..SegmentState::default() },
             long: Vec::new(),
             is_cut: true,
         }
@@ -149,7 +153,7 @@ impl SharedSegment {
     /// Sets the timestamp that entries count from, as long as nothing counts from it and nothing was issued.
     #[cold]
     pub(crate) fn rebase(&mut self, timestamp: u64) {
-        if !self.is_base_fixed && self.runs.is_empty() && self.file.is_none() {
+        if !self.state.is_base_fixed && self.runs.is_empty() && self.file.is_none() {
             self.header.timestamp = timestamp;
             self.base = self.header.base();
             if let Some(Some(block)) = self.blocks.first_mut() {
@@ -160,7 +164,8 @@ impl SharedSegment {
 
     /// Ends the segment where it is: its file has failed.
     pub(crate) fn fail(&mut self) {
-        (self.is_sealed, self.has_failed, self.is_pinned) = (true, true, true);
+        self.is_sealed = true;
+        (self.state.has_failed, self.state.is_pinned) = (true, true);
     }
 
     /// The bytes from the first entry on that does not survive a crash, and where it begins. They are in memory.
@@ -326,7 +331,8 @@ impl SharedSegment {
 
     /// Whether all of it survives a crash, and nothing more will be added.
     pub(crate) fn is_settled(&self) -> bool {
-        self.has_failed || self.is_sealed && self.is_cut && self.synced == self.bytes && self.name_is_durable
+        self.state.has_failed
+            || self.is_sealed && self.is_cut && self.synced == self.bytes && self.name_is_durable
     }
 
     /// The path of its file, if it has one.
@@ -339,7 +345,7 @@ impl SharedSegment {
         // An entry that does not wholly survive a crash stays whole in memory.
         let is_crossing =
             |(from, until): &&(u32, u32)| (u64::from(*from)..u64::from(*until)).contains(&self.synced);
-        let whole = if self.is_settled() && !self.is_pinned {
+        let whole = if self.is_settled() && !self.state.is_pinned {
             self.blocks.len()
         } else {
             let crossing = self.long.iter().rev().find(is_crossing);

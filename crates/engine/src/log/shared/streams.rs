@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use super::births::Births;
+use super::failed::FailedFiles;
 use super::flushes::Flushes;
+pub use super::format::LogPlace;
 use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
     SharedKind, is_long,
 };
 use super::local::{LogFooter, RunRow, StreamEnd, VoidRange};
 use super::marks::MarkState;
-use super::rewrite::MovedEntry;
 use super::segment::{SharedSegment, spare_path};
 pub use super::tail::NewLogPartition;
 use super::tail::PartitionTail;
@@ -46,15 +47,6 @@ impl SharedLogOptions {
     }
 }
 
-/// The place of an entry in a shared log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPlace {
-    /// The number of the segment.
-    pub segment: u64,
-    /// The offset in it.
-    pub offset: u32,
-}
-
 /// A log partition that is open for appending. Slots are used again after [`SharedLog::drop_partition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogSlot(pub(super) u32);
@@ -73,22 +65,24 @@ pub struct SharedLog {
     /// The number of the newest segment of each stream.
     pub(super) newest: [u64; 4],
     pub(super) ends: [StreamEnd; 3],
-    /// Bytes that are nothing.
-    pub(super) voids: Vec<VoidRange>,
-    /// Files of each stream that have failed since a flush last ended.
-    pub(super) failures: [u32; 4],
-    pub(super) moved: Vec<MovedEntry>,
+    pub(super) failed: FailedFiles,
     /// Segments with files, or which get them, that are not settled.
     pub(super) unsettled: Vec<u64>,
     /// Paths of spares. Their names are durable: otherwise a crash could show a new segment under the name of an old one.
     pub(super) spares: Vec<String>,
-    next_segment: u64,
-    pub(super) next_number: u32,
+    pub(super) next: NextNumbers,
     pub(super) stopped: Option<String>,
 }
 
+/// Numbers that were not used yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextNumbers {
+    pub(super) segment: u64,
+    pub(super) partition: u32,
+}
+
 /// What [`SharedLog::resume`] begins with.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct LogBeginning {
     /// The table of log partitions.
     pub births: Births,
@@ -106,6 +100,8 @@ pub struct LogBeginning {
     pub spares: Vec<String>,
     /// A timestamp of a late entry; 0: there are none.
     pub timestamp: u64,
+    /// The number of the newest checkpoint file; 0: none.
+    pub checkpoint: u64,
 }
 
 impl SharedLog {
@@ -123,20 +119,20 @@ impl SharedLog {
             open: [const { None }; 4],
             tails: Vec::new(),
             flushes: Flushes::default(),
-            marks: MarkState::new(beginning.timestamp),
+            marks: MarkState::new(beginning.timestamp, beginning.checkpoint),
             options,
-            next_number: beginning.next_number.max(beginning.births.highest().0.saturating_add(1)),
+            next: NextNumbers {
+                segment: beginning.next_segment.max(1),
+                partition: beginning.next_number.max(beginning.births.highest().0.saturating_add(1)),
+            },
             births: beginning.births,
             free_slots: Vec::new(),
             sealed: BTreeMap::new(),
             newest: [small, large, cold, 0],
             ends: beginning.ends,
-            voids: beginning.voids,
-            failures: [0; 4],
-            moved: Vec::new(),
+            failed: FailedFiles { voids: beginning.voids, ..FailedFiles::default() },
             unsettled: Vec::new(),
             spares: beginning.spares,
-            next_segment: beginning.next_segment.max(1),
             stopped: None,
         }
     }
@@ -260,7 +256,7 @@ impl SharedLog {
         };
         let spare = spare_path(&self.options.folder, number);
         // A file that has failed once is not written again.
-        let is_spare = settled.is_some_and(|segment| !segment.has_failed);
+        let is_spare = settled.is_some_and(|segment| !segment.state.has_failed);
         if is_spare {
             disk.rename(path, &spare)?
         } else {
@@ -410,8 +406,8 @@ impl SharedLog {
     #[cold]
     fn open_next(&mut self, stream: LogStream) {
         self.seal_open(stream);
-        let number = self.next_segment;
-        self.next_segment += 1;
+        let number = self.next.segment;
+        self.next.segment += 1;
         let header = SharedHeader {
             number,
             log: self.options.log,
@@ -442,7 +438,13 @@ impl SharedLog {
         open.or_else(|| self.sealed.get_mut(&number)).map(|segment| &mut **segment)
     }
 
-    fn segment(&self, number: u64) -> Option<&SharedSegment> {
+    /// The slots of the log partitions that are open.
+    pub(super) fn slots(&self) -> impl Iterator<Item = LogSlot> {
+        let is_open = |slot: &u32| !self.free_slots.contains(slot);
+        (0..self.tails.len() as u32).filter(is_open).map(LogSlot)
+    }
+
+    pub(super) fn segment(&self, number: u64) -> Option<&SharedSegment> {
         let open = self.open.iter().flatten().find(|segment| segment.header.number == number);
         open.or_else(|| self.sealed.get(&number)).map(|segment| &**segment)
     }

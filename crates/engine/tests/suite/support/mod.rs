@@ -9,12 +9,15 @@
 //!   corruption  the last phase of some seeds: bytes on the disk change
 //! ```
 //!
+//! `log_world` is the model of the log of an instance.
+//!
 //! A seed determines everything. Errors are text, and panics of the engine count as errors.
 
 #![allow(unreachable_pub, missing_docs, reason = "helpers of tests, which have no public")]
 
 pub mod checks;
 pub mod corruption;
+pub mod log_world;
 pub mod model;
 pub mod ops;
 pub mod part;
