@@ -98,7 +98,9 @@ enum Choice {
     Recovery,
     /// A mixed load with compaction and without.
     Compaction,
-    /// All three.
+    /// Appends to the log of an instance: one partition against many.
+    Log,
+    /// All of them.
     All,
 }
 

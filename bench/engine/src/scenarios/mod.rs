@@ -8,6 +8,7 @@
 //! To add one: a file beside this one with a constant [`Scenario`], and a line in [`REGISTRY`].
 
 mod compaction;
+mod log;
 mod recovery;
 mod report;
 mod sync;
@@ -46,7 +47,8 @@ pub(crate) struct Scenario {
 }
 
 /// All scenarios, in the order of the report.
-pub(crate) const REGISTRY: &[&Scenario] = &[&sync::SCENARIO, &recovery::SCENARIO, &compaction::SCENARIO];
+pub(crate) const REGISTRY: &[&Scenario] =
+    &[&sync::SCENARIO, &recovery::SCENARIO, &compaction::SCENARIO, &log::SCENARIO];
 
 /// The case that a child measures.
 #[derive(Debug, Clone)]
