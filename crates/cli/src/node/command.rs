@@ -162,23 +162,24 @@ impl OneNode {
     }
 }
 
-/// What a draining node keeps, because too few other nodes are up for all copies.
+/// The keyspaces with too many copies for the nodes beside a draining one.
 fn copies_that_stay(status: &Status, draining: u32) -> Vec<String> {
     let others = status.nodes.iter().filter(|node| node.id != draining && node.state == "up").count();
     let has_too_many = |keyspace: &&KeyspaceStatus| keyspace.replicas as usize > others;
     let sentence = |keyspace: &KeyspaceStatus| {
-        let KeyspaceStatus { name, replicas, .. } = keyspace;
-        let alter = match others {
-            0 => String::new(),
-            others => format!(", or run `zerohop keyspace alter {name} --replicas {others}`"),
-        };
-        format!(
-            "zerohop: node {draining} keeps its copies of keyspace {}, which has {}, and {} {} up: start more nodes{alter}",
-            names::quoted(name.as_bytes()),
-            counted(*replicas as usize, "copy"),
-            counted(others, "other node"),
-            by_number(others, "is", "are")
-        )
+        let (name, replicas) = (&keyspace.name, keyspace.replicas);
+        let quoted = names::quoted(name.as_bytes());
+        match others {
+            0 => format!(
+                "zerohop: node {draining} keeps its copies of keyspace {quoted}, because no other node is up: start more nodes"
+            ),
+            others => format!(
+                "zerohop: keyspace {quoted} asks for {}, and {} {} up: start more nodes, or run `zerohop keyspace alter {name} --replicas {others}`",
+                counted(replicas as usize, "copy"),
+                counted(others, "other node"),
+                by_number(others, "is", "are")
+            ),
+        }
     };
     status.keyspaces.iter().filter(has_too_many).map(sentence).collect()
 }
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drain_that_cannot_end_names_the_command_that_helps() {
+    fn drain_with_too_many_copies_names_the_command_that_helps() {
         let node = |id, state: &str| NodeStatus { id, state: state.to_owned(), ..NodeStatus::default() };
         let keyspace =
             |replicas, name: &str| KeyspaceStatus { replicas, name: name.to_owned(), ..Default::default() };
@@ -266,15 +267,14 @@ mod tests {
             ..Status::default()
         };
         let sentences = copies_that_stay(&status, 3);
-        let words = "which has 3 copies, and 2 other nodes are up: start more nodes, or run `zerohop keyspace alter kept --replicas 2`";
-        assert!(
-            sentences.len() == 1 && sentences[0].contains("node 3 keeps") && sentences[0].ends_with(words),
-            "{sentences:?}"
-        );
+        let words = "asks for 3 copies, and 2 other nodes are up: start more nodes, or run `zerohop keyspace alter kept --replicas 2`";
+        assert!(sentences.len() == 1 && sentences[0].ends_with(words), "{sentences:?}");
         let alone = Status { nodes: vec![node(3, "draining")], ..status };
         let sentences = copies_that_stay(&alone, 3);
         assert!(
-            sentences.len() == 2 && sentences[0].ends_with("and 0 other nodes are up: start more nodes"),
+            sentences.len() == 2
+                && sentences[0].contains("node 3 keeps")
+                && sentences[0].ends_with("no other node is up: start more nodes"),
             "{sentences:?}"
         );
     }

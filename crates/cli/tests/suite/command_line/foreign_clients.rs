@@ -209,7 +209,9 @@ fn replicas_beyond_node_count_are_refused_or_warned_about() {
     let fourth = ServingProgram::start(joins);
     three.ok(&["keyspace", "create", "all", "--replicas", "4", "--partitions", "1"]);
     let id = fourth.ready["id"].to_string();
-    three.ok(&["node", "drain", &id]);
+    let drain = three.run(&["node", "drain", &id]);
+    let words = "asks for 4 copies, and 3 other nodes are up: start more nodes, or run `zerohop keyspace alter all --replicas 3`";
+    assert!(code(&drain) == 0 && stderr(&drain).contains(words), "{drain:?}");
     wait_for("it is empty", || three.run(&["node", "remove", &id]), |removed| code(removed) == 0);
     let printed = three.ok(&["status"]);
     for words in ["WARNING: keyspace all asks for 4 copies", "the cluster has 3 nodes", "--replicas 3"] {

@@ -160,7 +160,7 @@ fn interruption_is_reported_on_its_own_line() {
     cluster.ok(&["backup", &whole]);
     let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
     let again = format!(
-        "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {whole}` again makes them whole"
+        "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {whole} --overwrite` again makes them whole"
     );
     let restore = ["restore", whole.as_str(), "--overwrite"];
     for (arguments, tells, said) in
