@@ -366,7 +366,7 @@ pub fn decode_items(bytes: &[u8]) -> Result<Vec<TransactionItem>, CodecError> {
 }
 
 /// Encodes the sequence numbers of staged pieces that their session needs no more; at most
-/// [`EXPIRED_PER_ENTRY_MAX`](crate::limits::EXPIRED_PER_ENTRY_MAX).
+/// [`EXPIRED_PER_ENTRY_MAX`].
 #[must_use]
 pub fn encode_release(pieces: &[Sequence]) -> Vec<u8> {
     let mut out = CodecWriter::default();

@@ -106,7 +106,7 @@ impl ModelRecords {
         if self.is_full {
             return Err(Failure::DiskFull);
         }
-        if key.len() > KEY_BYTES_MAX {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
         }
         let longest = match &contents {
