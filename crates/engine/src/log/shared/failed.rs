@@ -18,7 +18,7 @@ pub struct MovedEntry {
     pub number: LogPartition,
     /// Its log index.
     pub index: u64,
-    /// Its former place. Until [`SharedLog::take_moved`] it can be read there too.
+    /// Its former place. Until `SharedLog::take_moved` it can be read there too.
     pub from: LogPlace,
     /// Its place.
     pub to: LogPlace,
