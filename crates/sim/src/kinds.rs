@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+/// Whether [`FaultKind::BrokenInvariants`] is possible: replicas have the switch only in builds with debug assertions.
+pub(crate) const CAN_BREAK_INVARIANTS: bool = cfg!(debug_assertions);
+
 /// A kind of fault, or another disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

@@ -5,7 +5,7 @@ use zerohop_base::time::Time;
 use zerohop_engine::EngineOptions;
 use zerohop_placement::Durability;
 
-use crate::kinds::{FaultKind, Kinds};
+use crate::kinds::{CAN_BREAK_INVARIANTS, FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
 use crate::streams::{Draw, Streams};
@@ -183,7 +183,7 @@ impl ClusterScenario {
         if has_crash_points {
             kinds = kinds.with(FaultKind::CrashPoints);
         }
-        if has_breaks {
+        if has_breaks && CAN_BREAK_INVARIANTS {
             kinds = kinds.with(FaultKind::BrokenInvariants);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
