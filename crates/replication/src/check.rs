@@ -75,15 +75,10 @@ impl Replica {
     }
 
     /// Breaks an invariant of a primary at the end of its next step, as a fault of the program would: it then counts on an entry
-    /// of each other member that was not sent. For tests and simulations, and absent without debug assertions. Returns whether
-    /// this member is a primary whose invariants hold.
-    #[cfg(debug_assertions)]
+    /// of each other member that was not sent. For tests and simulations. Returns whether it will:
+    /// this member is a primary whose invariants hold, in a build with debug assertions.
     pub fn break_invariant(&mut self) -> bool {
-        let may_break = self.role == Role::Primary && self.health.broken.is_none();
-        if may_break {
-            self.health.break_plan.ask();
-        }
-        may_break
+        self.role == Role::Primary && self.health.broken.is_none() && self.health.break_plan.ask()
     }
 
     fn break_members(&mut self) {

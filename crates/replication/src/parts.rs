@@ -41,8 +41,10 @@ pub(crate) struct BreakPlan {
 
 #[cfg(debug_assertions)]
 impl BreakPlan {
-    pub(crate) fn ask(&mut self) {
+    /// Asks for it. Whether this build can.
+    pub(crate) fn ask(&mut self) -> bool {
         self.is_asked = true;
+        true
     }
 
     /// Whether the invariant is to be broken now; this is so once.
@@ -60,6 +62,10 @@ impl BreakPlan {
 
 #[cfg(not(debug_assertions))]
 impl BreakPlan {
+    pub(crate) const fn ask(self) -> bool {
+        false
+    }
+
     pub(crate) const fn begin(self) -> bool {
         false
     }

@@ -200,7 +200,6 @@ impl ReplicaTable {
     }
 
     /// See [`Replica::break_invariant`].
-    #[cfg(debug_assertions)]
     pub fn break_invariant(&mut self, key: PartitionKey) -> bool {
         let Some(at) = self.index.get(key) else { return false };
         self.touch(at);

@@ -233,8 +233,7 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Has the primary of a partition break one of its invariants, as a fault of the program would: for tests and simulations.
-    /// Returns false if it is not here, or has stopped.
-    #[cfg(debug_assertions)]
+    /// Returns false if it is not here, or has stopped, and always without debug assertions.
     pub fn break_invariant(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         self.partitions.by.break_invariant((keyspace, partition))
     }

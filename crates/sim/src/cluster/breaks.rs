@@ -9,8 +9,6 @@
 //! partition leaves the instance.
 
 use zerohop_base::time::Time;
-use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_shard::Instance;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::SimulatedCluster;
@@ -28,20 +26,6 @@ const KILLED_AFTER_US: (u64, u64) = (SECOND, 9 * SECOND);
 
 /// For so long clients prefer the keyspace of the broken partition.
 const FOCUS_US: u64 = 4 * SECOND;
-
-#[cfg(debug_assertions)]
-fn break_invariant(
-    instance: &mut Instance<SimulatedDisk>,
-    keyspace: KeyspaceId,
-    partition: PartitionId,
-) -> bool {
-    instance.break_invariant(keyspace, partition)
-}
-
-#[cfg(not(debug_assertions))]
-fn break_invariant(_: &mut Instance<SimulatedDisk>, _: KeyspaceId, _: PartitionId) -> bool {
-    false
-}
 
 /// The broken invariants of a run, while one of its events happens.
 pub(super) struct InvariantBreaks<'w> {
@@ -71,7 +55,7 @@ impl InvariantBreaks<'_> {
         let (keyspace, partition, primary) = *draw.pick(&places);
         let (host, slot) = self.world.host_of(primary)?;
         let instance = self.world.hosts[host].slots[slot].instance.as_mut()?;
-        if !break_invariant(instance, keyspace, partition) {
+        if !instance.break_invariant(keyspace, partition) {
             return None;
         }
         self.world.trace.record(now, format_args!("BREAK of {keyspace}/{partition} at n{host}/{slot}"));
