@@ -30,7 +30,11 @@ pub const ROWS: [BudgetRow; 12] = [
         what: "`cargo fmt --check` of the workspace and of the fuzz targets",
     },
     BudgetRow { step: "tidy", seconds: 10, what: "the rules of the house" },
-    BudgetRow { step: "lint", seconds: 150, what: "clippy over all targets, benchmarks included" },
+    BudgetRow {
+        step: "lint",
+        seconds: 150,
+        what: "clippy over all targets, benchmarks included; a check without debug assertions",
+    },
     BudgetRow { step: "docs", seconds: 40, what: "links and markup in doc comments" },
     BudgetRow { step: "build", seconds: 750, what: "the programs and all test programs" },
     BudgetRow { step: "environment", seconds: 60, what: "outside clients, installed once and kept" },

@@ -62,6 +62,15 @@ fn lint(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
         "correct what is shown above; where a rule makes no sense, say so with #[expect(LINT, reason = \"…\")]; \
          if Cargo.lock is out of date, run `cargo check --workspace` and commit it",
     )?;
+    // What users run has no debug assertions. The dependencies are those of the step before.
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("check")).arg("--locked");
+    cargo.args(["--config", "profile.dev.debug-assertions=false"]);
+    cargo.args(["--config", "profile.dev.package.'*'.debug-assertions=true"]);
+    run_command(
+        name_packages(&mut cargo, packages),
+        "the program does not build without debug assertions, as `cargo build --release` builds it: correct what is shown above",
+    )?;
     Ok(String::new())
 }
 
