@@ -47,3 +47,64 @@ impl Drop for StagedPieces {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zerohop_wire::AbortReason;
+    use zerohop_wire::ids::Timestamp;
+
+    use super::super::Transaction;
+    use crate::procedures::scripted_shell::{Script, handle, keyspace, run};
+    use crate::procedures::shell::RequestResult;
+    use crate::{AttemptFailure, Reply, SessionError, StageId};
+
+    /// Stages a write; then these answers are left.
+    fn staged(answers: impl IntoIterator<Item = RequestResult>) -> (Arc<Script>, Transaction) {
+        let script = Arc::new(Script::default());
+        script
+            .single
+            .lock()
+            .unwrap()
+            .extend([Ok(Reply::Staged(StageId::default()))].into_iter().chain(answers));
+        let client = handle(&script);
+        let transaction = Transaction::begin(&client);
+        run(transaction.stage(keyspace(&client).insert("key", &vec![7; 100_000]))).unwrap();
+        (script, transaction)
+    }
+
+    fn done() -> RequestResult {
+        Ok(Reply::Done { version: Timestamp(1), number: 0 })
+    }
+
+    fn unused(script: &Script) -> usize {
+        script.single.lock().unwrap().len()
+    }
+
+    #[test]
+    fn pieces_of_a_dropped_transaction_are_released_once() {
+        let (script, transaction) = staged([done()]);
+        let clone = transaction.clone();
+        drop(transaction);
+        assert_eq!(unused(&script), 1, "another handle may commit it");
+        drop(clone);
+        assert_eq!(unused(&script), 0, "a request released them");
+    }
+
+    #[test]
+    fn pieces_are_released_if_the_commit_has_failed_without_doubt() {
+        let aborted = SessionError::Aborted { reason: AbortReason::ReadChanged, item: None };
+        let (script, transaction) = staged([Err(aborted), done()]);
+        assert!(run(transaction.commit()).unwrap_err().is_conflict());
+        assert_eq!(unused(&script), 0, "a request released them");
+        let unknown = SessionError::Unknown { why: Box::new(AttemptFailure::Overdue) };
+        let answers = vec![Ok(Reply::Done { version: Timestamp(9), number: 0 })];
+        let committed = Reply::Transacted { version: Timestamp(9), answers };
+        for outcome in [Err(unknown), Ok(committed)] {
+            let (script, transaction) = staged([outcome, done()]);
+            drop(run(transaction.commit()));
+            assert_eq!(unused(&script), 1, "the transaction may need them, or has removed them");
+        }
+    }
+}
