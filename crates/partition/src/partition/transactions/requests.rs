@@ -23,6 +23,9 @@ use crate::partition::{AnswerTarget, Partition};
 /// An upper bound of the bytes that the marks of an aborted transaction take.
 const MARKS_BYTES: u64 = 8 << 10;
 
+/// An upper bound of what the release of a staged piece takes in the log: its id, and the removal of its record.
+const RELEASED_PIECE_BYTES: u64 = 256;
+
 /// The transaction may have committed, or may still commit. A client that asks again learns the outcome.
 pub(super) fn unknown_outcome() -> Message<'static> {
     Message::Answer(Err(Failure::TimedOut { version: Default::default() }))
@@ -188,7 +191,8 @@ impl Partition {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         // An entry that could not be appended would end all transactions in progress.
-        self.log_writer.check_space_for(engine, MARKS_BYTES, true).map_err(|error| failure_of(&error))?;
+        let bytes = MARKS_BYTES + pieces.len() as u64 * RELEASED_PIECE_BYTES;
+        self.log_writer.check_space_for(engine, bytes, true).map_err(|error| failure_of(&error))?;
         self.act(engine, effects, |transactions, _, _, wanted| {
             transactions.release_staged(stamp.session, pieces, wanted);
         });

@@ -4,7 +4,7 @@
 use super::*;
 use zerohop_wire::messages::Remove;
 
-const RESERVE_BYTES: u64 = 8 << 20;
+pub(super) const RESERVE_BYTES: u64 = 8 << 20;
 const PLENTY_BYTES: u64 = 1 << 40;
 
 /// Long enough for the mark of a removal to be longer than entries that are always admitted.
@@ -13,7 +13,7 @@ const KEY_BYTES: usize = 3000;
 impl InstanceNetwork {
     /// Leaves this much room on every disk, and makes the engines notice it: they query the disk again once a certain amount was
     /// written.
-    fn leave_free_bytes(&mut self, left_bytes: u64) {
+    pub(super) fn leave_free_bytes(&mut self, left_bytes: u64) {
         for bench in &mut self.benches {
             bench.end();
             bench.disk.set_capacity(PLENTY_BYTES);

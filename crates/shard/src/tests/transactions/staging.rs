@@ -6,6 +6,7 @@ use zerohop_transaction::codec::encode_release;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_wire::blob::staged_key;
 
+use super::room::RESERVE_BYTES;
 use super::*;
 use zerohop_wire::messages::{Insert, Remove};
 
@@ -183,6 +184,46 @@ fn released_staged_data_is_removed_unless_a_transaction_has_pinned_it() {
     world.stage_bytes(7, &keys[0], &encode_release(&[Sequence(2), Sequence(3)]));
     world.run_batches(CLEANED_UP_MS);
     world.is_clean(0);
+}
+
+/// Counts the records of a partition, as `DBSIZE` does.
+struct RecordCount(u64);
+
+impl Program for RecordCount {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        _reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        self.0 = unit.count()?;
+        Ok(true)
+    }
+}
+
+/// A partition's clients do not see its staged pieces, also if there are so many that their names do not fit a short entry.
+#[test]
+fn full_disk_releases_staged_data_and_counts_without_it() {
+    let mut world = InstanceNetwork::reserving(RESERVE_BYTES, 2, Durability::Sync);
+    let keys = world.keys();
+    let pieces: Vec<Sequence> = (1..=300).map(Sequence).collect();
+    for sequence in &pieces {
+        world.stage(sequence.0, &keys[0], b"value");
+    }
+    world.run_batches(300);
+    assert_eq!(world.all_staged().0, 300);
+    let (holder, partition) = (world.holder(&keys[0]), world.partition(&keys[0]));
+    let mut count = RecordCount(0);
+    let bench = &mut world.benches[holder];
+    let to = Token { connection: 3, request: RequestId(1) };
+    let place = (KeyspaceId(KEYSPACE), partition);
+    bench.instance.run(bench.now, to, place, (&mut count, &mut Vec::new()), &mut bench.sent).expect("runs");
+    assert_eq!(count.0, 0, "nothing was written");
+
+    world.leave_free_bytes(RESERVE_BYTES + (1 << 20));
+    let release = world.stage_bytes(301, &keys[0], &encode_release(&pieces));
+    world.run_batches(60);
+    assert_eq!(world.answer(release), Some(Ok("done 0".to_owned())));
+    assert_eq!(world.all_staged(), (0, 0));
 }
 
 /// At any moment of a transaction: a piece that it has pinned stays, otherwise it finds the piece gone.
