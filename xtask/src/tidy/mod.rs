@@ -12,7 +12,7 @@
 //! names         a type's name says what it is        words        the field's word for each thing
 //! large_types   a type has few files and few fields
 //! module_circles  sibling modules use each other in one direction
-//! vague_names   a name says what its value is
+//! vague_names   a name says what its value is          paths        files that documents name exist
 //! ```
 
 mod arrows;
@@ -27,6 +27,7 @@ mod links;
 mod manifest;
 mod module_circles;
 mod names;
+mod paths;
 mod plants;
 pub mod source;
 mod text;
@@ -99,6 +100,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(unsafe_code::check(tree, exceptions::UNSAFE_FILES));
     violations.extend(text::check(tree));
     violations.extend(links::check(tree));
+    violations.extend(paths::check(tree));
     violations.extend(book::check(tree));
     violations.extend(plants::check(tree));
     violations.extend(names::check(tree));
