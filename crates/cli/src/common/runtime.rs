@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -33,6 +34,9 @@ fn report_file_size_limits(runtime: Runtime) -> std::io::Result<Runtime> {
     drop(entered);
     Ok(runtime)
 }
+
+/// Stop signals within this time of the first are one.
+const SAME_OCCASION: Duration = Duration::from_secs(1);
 
 /// The stop signals: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 pub(crate) struct StopSignals {
@@ -80,6 +84,18 @@ impl StopSignals {
             drop(end);
         });
         self.input = Some(ended);
+    }
+
+    /// Returns once another stop signal has come than those of the same occasion as the last: the end of a terminal is several,
+    /// and a program such as `timeout` signals the process and its group.
+    pub(crate) async fn come_again(&mut self) {
+        let from = Instant::now() + SAME_OCCASION;
+        loop {
+            self.come().await;
+            if Instant::now() >= from {
+                return;
+            }
+        }
     }
 
     /// Returns once a stop signal has come.

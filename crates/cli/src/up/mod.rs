@@ -144,7 +144,7 @@ async fn serve(
     }
     tokio::select! {
         stopped = stop(nodes) => stopped.map(|()| CommandEnding::Done),
-        () = signals.come() => Ok(CommandEnding::Interrupted),
+        () = signals.come_again() => Ok(CommandEnding::Interrupted),
     }
 }
 

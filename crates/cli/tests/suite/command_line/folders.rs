@@ -340,6 +340,23 @@ fn start_says_that_it_waits_for_a_silent_program_at_the_old_ports() {
     }
 }
 
+/// `timeout` signals a program and its group, and the end of a terminal is a signal and the end of the input.
+#[test]
+fn several_signals_at_once_stop_nodes_in_order() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let port = three();
+    let mut first = ServingProgram::start(up(&data, port, &["--nodes", "1"]));
+    first.ok(&["kv", "insert", "key", "value"]);
+    // All of them wait for it when it goes on.
+    for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::HUP, Signal::CONT] {
+        kill_process(first.pid(), signal).unwrap();
+    }
+    assert_eq!(first.wait(), Some(0));
+    let second = ServingProgram::start(up(&data, port, &[]));
+    assert_eq!(second.ok(&["kv", "lookup", "key"]).trim_end(), "value");
+}
+
 #[test]
 fn majority_of_nodes_is_served_without_a_missing_folder() {
     let folder = folder();
