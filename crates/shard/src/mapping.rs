@@ -151,7 +151,7 @@ impl<D: Disk> Instance<D> {
         self.engine.drop_partition_later(id).map_err(MapChangeError::from)
     }
 
-    /// ReturnedNumber the partitions of one keyspace in line with the map.
+    /// Brings the partitions of one keyspace in line with the map.
     fn follow(
         &mut self,
         keyspace: KeyspaceId,
@@ -168,7 +168,7 @@ impl<D: Disk> Instance<D> {
         result
     }
 
-    /// ReturnedNumber one partition in line with the map.
+    /// Brings one partition in line with the map.
     pub(super) fn follow_one(
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),

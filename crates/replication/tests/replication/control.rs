@@ -271,7 +271,7 @@ impl ControlModel {
         Some(group)
     }
 
-    /// ReturnedNumber a group to full strength, or continues a move.
+    /// Brings a group to full strength, or continues a move.
     fn rebuild(&mut self, now_us: u64, partition: usize, mut group: GroupView) -> Option<Member> {
         let count = 1 + group.others().count();
         if let Some(ReplicaMove { to, .. }) = self.moving.filter(|moving| moving.partition == partition) {
