@@ -4,6 +4,7 @@ use crate::accounts::{self, LogResources, Memory, Space};
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::EngineError;
 use crate::log::PartitionLog;
+pub(crate) use crate::logs::Logs;
 
 /// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
@@ -32,11 +33,11 @@ impl<D: Disk> Io<D> {
 }
 
 impl<D> Io<D> {
-    /// The log of an open partition, and what it needs to write.
+    /// The partition's own log, and what it needs to write, for code of that format.
     #[inline]
-    pub(crate) fn writable_log(&mut self, handle: u32) -> (&mut PartitionLog, LogResources<'_, D>) {
+    pub(crate) fn writable_separate(&mut self, handle: u32) -> (&mut PartitionLog, LogResources<'_, D>) {
         let (logs, resources) = self.apart();
-        (logs.of_mut(handle), resources)
+        (logs.separate_mut(handle), resources)
     }
 
     /// The logs, and what they need to write.
@@ -46,56 +47,13 @@ impl<D> Io<D> {
         (logs, LogResources { disk, memory, space })
     }
 
-    /// Calls a method of a log that writes.
-    pub(crate) fn with_log<T>(
+    /// Calls a method of a partition's own log that writes.
+    pub(crate) fn with_separate<T>(
         &mut self,
         handle: u32,
         call: impl FnOnce(&mut PartitionLog, &mut LogResources<'_, D>) -> T,
     ) -> T {
-        let (log, mut resources) = self.writable_log(handle);
+        let (log, mut resources) = self.writable_separate(handle);
         call(log, &mut resources)
-    }
-}
-
-/// The logs of an instance. A partition has its own, from its opening until its memory is released.
-#[derive(Default)]
-pub(crate) struct Logs {
-    by_handle: Vec<Option<Box<PartitionLog>>>,
-}
-
-impl Logs {
-    /// The log of a partition that is open, or is being removed.
-    #[inline]
-    pub(crate) fn of(&self, handle: u32) -> &PartitionLog {
-        match self.by_handle.get(handle as usize) {
-            Some(Some(log)) => log,
-            _ => unreachable!("a store has a log"),
-        }
-    }
-
-    /// The same, to be changed.
-    #[inline]
-    pub(crate) fn of_mut(&mut self, handle: u32) -> &mut PartitionLog {
-        match self.by_handle.get_mut(handle as usize) {
-            Some(Some(log)) => log,
-            _ => unreachable!("a store has a log"),
-        }
-    }
-
-    /// Adds the log of a new partition, under the log's own handle.
-    pub(crate) fn add(&mut self, log: PartitionLog) {
-        let at = log.handle as usize;
-        if at >= self.by_handle.len() {
-            self.by_handle.resize_with(at + 1, || None);
-        }
-        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
-        self.by_handle[at] = Some(Box::new(log));
-    }
-
-    /// Forgets the log of a partition that is gone.
-    pub(crate) fn remove(&mut self, handle: u32) {
-        if let Some(log) = self.by_handle.get_mut(handle as usize) {
-            *log = None;
-        }
     }
 }

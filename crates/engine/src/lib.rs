@@ -28,6 +28,7 @@ mod io;
 pub mod journal;
 pub mod limits;
 pub mod log;
+mod logs;
 mod overflow;
 pub mod planted;
 mod store;

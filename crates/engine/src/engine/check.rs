@@ -95,8 +95,8 @@ mod tests {
     ) -> (Option<&'static str>, Option<&'static str>) {
         let (mut engine, handle) = filled();
         let (io, store) = engine.store(handle).expect("is open");
-        assert!(io.logs.of(store.handle).order.len() > 2 && store.check_all(&io.logs) == Ok(()));
-        change(store, io.logs.of_mut(handle.0));
+        assert!(io.logs.separate(store.handle).order.len() > 2 && store.check_all(&io.logs) == Ok(()));
+        change(store, io.logs.separate_mut(handle.0));
         let rule = |checked: Result<(), BrokenInvariant>| checked.err().map(|broken| broken.rule);
         (rule(store.check(&io.logs)), rule(store.check_all(&io.logs)))
     }

@@ -56,7 +56,7 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk; [`crate::EngineError::Corrupt`] if bytes on the way to the entry cannot be read.
     pub fn has_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
         let (io, store) = self.store(handle)?;
-        Ok(io.logs.of(store.handle).locate(&mut io.disk, index)?.is_some())
+        Ok(io.logs.view(store.handle).locate(&mut io.disk, index)?.is_some())
     }
 
     /// The kind and size of a key's record, without its contents; `None` if there is no record.

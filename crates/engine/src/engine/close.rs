@@ -34,7 +34,8 @@ impl<D: Disk> Engine<D> {
         // The marks that confirm what is synced: unreadable bytes before a mark are corrupt, not a torn tail.
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|store| counts(store) && !store.is_stopped()) {
-            io.with_log(store.handle, |log, io| log.mark_now(io, store.log_facts()))?;
+            let (logs, mut resources) = io.apart();
+            logs.mark_now(&mut resources, store.handle, store.log_facts())?;
         }
         self.sync()?;
         for (_, handle) in self.partitions().collect::<Vec<_>>() {
@@ -80,6 +81,5 @@ fn counts(store: &PartitionStore) -> bool {
 }
 
 fn survives(logs: &mut Logs, store: &PartitionStore) -> bool {
-    let log = logs.of_mut(store.handle);
-    log.synced_index().max(store.journaled) >= log.last.1
+    logs.synced_index(store.handle).max(store.journaled) >= logs.view(store.handle).last().1
 }

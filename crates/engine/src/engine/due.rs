@@ -32,7 +32,7 @@ impl<D: Disk> Engine<D> {
         let Engine { io, partitions, journal, maintenance, .. } = self;
         if io.space.take_needs_retry() {
             for (number, store) in partitions.iter().enumerate() {
-                if let Some(store) = store.as_ref().filter(|store| io.logs.of(store.handle).lacks_room) {
+                if let Some(store) = store.as_ref().filter(|store| io.logs.view(store.handle).lacks_room()) {
                     maintenance.sync_later(Handle(number as u32), store.durability.sync_after_ms());
                 }
             }
@@ -61,7 +61,7 @@ impl<D: Disk> Engine<D> {
 
     /// Whether the last write to the partition's segment found no room.
     fn lacks_room(&mut self, handle: Handle) -> bool {
-        self.store(handle).is_ok_and(|(io, store)| io.logs.of(store.handle).lacks_room)
+        self.store(handle).is_ok_and(|(io, store)| io.logs.view(store.handle).lacks_room())
     }
 
     /// Starts to make durable what is due.
@@ -176,7 +176,7 @@ impl<D: Disk> Engine<D> {
             // The journal would restore the end of a log whose other entries do not count.
             Ok((_, store)) if store.is_incoming() => u64::MAX,
             Ok((io, store)) => {
-                let log = io.logs.of_mut(store.handle);
+                let log = io.logs.separate_mut(store.handle);
                 let after = log.synced_index().max(store.copied);
                 log.bytes_after(after)
             }
@@ -196,7 +196,7 @@ impl<D: Disk> Engine<D> {
         }
         store.is_dirty = false;
         let whose = store.journal_owner(&io.logs, handle);
-        let log = io.logs.of_mut(store.handle);
+        let log = io.logs.separate_mut(store.handle);
         let after = log.synced_index().max(store.copied);
         let last = log.last.1;
         if after >= last {

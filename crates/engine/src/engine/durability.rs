@@ -26,9 +26,9 @@ impl<D: Disk> Engine<D> {
         let wanted_log_options = self.log_options(durability);
         let is_in_journal = self.journal.has_records_of(handle.0);
         let (io, store) = self.store(handle)?;
-        let is_in_memory = io.logs.of(store.handle).is_in_memory_only();
+        let is_in_memory = io.logs.view(store.handle).is_in_memory_only();
         // A log that was truncated to nothing still has its file.
-        let has_entries = !io.logs.of(store.handle).order.is_empty() || is_in_journal;
+        let has_entries = !io.logs.view(store.handle).is_unused() || is_in_journal;
         let (durability, log_options) = match durability {
             Durability::Memory if has_entries && !is_in_memory => {
                 (ON_DISK_ALREADY, self.log_options(ON_DISK_ALREADY))
@@ -48,11 +48,11 @@ impl<D: Disk> Engine<D> {
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         // Entries in the journal need no sync: after a crash on a full disk there may be no room for one.
-        if durability == Durability::Sync && store.journaled < io.logs.of(store.handle).last.1 {
+        if durability == Durability::Sync && store.journaled < io.logs.view(store.handle).last().1 {
             store.sync(io)?;
         }
         store.durability = durability;
-        io.logs.of_mut(store.handle).set_options(log_options);
+        io.logs.separate_mut(store.handle).set_options(log_options);
         match durability {
             Durability::Interval { ms } if store.is_dirty => maintenance.sync_later(handle, ms),
             // A sync that is due would write the entries that are appended from now on.
@@ -74,18 +74,18 @@ impl<D: Disk> Engine<D> {
         }
         let (in_memory, on_disk) = (self.log_options(Durability::Memory), self.log_options(ON_DISK_ALREADY));
         let (io, store) = self.store(handle)?;
-        io.logs.of_mut(store.handle).set_options(on_disk);
-        io.logs.of_mut(store.handle).name_segments();
+        io.logs.separate_mut(store.handle).set_options(on_disk);
+        io.logs.separate_mut(store.handle).name_segments();
         let synced = store.sync(io).and_then(|()| {
             // The mark confirms what is synced: unreadable bytes before it are corrupt, not a torn tail.
             if store.is_incoming() {
                 return Ok(());
             }
-            io.with_log(store.handle, |log, io| log.mark_now(io, store.log_facts()))?;
+            io.with_separate(store.handle, |log, io| log.mark_now(io, store.log_facts()))?;
             store.sync(io)
         });
         if synced.is_err() {
-            io.logs.of_mut(store.handle).set_options(in_memory);
+            io.logs.separate_mut(store.handle).set_options(in_memory);
         }
         synced
     }

@@ -102,7 +102,7 @@ impl Maintenance {
     }
 
     pub(super) fn recovered(&mut self, logs: &Logs, handle: Handle, store: &mut PartitionStore) {
-        if !logs.of(store.handle).order.is_empty() {
+        if !logs.view(store.handle).is_unused() {
             self.reclaim.schedule_check(handle, store);
         }
     }
@@ -249,7 +249,7 @@ impl<D: Disk> Engine<D> {
         }
         store.is_dirty = false;
         maintenance.counts.segment_syncs += 1;
-        let begun = io.with_log(store.handle, |log, io| log.sync_begin(io));
+        let begun = io.with_separate(store.handle, |log, io| log.sync_begin(io));
         store.stop_on_failure(begun)?;
         if !maintenance.syncing.contains(&handle) {
             maintenance.syncing.push_back(handle);
@@ -262,13 +262,13 @@ impl<D: Disk> Engine<D> {
         while let Some(&handle) = self.maintenance.syncing.front() {
             let Engine { io, partitions, maintenance, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
-                let done = io.with_log(store.handle, |log, io| log.sync_done(io, false));
+                let done = io.with_separate(store.handle, |log, io| log.sync_done(io, false));
                 match store.stop_on_failure(done) {
                     Ok(false) => return Ok(()),
                     // The partition is idle: the mark that records what is synced is synced too, with the
                     // next interval. (Not durable yet: entries that were appended during an earlier sync.)
                     Ok(true) if !store.is_dirty && !store.is_incoming() => {
-                        let (log, mut io) = io.writable_log(store.handle);
+                        let (log, mut io) = io.writable_separate(store.handle);
                         if log.mark_now(&mut io, store.log_facts())? || !log.is_durable() {
                             store.is_dirty = true;
                             maintenance.sync_later(handle, store.durability.sync_after_ms());
@@ -294,9 +294,9 @@ impl<D: Disk> Engine<D> {
             if store_of(&mut self.partitions, Handle(handle)).is_err() {
                 continue;
             }
-            let log = self.io.logs.of_mut(handle);
+            let logs = &mut self.io.logs;
             // An index that was truncated since needs no segment.
-            if log.synced_index() < index.min(log.last.1) {
+            if logs.synced_index(handle) < index.min(logs.view(handle).last().1) {
                 behind.push(Handle(handle));
             }
             if behind.len() == JOURNAL_SYNCS_AT_ONCE {

@@ -172,7 +172,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         store.check_is_own()?;
         let (partition, commit) = (store.id.partition, store.commit);
-        if index >= io.logs.of(store.handle).last.1 {
+        if index >= io.logs.view(store.handle).last().1 {
             return Ok(());
         }
         if is_journaled && index >= commit {
@@ -274,7 +274,7 @@ impl<D: Disk> Engine<D> {
         let mut result = self.flush();
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|s| s.durability != Durability::Memory) {
-            if store.stopped.is_some() || !io.logs.of(store.handle).is_durable() {
+            if store.stopped.is_some() || !io.logs.view(store.handle).is_durable() {
                 result = result.and(store.sync(io));
             }
         }
@@ -421,7 +421,7 @@ impl<D: Disk> Engine<D> {
     /// As [`Engine::read_entry`].
     pub fn epoch_at(&mut self, handle: Handle, index: u64) -> EngineResult<Option<u32>> {
         let (io, store) = self.store(handle)?;
-        io.logs.of(store.handle).epoch_at(&mut io.disk, index)
+        io.logs.view(store.handle).epoch_at(&mut io.disk, index)
     }
 
     /// Log index of the last entry that survives a crash.
@@ -450,10 +450,10 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::UnknownPartition`].
     pub fn pin_segments(&mut self, handle: Handle) -> EngineResult<Vec<SegmentFile>> {
         let (io, store) = self.store(handle)?;
-        let order = io.logs.of(store.handle).order.clone();
+        let order = io.logs.separate(store.handle).order.clone();
         let mut files = Vec::new();
         for slot in order {
-            let segment = io.logs.of_mut(store.handle).segment_mut(slot);
+            let segment = io.logs.separate_mut(store.handle).segment_mut(slot);
             // Uncommitted entries may still be truncated.
             if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
                 segment.pins += 1;
@@ -476,7 +476,7 @@ impl<D: Disk> Engine<D> {
     pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         for file in files {
-            let segment = io.logs.of_mut(store.handle).segment_mut(file.slot);
+            let segment = io.logs.separate_mut(store.handle).segment_mut(file.slot);
             debug_assert!(segment.pins > 0, "a segment that is released was pinned");
             segment.pins = segment.pins.saturating_sub(1);
         }
@@ -492,10 +492,10 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         Ok(PartitionStats {
             records: store.index.len() as u64,
-            last: io.logs.of(store.handle).last,
+            last: io.logs.view(store.handle).last(),
             commit: store.commit,
             durable,
-            log: io.logs.of(store.handle).sizes(),
+            log: io.logs.view(store.handle).sizes(),
             checkpoint_bytes: store.checkpoints.newest_bytes(),
             overhead_bytes: store.overhead_bytes(&io.logs) as u64,
             index_bytes: store.index.bytes() as u64,
@@ -569,7 +569,7 @@ impl<D: Disk> Engine<D> {
             if !matches!(self.partitions.get(handle as usize), Some(Some(_))) {
                 continue;
             }
-            let log = self.io.logs.of_mut(handle);
+            let log = self.io.logs.separate_mut(handle);
             let Some(Some(segment)) = log.slots.get_mut(slot as usize) else { continue };
             let freed = segment.evict(number as usize);
             if freed == 0 && segment.has_block(number as usize) {

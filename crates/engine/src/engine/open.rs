@@ -127,7 +127,7 @@ impl<D: Disk> Engine<D> {
             let is_journaled = self.journal.has_records_of(handle.0);
             let (io, store) = self.store(handle)?;
             let cut = store.truncate_incomplete_batch(io)?;
-            let last = io.logs.of(store.handle).last.1;
+            let last = io.logs.view(store.handle).last().1;
             // The journal is kept if the disk is full. If it loses this record, the entries are truncated
             // once more.
             if cut > 0 && is_journaled {

@@ -138,7 +138,7 @@ impl Reclaim {
 
     /// Counts the present size of a partition's log.
     fn count(&mut self, logs: &Logs, store: &mut PartitionStore) {
-        let log = logs.of(store.handle);
+        let log = logs.view(store.handle);
         let sizes = log.sizes();
         self.uncount(store);
         store.account.log_bytes = sizes.bytes;
@@ -224,7 +224,7 @@ impl<D: Disk> Engine<D> {
         let policy = self.policy(dead_percent_max);
         let Engine { io, partitions, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
-        let presses = presses && !io.logs.of(store.handle).is_in_memory_only();
+        let presses = presses && !io.logs.view(store.handle).is_in_memory_only();
         let policy = Policy { presses, ..policy };
         store.account.awaits_check = false;
         maintenance.reclaim.count(&io.logs, store);

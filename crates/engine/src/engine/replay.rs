@@ -115,7 +115,7 @@ impl<D: Disk> Engine<D> {
         let mut has_room = true;
         for (number, store) in self.partitions.iter_mut().enumerate() {
             let Some(store) = store else { continue };
-            let (log, mut io) = self.io.writable_log(store.handle);
+            let (log, mut io) = self.io.writable_separate(store.handle);
             match log.sync(&mut io) {
                 Ok(()) => store.journaled = log.last.1,
                 Err(error) if error.is_out_of_space() => {
@@ -143,7 +143,7 @@ impl<D: Disk> Engine<D> {
             if let Some(handle) = self.by_id.get(partition)
                 && store_of(&mut self.partitions, *handle).is_ok()
             {
-                self.journal.push_truncated(handle.0, *partition, self.io.logs.of(handle.0).last.1);
+                self.journal.push_truncated(handle.0, *partition, self.io.logs.separate(handle.0).last.1);
             }
         }
         Ok(())
@@ -214,7 +214,7 @@ impl<D: Disk> Engine<D> {
                 self.by_id[&partition]
             }
         };
-        let (last_epoch, last) = self.io.logs.of(handle.0).last;
+        let (last_epoch, last) = self.io.logs.separate(handle.0).last;
         if meta.index <= last {
             if self.has_other_entry(partition, meta)? {
                 replay.left.insert(partition);
@@ -261,7 +261,7 @@ impl<D: Disk> Engine<D> {
         report: &mut RecoveryReport,
     ) -> EngineResult<()> {
         let last = match self.by_id.get(&partition) {
-            Some(&handle) => self.io.logs.of(handle.0).last.1,
+            Some(&handle) => self.io.logs.separate(handle.0).last.1,
             None => 0,
         };
         if meta.index <= last {
@@ -285,7 +285,7 @@ impl<D: Disk> Engine<D> {
         if meta.index <= store.commit {
             return Ok(false);
         }
-        match io.logs.of(store.handle).epoch_at(&mut io.disk, meta.index) {
+        match io.logs.separate(store.handle).epoch_at(&mut io.disk, meta.index) {
             Ok(epoch) => Ok(epoch.is_some_and(|epoch| epoch != meta.epoch)),
             // The entry is there, and its corruption is reported.
             Err(EngineError::Corrupt { .. }) => Ok(false),

@@ -67,7 +67,7 @@ impl<D: Disk> Engine<D> {
         out: &mut Vec<u8>,
     ) -> EngineResult<LogRun> {
         let (io, store) = self.store(handle)?;
-        io.logs.of(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
+        io.logs.separate(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
     }
 
     /// Bytes of a partition's segments up to a log index, about: the total that [`Engine::read_run`] will
@@ -77,7 +77,7 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::UnknownPartition`].
     pub fn run_bytes(&mut self, handle: Handle, through: u64) -> EngineResult<u64> {
         let (io, store) = self.store(handle)?;
-        let log = io.logs.of(store.handle);
+        let log = io.logs.separate(store.handle);
         let segments = log.order.iter().map(|&slot| log.segment(slot));
         Ok(segments.filter(|segment| segment.first_index() <= through).map(|segment| segment.bytes).sum())
     }
@@ -90,7 +90,7 @@ impl<D: Disk> Engine<D> {
     pub fn begin_install(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         store.check_going()?;
-        let log = io.logs.of(store.handle);
+        let log = io.logs.separate(store.handle);
         if !log.order.is_empty() || log.last != (0, 0) {
             return Err(EngineError::NotNext { last: log.last });
         }
@@ -116,7 +116,7 @@ impl<D: Disk> Engine<D> {
         let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
         maintenance.wrote(handle, store, installed.bytes);
         io.disk.reached(CrashPoint::InstallRun);
-        if !io.logs.of(store.handle).is_in_memory_only() {
+        if !io.logs.separate(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
             maintenance.sync_later(handle, store.durability.sync_after_ms());
@@ -158,7 +158,7 @@ impl<D: Disk> Engine<D> {
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         store.incoming = InstallState::No;
-        if !io.logs.of(store.handle).is_in_memory_only() {
+        if !io.logs.separate(store.handle).is_in_memory_only() {
             // A mark must confirm what was synced.
             store.is_dirty = true;
             maintenance.sync_later(handle, store.durability.sync_after_ms());

@@ -53,7 +53,7 @@ impl<D: Disk> Engine<D> {
     pub fn split_ahead(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<bool> {
         let handle = self.may_split(parent, children)?;
         let (io, store) = self.store(handle)?;
-        if store.durability == Durability::Memory || io.logs.of(store.handle).order.is_empty() {
+        if store.durability == Durability::Memory || io.logs.separate(store.handle).order.is_empty() {
             return Ok(true);
         }
         let result = self.begin_split(handle, parent, children).and_then(|()| {
@@ -61,7 +61,7 @@ impl<D: Disk> Engine<D> {
             let store = store_of(partitions, handle)?;
             let making = splits.entry(parent).or_default();
             let (logs, mut io) = io.apart();
-            let log = logs.of(store.handle);
+            let log = logs.separate(store.handle);
             for &slot in &log.order {
                 let segment = log.segment(slot);
                 let is_settled = segment.sealed && segment.is_durable() && segment.last_index <= store.commit;
@@ -162,7 +162,7 @@ impl<D: Disk> Engine<D> {
         (parent, children): (PartitionId, &[PartitionId]),
         state: Option<(u64, &[u8])>,
     ) -> EngineResult<Vec<PartitionStore>> {
-        let log = self.io.logs.of(handle.0);
+        let log = self.io.logs.separate(handle.0);
         let in_memory_only = log.is_in_memory_only();
         let has_files = !in_memory_only && !log.order.is_empty();
         if has_files {
@@ -177,7 +177,7 @@ impl<D: Disk> Engine<D> {
         let result = making.iter_mut().enumerate().try_for_each(|(number, child)| {
             child.remove_replaced(io, store)?;
             let (logs, mut resources) = io.apart();
-            let log = logs.of(store.handle);
+            let log = logs.separate(store.handle);
             for &slot in &log.order {
                 let original = log.segment(slot);
                 match child.segments.get_mut(&slot) {
@@ -368,7 +368,7 @@ impl ChildLog {
     fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &PartitionStore) -> EngineResult<()> {
         for slot in self.segments.keys().copied().collect::<Vec<_>>() {
             let (logs, mut io) = io.apart();
-            let log = logs.of(store.handle);
+            let log = logs.separate(store.handle);
             if !log.order.contains(&slot) || !self.has(slot, log.segment(slot)) {
                 self.remove_copy(&mut io, slot)?;
             }

@@ -122,7 +122,7 @@ impl<D: Disk> Engine<D> {
         entries: impl ExactSizeIterator<Item = NewEntry<'e>> + Clone,
     ) -> EngineResult<u64> {
         let (io, store) = self.store(handle)?;
-        let (before, is_idle) = (io.logs.of(store.handle).last.1, store.recent.is_all_committed());
+        let (before, is_idle) = (io.logs.view(store.handle).last().1, store.recent.is_all_committed());
         if let Err(error) = self.append_joined(handle, entries.clone()) {
             // If the disk fails here too, this log accepts no more entries, and its next start truncates it.
             let cut = self.truncate_after(handle, before);
@@ -133,7 +133,7 @@ impl<D: Disk> Engine<D> {
             });
         }
         let (io, store) = self.store(handle)?;
-        let last = io.logs.of(store.handle).last.1;
+        let last = io.logs.view(store.handle).last().1;
         if !is_idle {
             let committed = store.commit(io, last);
             store.end_step(&io.logs);
@@ -190,6 +190,6 @@ pub(super) fn bytes_of<const N: usize>(pieces: [&[u8]; N]) -> usize {
 }
 
 fn next_meta(store: &PartitionStore, logs: &Logs, kind: EntryKind, flags: u8, timestamp: u64) -> Meta {
-    let (epoch, last) = logs.of(store.handle).last;
+    let (epoch, last) = logs.view(store.handle).last();
     Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
 }

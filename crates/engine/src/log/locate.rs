@@ -1,7 +1,8 @@
 //! Finding entries by log index, stepping through a segment, and truncating the log.
 
 use super::entry::{self, EntryKind, HEAD_BYTES, Head, HeadDecode};
-use super::{AppendedPlace, FIRST_ENTRY_AT, PartitionLog};
+use super::scan::{self, ScanItem};
+use super::{AppendedPlace, EntryRef, FIRST_ENTRY_AT, PartitionLog};
 use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::EngineResult;
@@ -54,6 +55,33 @@ impl PartitionLog {
             return Ok(Some(segment.last_epoch));
         }
         Ok(self.locate(disk, index)?.map(|(_, head)| head.meta.epoch))
+    }
+
+    /// Hands over the entries after a log index, in order, and whether each one's payload is as it was written. Entries that the
+    /// log does not hold (any more) are left out.
+    pub(crate) fn entries_after<D: Disk>(
+        &self,
+        disk: &mut D,
+        after: u64,
+        each: &mut dyn FnMut(EntryRef<'_>, bool),
+    ) -> EngineResult<()> {
+        let mut bytes = Vec::new();
+        for segment in self.order.iter().map(|&slot| self.segment(slot)) {
+            if segment.last_index <= after {
+                continue;
+            }
+            let from = segment.sample_before(after + 1);
+            segment.read(disk, from, (segment.bytes - from) as usize, &mut bytes)?;
+            for item in scan::items(segment.base(), &bytes, from, 0) {
+                match item {
+                    ScanItem::Entry { entry, payload_is_good, .. } if entry.head.meta.index > after => {
+                        each(entry, payload_is_good);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The head at an offset, `None` at the segment's end.

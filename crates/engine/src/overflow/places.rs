@@ -11,7 +11,7 @@ use std::convert::Infallible;
 
 use crate::index::location::{EntryPlace, Location, Position};
 use crate::index::{HashIndex, IndexSlot};
-use crate::log::PartitionLog;
+use crate::logs::LogView;
 
 /// Places of entries by log index.
 #[derive(Clone, Default)]
@@ -21,12 +21,12 @@ pub(crate) struct PartPlaces {
 
 impl PartPlaces {
     /// The place of the entry of this log index, if it has a row.
-    pub(crate) fn get(&self, log: &PartitionLog, index: u64) -> Option<Location> {
+    pub(crate) fn get(&self, log: LogView<'_>, index: u64) -> Option<Location> {
         self.find(log, index).map(|(_, place)| place)
     }
 
     /// The entry of this log index is named by log index from now on.
-    pub(crate) fn insert(&mut self, log: &PartitionLog, index: u64, place: Location) {
+    pub(crate) fn insert(&mut self, log: LogView<'_>, index: u64, place: Location) {
         match self.find(log, index) {
             Some((row, _)) => self.rows.replace(row, place),
             None => self.rows.insert(fragment_of(index), place),
@@ -45,7 +45,7 @@ impl PartPlaces {
     }
 
     /// Nothing names the entry of this log index any more. Returns its place, if it had a row.
-    pub(crate) fn remove(&mut self, log: &PartitionLog, index: u64) -> Option<Location> {
+    pub(crate) fn remove(&mut self, log: LogView<'_>, index: u64) -> Option<Location> {
         let (row, place) = self.find(log, index)?;
         self.rows.remove(row);
         Some(place)
@@ -61,11 +61,11 @@ impl PartPlaces {
         self.rows.bytes()
     }
 
-    fn find(&self, log: &PartitionLog, index: u64) -> Option<(IndexSlot, Location)> {
+    fn find(&self, log: LogView<'_>, index: u64) -> Option<(IndexSlot, Location)> {
         if self.rows.is_empty() {
             return None;
         }
-        let is_it = |place: Location| Ok::<_, Infallible>(may_hold(log, position(place).slot, index));
+        let is_it = |place: Location| Ok::<_, Infallible>(log.may_hold(position(place).slot, index));
         self.rows.find(fragment_of(index), is_it).unwrap_or_else(|never| match never {})
     }
 }
@@ -76,12 +76,6 @@ pub(crate) fn position(place: Location) -> Position {
         EntryPlace::Entry(position) => position,
         EntryPlace::Chain(_) => unreachable!("a row names an entry"),
     }
-}
-
-/// Whether a segment has the log index among the 2^32 that its entries can have. Log indexes with the same fragment differ by
-/// a multiple of that.
-fn may_hold(log: &PartitionLog, slot: u32, index: u64) -> bool {
-    index.checked_sub(log.segment(slot).first_index()).is_some_and(|behind| behind <= u64::from(u32::MAX))
 }
 
 /// Spreads log indexes evenly over all fragments: neighbours must not share a page of the table. Of 2^32 log indexes in a row,
@@ -98,10 +92,10 @@ mod tests {
 
     use super::*;
     use crate::PartitionId;
-    use crate::log::LogOptions;
     use crate::log::entry::Base;
     use crate::log::header::SegmentHeader;
     use crate::log::segment::Segment;
+    use crate::log::{LogOptions, PartitionLog};
 
     /// A log of segments that begin at these log indexes.
     fn log_with(first: &[u64]) -> PartitionLog {
@@ -126,6 +120,7 @@ mod tests {
     fn table_agrees_with_a_map_under_random_changes() {
         const FIRST: [u64; 3] = [1, (1 << 32) + 1, (1 << 33) + 1];
         let log = log_with(&FIRST);
+        let log = LogView::Separate(&log);
         for seed in 0..20 {
             let mut random = Random::new(seed);
             let (mut places, mut model) = (PartPlaces::default(), BTreeMap::new());
@@ -136,17 +131,17 @@ mod tests {
                 let at = |offset: u32| Location::entry(slot, 64 + offset, 100);
                 match random.below(4) {
                     0 => {
-                        places.insert(&log, index, at(step));
+                        places.insert(log, index, at(step));
                         model.insert(index, at(step));
                     }
-                    1 => assert_eq!(places.remove(&log, index), model.remove(&index), "seed {seed}"),
+                    1 => assert_eq!(places.remove(log, index), model.remove(&index), "seed {seed}"),
                     2 => {
                         let from = model.get(&index).copied().unwrap_or(at(9_000));
                         let is_there = model.contains_key(&index);
                         assert_eq!(places.redirect(index, from, at(step)), is_there, "seed {seed}");
                         model.entry(index).and_modify(|place| *place = at(step));
                     }
-                    _ => assert_eq!(places.get(&log, index), model.get(&index).copied(), "seed {seed}"),
+                    _ => assert_eq!(places.get(log, index), model.get(&index).copied(), "seed {seed}"),
                 }
                 assert_eq!(places.len(), model.len(), "seed {seed}");
             }
@@ -156,8 +151,9 @@ mod tests {
     #[test]
     fn rows_of_neighbouring_entries_cost_at_most_24_bytes() {
         let log = log_with(&[1]);
+        let log = LogView::Separate(&log);
         let mut places = PartPlaces::default();
-        (1..=200_000).for_each(|index| places.insert(&log, index, Location::entry(0, index as u32, 100)));
+        (1..=200_000).for_each(|index| places.insert(log, index, Location::entry(0, index as u32, 100)));
         assert!(places.bytes() <= 24 * 200_000, "{}", places.bytes());
     }
 }

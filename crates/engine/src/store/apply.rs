@@ -41,7 +41,7 @@ impl PartitionStore {
         let mut own_key = std::mem::take(&mut self.apply_scratch.key);
         own_key.clear();
         if meta.flags & FLAG_CHUNK != 0
-            && let Some(large) = io.logs.of(self.handle).chunk_in_memory(position)
+            && let Some(large) = io.logs.view(self.handle).chunk_in_memory(position)
         {
             own_key.extend_from_slice(large.key);
             let chunk = large.chunk;
@@ -51,7 +51,7 @@ impl PartitionStore {
         }
         // A corrupt payload does not matter here: the key then points to the entry, and reading it returns
         // the error.
-        let result = match io.logs.of(self.handle).read_key(&mut io.disk, position, &mut scratch) {
+        let result = match io.logs.view(self.handle).read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, is_checked)) => {
                 own_key.extend_from_slice(entry.key);
                 let head = entry.head;
@@ -145,14 +145,14 @@ impl PartitionStore {
         if !is_part_of_state && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             let AppendedPlace { slot, entry_bytes, .. } = placed;
             self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
-            logs.of_mut(self.handle).segment_mut(slot).count_dead(entry_bytes as u64);
+            logs.count_dead(self.handle, slot, entry_bytes as u64);
         }
     }
 
     /// A chain or a version names this entry from now on. 0 stands for one that could not be read.
     fn name_by_index(&mut self, logs: &Logs, index: u64, place: Location) {
         if index > 0 {
-            self.places.insert(logs.of(self.handle), index, place);
+            self.places.insert(logs.view(self.handle), index, place);
         }
     }
 
@@ -336,15 +336,10 @@ impl PartitionStore {
                     current.seen.newest_index,
                     entry_bytes,
                 );
-                let segment = logs.of_mut(self.handle).segment_mut(position.slot);
-                if matches!(meta.kind, EntryKind::Put | EntryKind::Remove) {
-                    segment.count_dead_at(position.offset, entry_bytes);
-                } else {
-                    // An append replaces only records of the other kind: compaction must check for entries
-                    // between them.
-                    segment.count_dead(entry_bytes);
-                }
-                self.released_bytes += segment.evict_dead_entry(position.offset, entry_bytes);
+                // An append replaces only records of the other kind.
+                let is_replaced = matches!(meta.kind, EntryKind::Put | EntryKind::Remove);
+                let place = (position.slot, position.offset);
+                self.released_bytes += logs.count_dead_at(self.handle, place, entry_bytes, is_replaced);
                 self.dead_since_check += entry_bytes;
             }
             EntryPlace::Entry(_) => {
@@ -378,7 +373,7 @@ impl PartitionStore {
     }
 
     fn record_death_of(&mut self, logs: &Logs, fragment: u32, part: &ChainPart) {
-        if let Some(slot) = self.slot_of_part(logs.of(self.handle), part.index) {
+        if let Some(slot) = self.slot_of_part(logs.view(self.handle), part.index) {
             self.checkpoints.record_death(slot, fragment, part.index, u64::from(part.entry_bytes));
         }
     }

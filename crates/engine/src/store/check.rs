@@ -19,7 +19,7 @@ impl PartitionStore {
     /// The broken invariant. None is broken while another member's log is being installed.
     #[inline]
     pub(crate) fn check(&self, logs: &Logs) -> Result<(), BrokenInvariant> {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         if self.is_incoming() {
             return Ok(());
         }
@@ -51,7 +51,7 @@ impl PartitionStore {
     /// The broken invariant.
     pub(crate) fn check_all(&self, logs: &Logs) -> Result<(), BrokenInvariant> {
         self.check(logs)?;
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         let are_there = log.order.iter().all(|&slot| matches!(log.slots.get(slot as usize), Some(Some(_))));
         check_rules(LOG, [(are_there, "the order of segments names segments that exist")])?;
         let segments = || log.order.iter().map(|&slot| log.segment(slot));

@@ -136,12 +136,12 @@ impl PartitionStore {
             commit: self.commit,
             epoch: io
                 .logs
-                .of(self.handle)
+                .separate(self.handle)
                 .epoch_at(&mut io.disk, self.commit)?
-                .unwrap_or(io.logs.of(self.handle).last.0),
+                .unwrap_or(io.logs.separate(self.handle).last.0),
             index_seed: self.id.index_seed,
         };
-        let path = format!("{}/{}.tmp", io.logs.of(self.handle).folder, header.file_name());
+        let path = format!("{}/{}.tmp", io.logs.separate(self.handle).folder, header.file_name());
         let file = match io.disk.open(&path, OpenMode::Create) {
             Ok(file) => file,
             // Not now; the log still holds everything.
@@ -152,10 +152,10 @@ impl PartitionStore {
         if !extra.is_empty() && !is_planted(Bug::CheckpointStateLeftOut) {
             encode_block(header.salt(), &Block::Extra(extra), &mut buffer);
         }
-        let is_all_committed = self.commit == io.logs.of(self.handle).last.1;
-        let resume = io.logs.of(self.handle).order.last().filter(|_| is_all_committed);
+        let is_all_committed = self.commit == io.logs.separate(self.handle).last.1;
+        let resume = io.logs.separate(self.handle).order.last().filter(|_| is_all_committed);
         let resume = resume.map(|&slot| {
-            let segment = io.logs.of(self.handle).segment(slot);
+            let segment = io.logs.separate(self.handle).segment(slot);
             (slot, segment.bytes, segment.removal_bytes)
         });
         self.checkpoints.writing = Some(Box::new(CheckpointWrite {
@@ -222,7 +222,7 @@ impl PartitionStore {
                     Some(next) => CheckpointStage::Walk(next),
                     None => {
                         writing.applied = self.commit;
-                        io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
+                        io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
                         // Not the log's end, which may still be truncated.
                         CheckpointStage::Log(self.commit)
                     }
@@ -230,11 +230,11 @@ impl PartitionStore {
                 Ok(MaintenanceStep::Progressed)
             }
             CheckpointStage::Log(through) => {
-                let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
-                if io.logs.of_mut(self.handle).synced_index() < through {
+                let is_done = io.with_separate(self.handle, |log, io| log.sync_done(io, wait))?;
+                if io.logs.separate_mut(self.handle).synced_index() < through {
                     if is_done {
                         // A sync that was already running when this one was requested was too early.
-                        io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
+                        io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
                     }
                     return Ok(MaintenanceStep::Waits);
                 }
@@ -249,12 +249,12 @@ impl PartitionStore {
                     return Ok(MaintenanceStep::Waits);
                 }
                 io.disk.uncache(writing.file, writing.file_bytes);
-                let name = format!("{}/{}", io.logs.of(self.handle).folder, writing.header.file_name());
+                let name = format!("{}/{}", io.logs.separate(self.handle).folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;
                 io.disk.reached(CrashPoint::CheckpointNamed);
                 writing.stage = CheckpointStage::Name(
-                    io.disk.sync_begin_with_name(writing.file, &io.logs.of(self.handle).folder)?,
+                    io.disk.sync_begin_with_name(writing.file, &io.logs.separate(self.handle).folder)?,
                 );
                 Ok(MaintenanceStep::Progressed)
             }
@@ -304,13 +304,13 @@ impl PartitionStore {
     }
 
     fn write_end(&mut self, logs: &Logs, writing: &mut CheckpointWrite) {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         let salt = writing.header.salt();
         // Older versions do not outlive the process: entries that only they hold are dead to a reader of this
         // checkpoint.
         let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
         for part in self.versions.parts_dead_later() {
-            if let Some(slot) = self.slot_of_part(log, part.index) {
+            if let Some(slot) = self.slot_of_part(logs.view(self.handle), part.index) {
                 *dead_later.entry(slot).or_default() += u64::from(part.entry_bytes);
             }
         }
@@ -374,7 +374,7 @@ impl PartitionStore {
             if let Some((commit, _)) = self.checkpoints.retained.pop_front() {
                 io.disk.remove(&format!(
                     "{}/{}",
-                    io.logs.of(self.handle).folder,
+                    io.logs.separate(self.handle).folder,
                     CheckpointHeader { commit, ..writing.header }.file_name()
                 ))?;
                 io.disk.reached(CrashPoint::CheckpointRemoved);
@@ -393,7 +393,7 @@ impl PartitionStore {
         partition: PartitionId,
         folder: &str,
     ) -> EngineResult<VecDeque<(u64, u64)>> {
-        let log = io.logs.of(self.handle);
+        let log = io.logs.separate(self.handle);
         let mut kept = VecDeque::new();
         for name in io.disk.list(&log.folder)? {
             let path = format!("{}/{}", log.folder, name.name);

@@ -10,7 +10,6 @@ use crate::error::EngineResult;
 use crate::index::location::EntryPlace;
 use crate::io::{Io, Logs};
 use crate::log::EntryRef;
-use crate::log::scan::{self, ScanItem};
 use crate::overflow::chains::ChainPart;
 use crate::overflow::versions::FormerState;
 use crate::planted::{Bug, is_planted};
@@ -21,7 +20,7 @@ impl PartitionStore {
     pub(crate) fn state_retained_through(&self, logs: &Logs) -> u64 {
         // A log in memory only is never read by a recovery.
         if self.has_state_in_log
-            && !logs.of(self.handle).is_in_memory_only()
+            && !logs.view(self.handle).is_in_memory_only()
             && !is_planted(Bug::NeededEntriesCompacted)
         {
             self.checkpoints.covered()
@@ -47,7 +46,7 @@ impl PartitionStore {
         }
         let (meta, units) = match location.decode() {
             EntryPlace::Entry(position) => {
-                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+                let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 (entry.head.meta, u64::from(seen.units))
             }
@@ -142,24 +141,6 @@ impl PartitionStore {
         after: u64,
         each: &mut dyn FnMut(EntryRef<'_>, bool),
     ) -> EngineResult<()> {
-        let log = io.logs.of(self.handle);
-        let mut bytes = Vec::new();
-        for &slot in &log.order {
-            let segment = log.segment(slot);
-            if segment.last_index <= after {
-                continue;
-            }
-            let from = segment.sample_before(after + 1);
-            segment.read(&mut io.disk, from, (segment.bytes - from) as usize, &mut bytes)?;
-            for item in scan::items(segment.base(), &bytes, from, 0) {
-                match item {
-                    ScanItem::Entry { entry, payload_is_good, .. } if entry.head.meta.index > after => {
-                        each(entry, payload_is_good);
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
+        io.logs.entries_after(&mut io.disk, self.handle, after, each)
     }
 }

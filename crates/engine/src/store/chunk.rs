@@ -65,7 +65,7 @@ impl PartitionStore {
                 (Some(state), position)
             }
         };
-        let Some(large) = io.logs.of(self.handle).chunk_in_memory(position) else { return Ok(None) };
+        let Some(large) = io.logs.view(self.handle).chunk_in_memory(position) else { return Ok(None) };
         let state = known.unwrap_or_else(|| large.state());
         let end = range.end.min(state.end).max(range.start);
         let range = range.start..end;
@@ -88,7 +88,7 @@ impl PartitionStore {
         let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
-                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+                let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
                 if let Some(large) = log.chunk_in_memory(position) {
                     return Ok(Some(large.state()));
                 }
@@ -145,7 +145,7 @@ impl PartitionStore {
             return Ok(());
         };
         if let EntryPlace::Entry(position) = location.decode()
-            && let Some(large) = io.logs.of(self.handle).chunk_in_memory(position)
+            && let Some(large) = io.logs.view(self.handle).chunk_in_memory(position)
         {
             large.append(range, out);
             return Ok(());
@@ -154,7 +154,7 @@ impl PartitionStore {
         let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
-                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+                let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
                 copy_part_over(&mut out[begin..], range.start, payload);
@@ -177,11 +177,11 @@ impl PartitionStore {
             };
             let index = runs[0].part;
             let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
-            if let Some(large) = io.logs.of(self.handle).chunk_in_memory(position) {
+            if let Some(large) = io.logs.view(self.handle).chunk_in_memory(position) {
                 runs.iter().for_each(|run| large.overlay(&mut out[place(run)], run.begin));
                 continue;
             }
-            let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+            let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
             let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
             runs.iter().for_each(|run| copy_part_over(&mut out[place(run)], run.begin, payload));
@@ -196,7 +196,7 @@ impl PartitionStore {
         position: Position,
         seen: ChainPart,
     ) -> EngineResult<(ChainPart, Option<ChunkHead>)> {
-        let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+        let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
         match log.read(&mut io.disk, position, scratch) {
             Ok(entry) => {
                 let head = head_of(entry.head.meta.flags, entry.payload);

@@ -29,6 +29,7 @@ use crate::log::entry::{self, EntryKind, FLAG_JOINED, Head, HeadDecode, Meta};
 use crate::log::header::{SegmentHeader, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
+use crate::logs::LogView;
 use crate::overflow::chains::Form;
 use crate::planted::{Bug, is_planted};
 
@@ -164,7 +165,7 @@ impl PartitionStore {
     fn job_for<D>(&mut self, io: &mut Io<D>, run: Vec<u32>) -> CompactionJob {
         let keeps_after = self.state_retained_through(&io.logs);
         let removals_through = self.removals_through(&io.logs, run[0]);
-        let log = io.logs.of_mut(self.handle);
+        let log = io.logs.separate_mut(self.handle);
         let (first, last) = (log.segment(run[0]), log.segment(run[run.len() - 1]));
         let generation = run.iter().map(|&s| log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
@@ -231,7 +232,7 @@ impl PartitionStore {
     ) -> EngineResult<MaintenanceStep> {
         match job.stage {
             CompactionStage::Seal(policy) => {
-                if !io.with_log(self.handle, |log, io| log.sync_done(io, wait))? {
+                if !io.with_separate(self.handle, |log, io| log.sync_done(io, wait))? {
                     return Ok(MaintenanceStep::Waits);
                 }
                 match self.choose_run(&io.logs, &policy, false) {
@@ -241,13 +242,13 @@ impl PartitionStore {
                         return Ok(MaintenanceStep::Done);
                     }
                     // A sync that was already running when the segment was sealed was too early.
-                    None => io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?,
+                    None => io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?,
                 }
                 Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
-                    Some(next) if next < io.logs.of(self.handle).segment(job.sources[source]).bytes => {
+                    Some(next) if next < io.logs.separate(self.handle).segment(job.sources[source]).bytes => {
                         CompactionStage::Copy(source, next)
                     }
                     _ if source + 1 < job.sources.len() => CompactionStage::Copy(source + 1, FIRST_ENTRY_AT),
@@ -264,15 +265,15 @@ impl PartitionStore {
                 Ok(MaintenanceStep::Progressed)
             }
             CompactionStage::Log(through) => {
-                let is_done = io.with_log(self.handle, |log, io| log.sync_done(io, wait))?;
-                if io.logs.of_mut(self.handle).synced_index() >= through
+                let is_done = io.with_separate(self.handle, |log, io| log.sync_done(io, wait))?;
+                if io.logs.separate_mut(self.handle).synced_index() >= through
                     || is_planted(Bug::CompactedSegmentRenamedEarly)
                 {
                     job.stage = self.name_output(io, job)?;
                     return Ok(MaintenanceStep::Progressed);
                 }
                 if is_done {
-                    io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
+                    io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
                 }
                 Ok(MaintenanceStep::Waits)
             }
@@ -290,7 +291,8 @@ impl PartitionStore {
                     return Ok(MaintenanceStep::Waits);
                 }
                 let slot = self.swap(io, job)?;
-                self.compaction.unpatched = Some((slot, io.logs.of(self.handle).segment(slot).first_index()));
+                self.compaction.unpatched =
+                    Some((slot, io.logs.separate(self.handle).segment(slot).first_index()));
                 job.stage = CompactionStage::Patch(0, slot);
                 io.disk.reached(CrashPoint::CompactionSwapped);
                 Ok(MaintenanceStep::Progressed)
@@ -299,7 +301,7 @@ impl PartitionStore {
                 let until = job.moves.len().min(from + PATCH_MOVES);
                 job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
                 job.moves[from..until].iter().for_each(|moved| self.patch(&mut io.logs, moved, slot));
-                let first = io.logs.of(self.handle).segment(slot).first_index();
+                let first = io.logs.separate(self.handle).segment(slot).first_index();
                 let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
                 self.compaction.unpatched = next.map(|next| (slot, next));
                 job.stage = CompactionStage::Patch(until, slot);
@@ -308,7 +310,7 @@ impl PartitionStore {
                     return Ok(MaintenanceStep::Progressed);
                 }
                 for &source in &job.sources {
-                    io.logs.of_mut(self.handle).segment_mut(source).pins -= 1;
+                    io.logs.separate_mut(self.handle).segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
                 self.schedule_repaired_rewrites(&io.logs);
@@ -326,7 +328,7 @@ impl PartitionStore {
         offset: u64,
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
-        let segment = io.logs.of(self.handle).segment(slot);
+        let segment = io.logs.separate(self.handle).segment(slot);
         let is_dead = segment.is_all_dead()
             || is_planted(Bug::MostlyDeadSegmentFreed) && segment.dead_bytes * 2 > segment.bytes;
         if offset == FIRST_ENTRY_AT && is_dead && segment.last_index <= job.retain_after {
@@ -347,7 +349,7 @@ impl PartitionStore {
         offset: u64,
         bytes: &mut Vec<u8>,
     ) -> EngineResult<Option<u64>> {
-        let segment = io.logs.of(self.handle).segment(slot);
+        let segment = io.logs.separate(self.handle).segment(slot);
         let is_checked = segment.read(&mut io.disk, offset, STEP_BYTES, bytes)?;
         let base = *segment.base();
         if !segment.dead.is_complete() {
@@ -355,7 +357,7 @@ impl PartitionStore {
         }
         let mut at = 0;
         loop {
-            let log = io.logs.of(self.handle);
+            let log = io.logs.separate(self.handle);
             let decode = if is_checked { entry::decode_head_in_memory } else { entry::decode_head };
             let head = match decode(&base, &bytes[at..]) {
                 HeadDecode::Head(head) if head.meta.kind == EntryKind::Footer => return Ok(None),
@@ -414,7 +416,7 @@ impl PartitionStore {
             // The entry is committed, and so is the rest of its atomic batch, of which some entries may be dropped.
             meta.flags &= !FLAG_JOINED;
         }
-        let is_dead = io.logs.of(self.handle).segment(slot).dead.at(offset as u32);
+        let is_dead = io.logs.separate(self.handle).segment(slot).dead.at(offset as u32);
         if is_dead == Some(true) && !is_kept {
             // The put or removal that replaced it keeps older entries of its key from coming back.
             return Ok(());
@@ -433,14 +435,14 @@ impl PartitionStore {
             (meta.kind, payload, payload_crc) = (EntryKind::Remove, &[], entry::crc(&[]));
         }
         if entry::crc(payload) != payload_crc {
-            return Err(io.logs.of(self.handle).corrupt(slot, offset as u32));
+            return Err(io.logs.separate(self.handle).corrupt(slot, offset as u32));
         }
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let new_offset = output.bytes;
         let entry_bytes = entry::HEAD_BYTES + read.key.len() + payload.len();
         if !output.base().reaches(&meta) {
             // Its timestamp is too far from those of the segments before it.
-            io.logs.of_mut(self.handle).segment_mut(slot).is_unmergeable = true;
+            io.logs.separate_mut(self.handle).segment_mut(slot).is_unmergeable = true;
             return Err(EngineError::Limit { what: "the span of one segment" });
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
@@ -452,7 +454,7 @@ impl PartitionStore {
             output.removal_bytes -= entry_bytes as u64;
         }
         io.memory.add_used(allocated);
-        if !io.logs.of(self.handle).is_in_memory_only() && output.has_full_block_to_write() {
+        if !io.logs.separate(self.handle).is_in_memory_only() && output.has_full_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
         if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
@@ -528,7 +530,7 @@ impl PartitionStore {
     /// The log index up to which removals may be dropped from the run that starts with this segment. Entries of an older
     /// segment that die later are dead by a later removal.
     fn removals_through(&self, logs: &Logs, run_begins: u32) -> u64 {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         if is_planted(Bug::TombstoneDropped) {
             return u64::MAX;
         }
@@ -546,7 +548,7 @@ impl PartitionStore {
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let allocated = push_footer(output, self.commit);
         io.memory.add_used(allocated);
-        if io.logs.of(self.handle).is_in_memory_only() {
+        if io.logs.separate(self.handle).is_in_memory_only() {
             return Ok(CompactionStage::Swap);
         }
         output.write_out(&mut io.disk, true)?;
@@ -554,15 +556,15 @@ impl PartitionStore {
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
         // Both at the same time: each sync may have to wait behind others.
-        if io.logs.of_mut(self.handle).synced_index() < self.commit {
-            io.with_log(self.handle, |log, io| log.sync_begin_or_full(io))?;
+        if io.logs.separate_mut(self.handle).synced_index() < self.commit {
+            io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
         }
         Ok(CompactionStage::Sync(ticket, self.commit))
     }
 
     /// Redirects one location to the copy, or counts the copy as dead if its entry died meanwhile.
     fn patch(&mut self, logs: &mut Logs, moved: &CopiedEntry, slot: u32) {
-        let log = logs.of_mut(self.handle);
+        let log = logs.separate_mut(self.handle);
         let bytes = moved.entry_bytes as usize;
         if log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
             log.segment_mut(slot).count_dead_at(moved.new_offset, bytes as u64);
@@ -575,7 +577,7 @@ impl PartitionStore {
             return;
         }
         let index = log.segment(slot).first_index() + u64::from(moved.index);
-        if is_planted(Bug::PartPlaceNotMoved) && self.places.get(log, index).is_some() {
+        if is_planted(Bug::PartPlaceNotMoved) && self.places.get(LogView::Separate(log), index).is_some() {
             return;
         }
         if self.places.redirect(index, old, new) {
@@ -583,7 +585,7 @@ impl PartitionStore {
         }
         if self.is_part(moved.fragment, index) || self.versions.needs(moved.fragment, index) {
             // It was loaded from a checkpoint, which does not have its place.
-            self.places.insert(log, index, new);
+            self.places.insert(LogView::Separate(log), index, new);
         } else {
             log.segment_mut(slot).count_dead(bytes as u64);
         }

@@ -31,7 +31,7 @@ pub(crate) struct Policy {
 impl PartitionStore {
     /// Whether the dead share is above the policy's.
     pub(crate) fn needs_compaction(&self, logs: &Logs, policy: &Policy) -> bool {
-        let sizes = logs.of(self.handle).sizes();
+        let sizes = logs.separate(self.handle).sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
         let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
             && waste > policy.segment_bytes.min(policy.check_after_bytes / 4);
@@ -44,8 +44,8 @@ impl PartitionStore {
         io: &mut Io<D>,
         policy: &Policy,
     ) -> EngineResult<()> {
-        let Some(&slot) = io.logs.of(self.handle).order.last() else { return Ok(()) };
-        let segment = io.logs.of(self.handle).segment(slot);
+        let Some(&slot) = io.logs.separate(self.handle).order.last() else { return Ok(()) };
+        let segment = io.logs.separate(self.handle).segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
         let bytes_min = match policy.presses {
             true => SEAL_PRESSED_BYTES_MIN.min(policy.check_after_bytes),
@@ -53,9 +53,9 @@ impl PartitionStore {
         };
         let is_much = segment.bytes >= bytes_min && waste * 100 > segment.bytes * policy.dead_percent_max;
         if !segment.sealed && (is_much || segment.repaired_blocks() > 0) {
-            io.with_log(self.handle, |log, io| log.seal(io, slot))?;
-            if !io.logs.of(self.handle).is_in_memory_only() {
-                io.with_log(self.handle, |log, io| log.sync_begin(io))?;
+            io.with_separate(self.handle, |log, io| log.seal(io, slot))?;
+            if !io.logs.separate(self.handle).is_in_memory_only() {
+                io.with_separate(self.handle, |log, io| log.sync_begin(io))?;
             }
         }
         Ok(())
@@ -66,10 +66,10 @@ impl PartitionStore {
     pub(crate) fn is_compaction_blocked(&self, logs: &Logs, policy: &Policy) -> bool {
         let covered = self.state_retained_through(logs);
         let is_much = |&slot: &u32| {
-            let segment = logs.of(self.handle).segment(slot);
+            let segment = logs.separate(self.handle).segment(slot);
             segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
         };
-        covered < self.commit && logs.of(self.handle).order.iter().any(is_much)
+        covered < self.commit && logs.separate(self.handle).order.iter().any(is_much)
     }
 
     /// Whether a sealed segment that is worth it must stay until checkpoints cover it. (To an open segment,
@@ -77,7 +77,7 @@ impl PartitionStore {
     pub(crate) fn waits_for_checkpoint(&self, logs: &Logs, policy: &Policy) -> bool {
         let covered = self.state_retained_through(logs);
         let is_worth = |&slot: &u32| {
-            let segment = logs.of(self.handle).segment(slot);
+            let segment = logs.separate(self.handle).segment(slot);
             segment.sealed
                 && segment.last_index > covered
                 && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
@@ -86,20 +86,20 @@ impl PartitionStore {
             && !self.is_stopped()
             && !self.is_incoming()
             && self.needs_compaction(logs, policy)
-            && logs.of(self.handle).order.iter().any(is_worth)
+            && logs.separate(self.handle).order.iter().any(is_worth)
     }
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
     fn may_be_rewritten(&self, logs: &Logs, slot: u32, once_durable: bool) -> bool {
         let is_state_retained =
-            logs.of(self.handle).segment(slot).last_index <= self.state_retained_through(logs);
+            logs.separate(self.handle).segment(slot).last_index <= self.state_retained_through(logs);
         is_state_retained && self.may_be_copied(logs, slot, once_durable)
     }
 
     /// The same for a segment that is rewritten with all entries that the kept checkpoints do not cover, dead
     /// or not.
     fn may_be_copied(&self, logs: &Logs, slot: u32, once_durable: bool) -> bool {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         let segment = log.segment(slot);
         let is_safe = once_durable || segment.is_durable() || log.is_in_memory_only();
         segment.sealed && is_safe && segment.last_index <= self.commit && !segment.is_damaged
@@ -108,14 +108,14 @@ impl PartitionStore {
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one segment with
     /// it; with `once_durable` as if all were synced.
     pub(super) fn choose_run(&self, logs: &Logs, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
-        let order = &logs.of(self.handle).order;
+        let order = &logs.separate(self.handle).order;
         let best = self.most_worthwhile(logs, policy, once_durable)?;
         let (mut from, mut until) = (best, best + 1);
-        let mut bytes = live(logs.of(self.handle).segment(order[best]));
+        let mut bytes = live(logs.separate(self.handle).segment(order[best]));
         // Dead entries are dropped in any case, removals may have to stay.
-        let mut bytes_max = logs.of(self.handle).segment(order[best]).bytes;
+        let mut bytes_max = logs.separate(self.handle).segment(order[best]).bytes;
         let fits = |slot: u32, bytes: u64, bytes_max: u64| {
-            let segment = logs.of(self.handle).segment(slot);
+            let segment = logs.separate(self.handle).segment(slot);
             let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
@@ -123,8 +123,10 @@ impl PartitionStore {
             self.may_be_rewritten(logs, slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
-            let (first, last) =
-                (logs.of(self.handle).segment(order[from]), logs.of(self.handle).segment(order[until]));
+            let (first, last) = (
+                logs.separate(self.handle).segment(order[from]),
+                logs.separate(self.handle).segment(order[until]),
+            );
             let timestamp = first.base().timestamp;
             first.base().reaches(&Meta {
                 kind: EntryKind::Footer,
@@ -135,19 +137,19 @@ impl PartitionStore {
             })
         };
         // A segment whose dead entries stay keeps its size, and has no room for neighbours.
-        let is_alone = logs.of(self.handle).segment(order[best]).is_unmergeable
+        let is_alone = logs.separate(self.handle).segment(order[best]).is_unmergeable
             || !self.may_be_rewritten(logs, order[best], once_durable);
         while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
         {
-            bytes += live(logs.of(self.handle).segment(order[until]));
-            bytes_max += logs.of(self.handle).segment(order[until]).bytes;
+            bytes += live(logs.separate(self.handle).segment(order[until]));
+            bytes_max += logs.separate(self.handle).segment(order[until]).bytes;
             until += 1;
         }
         while !is_alone && from > 0 && fits(order[from - 1], bytes, bytes_max) && counts(from - 1, until - 1)
         {
             from -= 1;
-            bytes += live(logs.of(self.handle).segment(order[from]));
-            bytes_max += logs.of(self.handle).segment(order[from]).bytes;
+            bytes += live(logs.separate(self.handle).segment(order[from]));
+            bytes_max += logs.separate(self.handle).segment(order[from]).bytes;
         }
         Some(order[from..until].to_vec())
     }
@@ -157,13 +159,13 @@ impl PartitionStore {
     /// them. A segment with a repaired entry comes first, and waits for no checkpoint: an entry that is right
     /// in memory only is corrupt again after any restart.
     fn most_worthwhile(&self, logs: &Logs, policy: &Policy, once_durable: bool) -> Option<usize> {
-        let sizes = logs.of(self.handle).sizes();
+        let sizes = logs.separate(self.handle).sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
         let mut best: Option<(u64, usize)> = None;
         let mut removals_through = self.versions.oldest_ended_by() - 1;
         let mut is_first_blocker = true;
-        for (at, &slot) in logs.of(self.handle).order.iter().enumerate() {
-            let segment = logs.of(self.handle).segment(slot);
+        for (at, &slot) in logs.separate(self.handle).order.iter().enumerate() {
+            let segment = logs.separate(self.handle).segment(slot);
             let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
             let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
             let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;

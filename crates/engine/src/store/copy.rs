@@ -20,7 +20,7 @@ impl PartitionStore {
         state: Option<(u64, &[u8])>,
     ) -> PartitionStore {
         assert!(!self.compaction.is_swapping(), "locations lead into the log");
-        let log = logs.of(self.handle).copy_for((partition, handle), folder, segments);
+        let log = logs.separate(self.handle).copy_for((partition, handle), folder, segments);
         let given = state.map(|(index, bytes)| Box::new((index, bytes.to_vec())));
         let damage = self.damage.iter().map(|damage| Damage { partition, ..damage.clone() });
         let mut copy = PartitionStore {

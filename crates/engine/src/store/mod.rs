@@ -16,7 +16,8 @@ use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
-use crate::log::{AppendedPlace, PartitionLog, StoreFacts};
+use crate::log::{AppendedPlace, StoreFacts};
+use crate::logs::LogView;
 use crate::overflow::chains::Chains;
 use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead};
 use crate::overflow::places::{PartPlaces, position};
@@ -180,13 +181,13 @@ impl PartitionStore {
 
     /// Neither its files nor entries since then determine the seed of the hash of its keys.
     pub(crate) fn names_no_seed(&self, logs: &Logs) -> bool {
-        logs.of(self.handle).order.is_empty() && self.index.is_empty()
+        logs.view(self.handle).is_unused() && self.index.is_empty()
     }
 
     /// The owner data for the journal.
     #[inline]
     pub(crate) fn journal_owner(&self, logs: &Logs, handle: Handle) -> JournalOwner {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         let first = log.order.first().map(|&slot| log.segment(slot));
         let is_named = first.is_some_and(|segment| segment.name_is_durable && segment.synced > 0);
         let seed = if is_named { None } else { Some(self.id.index_seed) };
@@ -209,7 +210,8 @@ impl PartitionStore {
         if payload_bytes > PAYLOAD_BYTES_MAX {
             return Err(EngineError::PayloadTooLong { bytes: payload_bytes });
         }
-        let PartitionLog { last, lacks_room, .. } = *io.logs.of(self.handle);
+        let log = io.logs.view(self.handle);
+        let (last, lacks_room) = (log.last(), log.lacks_room());
         if meta.index != last.1 + 1 || meta.epoch < last.0 || meta.kind.is_local() {
             return Err(EngineError::NotNext { last });
         }
@@ -239,7 +241,7 @@ impl PartitionStore {
         bytes: u64,
         is_let_in: bool,
     ) -> EngineResult<()> {
-        let lacks_room = io.logs.of(self.handle).lacks_room;
+        let lacks_room = io.logs.view(self.handle).lacks_room();
         match self.durability {
             Durability::Interval { .. } | Durability::Sync if lacks_room && !is_let_in => {
                 Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
@@ -264,8 +266,8 @@ impl PartitionStore {
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<AppendedPlace> {
-        let (log, mut resources) = io.writable_log(self.handle);
-        let placed = log.append(&mut resources, meta, key, payload, self.log_facts());
+        let (logs, mut resources) = io.apart();
+        let placed = logs.append(&mut resources, self.handle, meta, key, payload, self.log_facts());
         self.stop_on_failure(placed)
     }
 
@@ -303,7 +305,7 @@ impl PartitionStore {
     pub(crate) fn truncate_incomplete_batch<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
         // No entry behind a pending one was compacted: if the log ends with it, so does the rest of its
         // atomic batch.
-        let last = io.logs.of(self.handle).last.1;
+        let last = io.logs.view(self.handle).last().1;
         let is_unfinished =
             self.recent.last_pending().is_some_and(|p| p.meta.is_joined() && p.meta.index == last);
         if !is_unfinished || is_planted(Bug::PartialBatchKept) {
@@ -322,7 +324,8 @@ impl PartitionStore {
             return Err(EngineError::Committed { commit: self.commit });
         }
         self.forget_pending_after(&mut io.logs, index);
-        let cut = io.with_log(self.handle, |log, io| log.truncate_after(io, index));
+        let (logs, mut resources) = io.apart();
+        let cut = logs.truncate_after(&mut resources, self.handle, index);
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
@@ -332,8 +335,7 @@ impl PartitionStore {
     pub(crate) fn forget_pending_after(&mut self, logs: &mut Logs, index: u64) -> u64 {
         let mut forgotten = 0;
         while let Some(gone) = self.recent.pop_after(index) {
-            let AppendedPlace { slot, entry_bytes, .. } = gone.location;
-            logs.of_mut(self.handle).segment_mut(slot).forget_entry(&gone.meta, entry_bytes);
+            logs.forget_entry(self.handle, &gone.meta, gone.location);
             forgotten += 1;
         }
         forgotten
@@ -359,19 +361,19 @@ impl PartitionStore {
     }
 
     /// The segment of an entry that a chain or a version names.
-    pub(crate) fn slot_of_part(&self, log: &PartitionLog, index: u64) -> Option<u32> {
+    pub(crate) fn slot_of_part(&self, log: LogView<'_>, index: u64) -> Option<u32> {
         let place = self.places.get(log, index).map(|place| position(place).slot);
-        place.or_else(|| log.order_of(index).map(|at| log.order[at]))
+        place.or_else(|| log.slot_of(index))
     }
 
     /// Nothing names an entry any more: counts it as dead space, by log index.
     pub(crate) fn count_dead(&mut self, logs: &mut Logs, index: u64, entry_bytes: u32) {
-        let log = logs.of_mut(self.handle);
+        let log = logs.view(self.handle);
         if let Some(slot) = self.slot_of_part(log, index) {
             self.places.remove(log, index);
             // The redirection of its place to the copy finds an entry that has died, and counts it.
             if !self.compaction.redirects_later(slot, index) {
-                log.segment_mut(slot).count_dead(u64::from(entry_bytes));
+                logs.count_dead(self.handle, slot, u64::from(entry_bytes));
             }
             self.dead_since_check += u64::from(entry_bytes);
         }
@@ -388,7 +390,7 @@ impl PartitionStore {
 
     /// Log index of the last entry that survives a crash.
     pub(crate) fn durable_index(&mut self, logs: &mut Logs) -> u64 {
-        logs.of_mut(self.handle).synced_index().max(self.journaled)
+        logs.synced_index(self.handle).max(self.journaled)
     }
 
     /// Whether another member's log is being installed: the data here does not count yet.
@@ -406,7 +408,8 @@ impl PartitionStore {
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         // What was appended before an invariant was found broken is synced as ever: it may have been acknowledged.
         self.check_disk()?;
-        let synced = io.with_log(self.handle, |log, io| log.sync(io));
+        let (logs, mut resources) = io.apart();
+        let synced = logs.sync(&mut resources, self.handle);
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
 
@@ -421,19 +424,14 @@ impl PartitionStore {
     pub(crate) fn close_files<D: Disk>(&mut self, io: &mut Io<D>) {
         let under_way = self.checkpoints.abandon().into_iter().chain(self.compaction.abandon(io));
         under_way.for_each(|file| io.disk.close(file));
-        let segments = io.logs.of_mut(self.handle).slots.iter_mut().flatten();
-        segments.filter_map(|segment| segment.file.take()).for_each(|file| io.disk.close(file));
+        let Io { disk, logs, .. } = io;
+        logs.close_files(disk, self.handle);
     }
 
     /// Releases the memory of up to so many segments, and of the log with the last one. Returns whether there are more.
     pub(crate) fn release_some<D>(&mut self, io: &mut Io<D>, segments: &mut usize) -> bool {
-        while *segments > 0 {
-            let (log, mut resources) = io.writable_log(self.handle);
-            let Some(slot) = log.slots.len().checked_sub(1) else { break };
-            *segments -= usize::from(log.drop_slot(&mut resources, slot as u32).is_some());
-            log.slots.pop();
-        }
-        let has_more = !io.logs.of(self.handle).slots.is_empty();
+        let (logs, mut resources) = io.apart();
+        let has_more = logs.release_some(&mut resources, self.handle, segments);
         if !has_more {
             io.logs.remove(self.handle);
         }
@@ -488,7 +486,7 @@ impl PartitionStore {
     /// Memory that it uses beside log blocks, in bytes.
     pub(crate) fn overhead_bytes(&self, logs: &Logs) -> usize {
         size_of::<PartitionStore>()
-            + logs.of(self.handle).overhead_bytes()
+            + logs.view(self.handle).overhead_bytes()
             + self.index.bytes()
             + self.chains.bytes()
             + self.places.bytes()

@@ -10,10 +10,8 @@ use crate::index::IndexSlot;
 use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
-use crate::log::entry::{
-    EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Head, Meta, crc, decode_head_unchecked, split_trailer,
-};
-use crate::log::{AppendedPlace, EntryRef, entry_of};
+use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, Head, Meta, crc, split_trailer};
+use crate::log::{AppendedPlace, EntryRef};
 use crate::overflow::chains::{Chain, ChainPart, Form};
 use crate::overflow::places::position;
 use crate::overflow::versions::{FormerState, Newest};
@@ -38,7 +36,7 @@ impl PartitionStore {
         unreadable: UnreadableKey,
     ) -> EngineResult<Option<(IndexSlot, Location, NewestEntry)>> {
         let PartitionStore { index, chains, scratch, .. } = self;
-        let log = io.logs.of(self.handle);
+        let log = io.logs.view(self.handle);
         let mut seen = None;
         let found = index.find(fragment, |location| -> EngineResult<bool> {
             match location.decode() {
@@ -129,16 +127,15 @@ impl PartitionStore {
         let (_, location, seen) = found;
         match location.decode() {
             EntryPlace::Entry(position) => {
-                let (log, scratch) = (io.logs.of(self.handle), &mut self.scratch);
+                let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
                 if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
                     log.read_key(&mut io.disk, position, scratch)?;
                 }
                 // Head and key were checked when it was found; an entry that was not in memory is in the
                 // scratch buffer.
-                let segment = log.segment(position.slot);
-                let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
-                if let Some(bytes) = in_memory.filter(|_| seen.is_checked) {
-                    let payload = &bytes[HEAD_BYTES + key.len()..seen.entry_bytes as usize];
+                if seen.is_checked
+                    && let Some(payload) = log.checked_payload(position, key.len(), seen.entry_bytes as usize)
+                {
                     return Ok(Some(StoredRecord {
                         is_list: seen.form.is_list,
                         is_chunk: seen.form.is_chunk,
@@ -150,13 +147,9 @@ impl PartitionStore {
                         hint,
                     }));
                 }
-                let bytes = in_memory.unwrap_or(scratch);
-                let Some(head) = decode_head_unchecked(segment.base(), bytes) else {
-                    return Err(log.corrupt(position.slot, position.offset));
-                };
-                let entry = entry_of(head, bytes);
-                if in_memory.is_none()
-                    && crc(entry.payload) != head.payload_crc
+                let (entry, is_in_memory) = log.found(position, scratch)?;
+                if !is_in_memory
+                    && crc(entry.payload) != entry.head.payload_crc
                     && !is_planted(Bug::ChecksumNotChecked)
                 {
                     return Err(log.corrupt(position.slot, position.offset));
@@ -229,7 +222,7 @@ impl PartitionStore {
         index: u64,
     ) -> EngineResult<EntryRef<'a>> {
         let Some((placed, head)) = self.locate(io, index)? else { return Err(self.missing(index)) };
-        let log = io.logs.of(self.handle);
+        let log = io.logs.view(self.handle);
         if let Some(entry) = log.in_memory(&placed, head) {
             return Ok(entry);
         }
@@ -250,11 +243,11 @@ impl PartitionStore {
         io: &mut Io<D>,
         index: u64,
     ) -> EngineResult<Option<(AppendedPlace, Head)>> {
-        let log = io.logs.of(self.handle);
+        let log = io.logs.view(self.handle);
         let place = self.recent.place_of(index).or_else(|| self.places.get(log, index));
         let Some(place) = place else { return log.locate(&mut io.disk, index) };
         let Position { slot, offset, .. } = position(place);
-        let head = log.head_at(&mut io.disk, slot, u64::from(offset), &mut Vec::new())?;
+        let head = log.head_at(&mut io.disk, (slot, offset))?;
         let head = head.filter(|head| head.meta.index == index || is_planted(Bug::RecentEntriesWrap));
         Ok(head.map(|head| (AppendedPlace { slot, offset, entry_bytes: head.entry_bytes() }, head)))
     }
@@ -301,7 +294,7 @@ impl PartitionStore {
         place: EntryPlace,
         scratch: &mut Vec<u8>,
     ) -> EngineResult<Vec<u8>> {
-        let log = io.logs.of(self.handle);
+        let log = io.logs.view(self.handle);
         Ok(match place {
             EntryPlace::Chain(id) => self.chains.get(id).key.to_vec(),
             EntryPlace::Entry(position) => {

@@ -8,6 +8,7 @@ use crate::io::Io;
 use crate::log::FIRST_ENTRY_AT;
 use crate::log::entry::{EntryKind, Head};
 use crate::log::scan::{self, ScanItem};
+use crate::logs::LogView;
 
 /// The dead bytes and the removals of one segment, as counted while entries died and as found by reading the segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
         return Ok(counts);
     }
     let (mut bytes, mut rows) = (Vec::new(), 0);
-    let log = io.logs.of(store.handle);
+    let log = io.logs.separate(store.handle);
     for &slot in &log.order {
         let segment = log.segment(slot);
         let first_index = segment.first_index();
@@ -70,7 +71,7 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
             let entry_bytes = entry.head.entry_bytes() as u64;
             match entry.head.meta.kind {
                 EntryKind::Put | EntryKind::Append => {
-                    let place = store.places.get(log, entry.head.meta.index);
+                    let place = store.places.get(LogView::Separate(log), entry.head.meta.index);
                     let is_named = place.is_some();
                     if let Some(place) = place {
                         let here = Location::entry(slot, offset as u32, entry.head.entry_bytes());

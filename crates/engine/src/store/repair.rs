@@ -28,7 +28,7 @@ impl PartitionStore {
         bytes_max: usize,
     ) -> EngineResult<ScrubStep> {
         let mut scrubbed = ScrubStep::default();
-        let log = io.logs.of(self.handle);
+        let log = io.logs.separate(self.handle);
         let at = log.order_of(from.index).unwrap_or(0);
         let Some(&slot) = log.order.get(at) else { return Ok(scrubbed) };
         let segment = log.segment(slot);
@@ -92,7 +92,7 @@ impl PartitionStore {
             let corrupt = CorruptEntry { epoch: head.meta.epoch, index: head.meta.index };
             let mut own = Vec::new();
             let is_good_in_memory = {
-                let segment = io.logs.of(self.handle).segment(slot);
+                let segment = io.logs.separate(self.handle).segment(slot);
                 segment.read(&mut io.disk, offset, head.entry_bytes(), &mut own).is_ok()
                     && own
                         .get(head.payload_at()..)
@@ -110,7 +110,7 @@ impl PartitionStore {
     }
 
     fn suspect_corruption(&mut self, logs: &mut Logs, slot: u32, offset: u64, index: u64, bytes: &[u8]) {
-        let segment = logs.of_mut(self.handle).segment_mut(slot);
+        let segment = logs.separate_mut(self.handle).segment_mut(slot);
         segment.is_damaged = true;
         let place = format!("{}+{offset}", segment.path);
         if self.damage.iter().all(|damage| damage.place != place) {
@@ -172,7 +172,7 @@ impl PartitionStore {
         };
         let offset = u64::from(placed.offset);
         let mut bytes = Vec::new();
-        let segment = io.logs.of(self.handle).segment(placed.slot);
+        let segment = io.logs.separate(self.handle).segment(placed.slot);
         segment.read(&mut io.disk, offset, head.entry_bytes(), &mut bytes)?;
         let is_same = (head.meta.epoch, head.meta.timestamp) == (epoch, timestamp)
             && bytes.len() == head.entry_bytes()
@@ -187,7 +187,7 @@ impl PartitionStore {
         {
             return Ok(false);
         }
-        let segment = io.logs.of_mut(self.handle).segment_mut(placed.slot);
+        let segment = io.logs.separate_mut(self.handle).segment_mut(placed.slot);
         let (place, others) = (format!("{}+{offset}", segment.path), format!("{}+", segment.path));
         self.damage.retain(|damage| damage.place != place);
         segment.is_damaged = self.damage.iter().any(|damage| damage.place.starts_with(&others));
@@ -202,7 +202,7 @@ impl PartitionStore {
         offset: u64,
         bytes: &[u8],
     ) -> EngineResult<bool> {
-        let log = io.logs.of_mut(self.handle);
+        let log = io.logs.separate_mut(self.handle);
         let repaired: usize = log.slots.iter().flatten().map(|segment| segment.repaired_blocks()).sum();
         if repaired >= REPAIRED_BLOCKS_MAX {
             return Ok(false);
@@ -215,7 +215,7 @@ impl PartitionStore {
 
     /// Checks whether segments wait to be rewritten because of a repaired entry.
     pub(crate) fn schedule_repaired_rewrites(&mut self, logs: &Logs) {
-        let log = logs.of(self.handle);
+        let log = logs.separate(self.handle);
         if self.compaction.has_repaired {
             let mut segments = log.order.iter().map(|&slot| log.segment(slot));
             self.compaction.has_repaired = segments.any(|segment| segment.repaired_blocks() > 0);

@@ -51,7 +51,7 @@ impl PartitionStore {
         }
         if self.incoming != InstallState::Runs {
             let reason = "a run that nobody waits for".into();
-            return Err(EngineError::Format { path: io.logs.of(self.handle).folder.clone(), reason });
+            return Err(EngineError::Format { path: io.logs.separate(self.handle).folder.clone(), reason });
         }
         let placed = if begins {
             self.begin_installed_segment(io, bytes)
@@ -60,7 +60,7 @@ impl PartitionStore {
         };
         let (slot, from) = self.stop_on_failure(placed)?;
         let body = if begins { bytes.get(HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
-        let segment = io.logs.of(self.handle).segment(slot);
+        let segment = io.logs.separate(self.handle).segment(slot);
         let (base, covers) = (*segment.base(), (segment.header.covers_epoch, segment.header.covers_through));
         let mut newest = 0;
         for item in scan::items(&base, body, from, segment.last_index) {
@@ -68,7 +68,11 @@ impl PartitionStore {
                 ScanItem::Entry { offset, entry, payload_is_good: true } => {
                     let (meta, entry_bytes) = (&entry.head.meta, entry.head.entry_bytes());
                     let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes };
-                    io.logs.of_mut(self.handle).segment_mut(slot).record_entry(meta, offset, entry_bytes);
+                    io.logs.separate_mut(self.handle).segment_mut(slot).record_entry(
+                        meta,
+                        offset,
+                        entry_bytes,
+                    );
                     let units = units_of(meta.kind, meta.flags, entry.payload);
                     let applied = self.apply(io, (meta, None), placed, entry.key, entry.payload, units);
                     self.stop_on_failure(applied)?;
@@ -78,14 +82,14 @@ impl PartitionStore {
                 ScanItem::Mark { .. } => {}
                 ScanItem::Footer { footer, .. } => {
                     let (epoch, index) = covers.max((footer.last_epoch, footer.last_index));
-                    let segment = io.logs.of_mut(self.handle).segment_mut(slot);
+                    let segment = io.logs.separate_mut(self.handle).segment_mut(slot);
                     segment.sealed = true;
                     (segment.last_epoch, segment.last_index) = (epoch, index);
                     self.set_installed_end(&mut io.logs, (epoch, index));
                 }
                 ScanItem::Entry { offset, .. } | ScanItem::Bad { offset, .. } => {
                     return Err(not_a_run(
-                        io.logs.of(self.handle).segment(slot),
+                        io.logs.separate(self.handle).segment(slot),
                         &format!("damaged at {offset}"),
                     ));
                 }
@@ -95,7 +99,7 @@ impl PartitionStore {
     }
 
     fn set_installed_end(&mut self, logs: &mut Logs, last: (u32, u64)) {
-        let log = logs.of_mut(self.handle);
+        let log = logs.separate_mut(self.handle);
         if last.1 > log.last.1 {
             log.last = last;
         }
@@ -104,7 +108,7 @@ impl PartitionStore {
 
     /// Makes a segment with the header at the start of the bytes. Returns the position of its entries.
     fn begin_installed_segment<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
-        let log = io.logs.of_mut(self.handle);
+        let log = io.logs.separate_mut(self.handle);
         let folder = log.folder.clone();
         let wrong = |reason: &str| EngineError::Format { path: folder.clone(), reason: reason.into() };
         let header = SegmentHeader::decode(bytes).map_err(|reason| wrong(&reason))?;
@@ -146,7 +150,7 @@ impl PartitionStore {
         io: &mut Io<D>,
         bytes: &[u8],
     ) -> EngineResult<(u32, u64)> {
-        let (log, mut io) = io.writable_log(self.handle);
+        let (log, mut io) = io.writable_separate(self.handle);
         let open = log.order.last().copied().filter(|&slot| !log.segment(slot).sealed);
         let Some(slot) = open else {
             let reason = "more of a segment that was not begun".into();
@@ -174,7 +178,7 @@ impl PartitionStore {
 
     /// See [`crate::Engine::finish_install`].
     pub(crate) fn finish_install<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
-        let (log, mut io) = io.writable_log(self.handle);
+        let (log, mut io) = io.writable_separate(self.handle);
         if log.last != last || self.incoming == InstallState::No {
             return Err(EngineError::NotNext { last: log.last });
         }

@@ -16,7 +16,7 @@ impl PartitionStore {
         io: &mut Io<D>,
         job: &mut CompactionJob,
     ) -> EngineResult<CompactionStage> {
-        let log = io.logs.of(self.handle);
+        let log = io.logs.separate(self.handle);
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let Some(file) = output.file else { unreachable!("it was written") };
         let name = format!("{}/{}", log.folder, output.header.file_name());
@@ -30,7 +30,7 @@ impl PartitionStore {
     /// The new segment replaces the old ones in the log.
     pub(super) fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<u32> {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
-        let log = io.logs.of_mut(self.handle);
+        let log = io.logs.separate_mut(self.handle);
         let is_in_file = !log.is_in_memory_only();
         if is_in_file {
             output.name_is_durable = true;
@@ -59,9 +59,9 @@ impl PartitionStore {
     pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let mut result = Ok(());
         for slot in std::mem::take(&mut self.compaction.retired) {
-            if io.logs.of(self.handle).segment(slot).pins > 0 {
+            if io.logs.separate(self.handle).segment(slot).pins > 0 {
                 self.compaction.retired.push(slot);
-            } else if let Some(segment) = io.with_log(self.handle, |log, io| log.drop_slot(io, slot))
+            } else if let Some(segment) = io.with_separate(self.handle, |log, io| log.drop_slot(io, slot))
                 && let Some(file) = segment.file
             {
                 io.disk.close(file);
@@ -86,7 +86,7 @@ impl PartitionStore {
         job: &mut CompactionJob,
         error: EngineError,
     ) -> EngineResult<()> {
-        job.sources.iter().for_each(|&s| io.logs.of_mut(self.handle).segment_mut(s).pins -= 1);
+        job.sources.iter().for_each(|&s| io.logs.separate_mut(self.handle).segment_mut(s).pins -= 1);
         if let Some(output) = job.output.take() {
             io.memory.freed(output.resident_bytes());
             if let Some(file) = output.file {
@@ -98,9 +98,9 @@ impl PartitionStore {
         }
         match error {
             EngineError::Corrupt { partition, place } => {
-                let is_here = |&&s: &&u32| place.starts_with(&io.logs.of(self.handle).segment(s).path);
+                let is_here = |&&s: &&u32| place.starts_with(&io.logs.separate(self.handle).segment(s).path);
                 if let Some(&slot) = job.sources.iter().find(is_here) {
-                    io.logs.of_mut(self.handle).segment_mut(slot).is_damaged = true;
+                    io.logs.separate_mut(self.handle).segment_mut(slot).is_damaged = true;
                 }
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
                 Ok(())

@@ -17,7 +17,7 @@ impl Recovery<'_> {
     pub(super) fn open_segments<D: Disk>(&mut self, io: &mut Io<D>, names: &[DirEntry]) -> EngineResult<()> {
         let mut found: BTreeMap<(u64, u32), Segment> = BTreeMap::new();
         for name in names.iter().filter(|n| n.name.ends_with(".seg")) {
-            let path = format!("{}/{}", io.logs.of(self.store.handle).folder, name.name);
+            let path = format!("{}/{}", io.logs.separate(self.store.handle).folder, name.name);
             let Some((first, generation)) = parse_name(&name.name) else {
                 return Err(EngineError::Format { path, reason: "not the name of a segment file".into() });
             };
@@ -50,8 +50,8 @@ impl Recovery<'_> {
                 segment.sealed = true;
             }
             self.store.id.index_seed = segment.header.index_seed;
-            let slot = io.logs.of_mut(self.store.handle).add_slot(segment)?;
-            io.logs.of_mut(self.store.handle).order.push(slot);
+            let slot = io.logs.separate_mut(self.store.handle).add_slot(segment)?;
+            io.logs.separate_mut(self.store.handle).order.push(slot);
         }
         Ok(())
     }

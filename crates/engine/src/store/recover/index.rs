@@ -50,7 +50,7 @@ impl Recovery<'_> {
     ) -> EngineResult<LoadedCheckpoint> {
         let mut loaded = LoadedCheckpoint::default();
         for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
-            let path = format!("{}/{}", io.logs.of(self.store.handle).folder, name.name);
+            let path = format!("{}/{}", io.logs.separate(self.store.handle).folder, name.name);
             // Older ones are not needed now: they replace a newer one if that becomes corrupt.
             let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
             let file = io.disk.open(&path, OpenMode::Existing)?;
@@ -93,13 +93,13 @@ impl Recovery<'_> {
         let CheckpointFacts { header, applied, rows } = facts;
         let store = &mut *self.store;
         store.id.index_seed = header.index_seed;
-        logs.of_mut(store.handle).last = (header.epoch, header.commit);
+        logs.separate_mut(store.handle).last = (header.epoch, header.commit);
         store.commit = header.commit;
         self.commit = self.commit.max(applied);
         self.synced = self.synced.max(applied);
         let mut holds_through = header.commit;
-        for slot in logs.of(store.handle).order.iter().filter(|slot| !rows.contains_key(slot)) {
-            let segment = logs.of(store.handle).segment(*slot);
+        for slot in logs.separate(store.handle).order.iter().filter(|slot| !rows.contains_key(slot)) {
+            let segment = logs.separate(store.handle).segment(*slot);
             let is_rewritten = segment.header.generation > 0;
             let lived_at = if is_rewritten { segment.header.compacted_at } else { segment.first_index() - 1 };
             if segment.first_index() <= header.commit {
@@ -159,8 +159,8 @@ impl Recovery<'_> {
         samples: &mut BTreeMap<u32, Vec<(u32, u32)>>,
     ) -> (BTreeMap<u32, u32>, BTreeMap<u32, SegmentRow>) {
         let (mut slots, mut rows) = (BTreeMap::new(), BTreeMap::new());
-        for slot in logs.of(self.store.handle).order.clone() {
-            let segment = logs.of_mut(self.store.handle).segment_mut(slot);
+        for slot in logs.separate(self.store.handle).order.clone() {
+            let segment = logs.separate_mut(self.store.handle).segment_mut(slot);
             let is_same = |r: &&SegmentRow| {
                 r.first_index == segment.first_index()
                     && r.generation == segment.header.generation
@@ -246,9 +246,9 @@ impl Recovery<'_> {
             for part in &self.store.chains.get(id).parts {
                 let slot = io
                     .logs
-                    .of(self.store.handle)
+                    .separate(self.store.handle)
                     .order_of(part.index)
-                    .map(|at| io.logs.of(self.store.handle).order[at]);
+                    .map(|at| io.logs.separate(self.store.handle).order[at]);
                 let stored = slot.and_then(|slot| rewritten.get(&slot));
                 if stored.is_some_and(|stored| stored.binary_search(&part.index).is_err()) {
                     missing.push(part.index);
@@ -278,8 +278,8 @@ impl Recovery<'_> {
         loaded: &LoadedCheckpoint,
     ) -> EngineResult<BTreeMap<u32, Vec<u64>>> {
         let mut stored_indexes = BTreeMap::new();
-        for &slot in &io.logs.of(self.store.handle).order {
-            let segment = io.logs.of(self.store.handle).segment(slot);
+        for &slot in &io.logs.separate(self.store.handle).order {
+            let segment = io.logs.separate(self.store.handle).segment(slot);
             let is_of_interest = segment.header.generation > 0
                 && !loaded.rows.contains_key(&slot)
                 && segment.first_index() <= loaded.applied;

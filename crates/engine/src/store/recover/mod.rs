@@ -85,12 +85,12 @@ struct Recovery<'a> {
 impl PartitionStore {
     /// Reads the partition's folder into this empty store.
     pub(crate) fn recover<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<PartitionReport> {
-        let names = io.disk.list(&io.logs.of(self.handle).folder)?;
+        let names = io.disk.list(&io.logs.separate(self.handle).folder)?;
         if names.is_empty() {
             return Ok(PartitionReport::default());
         }
         for name in names.iter().filter(|n| n.name.ends_with(".tmp")) {
-            io.disk.remove(&format!("{}/{}", io.logs.of(self.handle).folder, name.name))?;
+            io.disk.remove(&format!("{}/{}", io.logs.separate(self.handle).folder, name.name))?;
         }
         let mut recovery = Recovery {
             store: self,
@@ -130,10 +130,10 @@ impl Recovery<'_> {
 
     /// Reads every segment, or the part of it, that the checkpoint does not cover.
     fn read_log<D: Disk>(&mut self, io: &mut Io<D>, loaded: &LoadedCheckpoint) -> EngineResult<()> {
-        let order = io.logs.of(self.store.handle).order.clone();
+        let order = io.logs.separate(self.store.handle).order.clone();
         for (at, &slot) in order.iter().enumerate() {
             let is_last = at + 1 == order.len();
-            let first = io.logs.of(self.store.handle).segment(slot).first_index();
+            let first = io.logs.separate(self.store.handle).segment(slot).first_index();
             self.check_gap(&mut io.logs, slot, FIRST_ENTRY_AT, first);
             match loaded.rows.get(&slot).filter(|row| {
                 // Where the checkpoint is not valid, segments are read from their beginning.
@@ -148,7 +148,8 @@ impl Recovery<'_> {
                         self.read_segment(io, slot, from, is_last)?;
                         self.indexed_through = 0;
                         if from == FIRST_ENTRY_AT {
-                            io.logs.of_mut(self.store.handle).segment_mut(slot).dead_bytes += row.dead_bytes;
+                            io.logs.separate_mut(self.store.handle).segment_mut(slot).dead_bytes +=
+                                row.dead_bytes;
                         }
                     }
                 }
@@ -156,15 +157,18 @@ impl Recovery<'_> {
                     let from = row.resume_at.max(FIRST_ENTRY_AT);
                     if from > FIRST_ENTRY_AT {
                         let (epoch, index) =
-                            (io.logs.of(self.store.handle).last.0, row.last_index.min(loaded.commit));
+                            (io.logs.separate(self.store.handle).last.0, row.last_index.min(loaded.commit));
                         self.reach(&mut io.logs, epoch, index);
                         // The log has the entries before, even if no valid entry follows them.
-                        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+                        let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
                         (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
                     let is_ignored = is_last && is_planted(Bug::LogBehindCheckpointIgnored);
-                    let from =
-                        if is_ignored { io.logs.of(self.store.handle).segment(slot).bytes } else { from };
+                    let from = if is_ignored {
+                        io.logs.separate(self.store.handle).segment(slot).bytes
+                    } else {
+                        from
+                    };
                     self.read_segment(io, slot, from, is_last)?;
                 }
                 None => self.read_segment(io, slot, FIRST_ENTRY_AT, is_last)?,
@@ -183,8 +187,8 @@ impl Recovery<'_> {
         last_index: u64,
         resume_at: u64,
     ) -> EngineResult<Option<u64>> {
-        let last_epoch = io.logs.of(self.store.handle).last.0;
-        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+        let last_epoch = io.logs.separate(self.store.handle).last.0;
+        let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
         let footer = read_footer(&mut io.disk, segment)?;
         // Behind the last entry, a crash may have left the footer but lost a mark before it: the gap must be
         // removed now, before it could be mistaken for corruption.
@@ -211,7 +215,7 @@ impl Recovery<'_> {
         from: u64,
         is_last: bool,
     ) -> EngineResult<()> {
-        let segment = io.logs.of(self.store.handle).segment(slot);
+        let segment = io.logs.separate(self.store.handle).segment(slot);
         let Some(file) = segment.file else { return Ok(()) };
         let base = *segment.base();
         let (first, covers) =
@@ -223,10 +227,10 @@ impl Recovery<'_> {
             self.store.commit_known(io, covers.1)?;
         }
         if from == FIRST_ENTRY_AT {
-            io.logs.of_mut(self.store.handle).segment_mut(slot).clear_metadata();
+            io.logs.separate_mut(self.store.handle).segment_mut(slot).clear_metadata();
         }
         let before = if from == FIRST_ENTRY_AT { first - 1 } else { self.reached.1 };
-        let segment = io.logs.of(self.store.handle).segment(slot);
+        let segment = io.logs.separate(self.store.handle).segment(slot);
         // From a block's beginning, so that complete blocks can stay in memory.
         let begin = from - from % BLOCK_BYTES as u64;
         let mut bytes = vec![0; (segment.bytes.max(begin) - begin) as usize];
@@ -251,7 +255,7 @@ impl Recovery<'_> {
                 ScanItem::Mark { end: mark_end, .. } => end = mark_end,
                 ScanItem::Footer { offset, footer } => {
                     self.reach(&mut io.logs, footer.last_epoch, footer.last_index);
-                    let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+                    let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
                     let removal_bytes = segment.removal_bytes;
                     segment.adopt_footer(footer);
                     if covers.1 == 0 {
@@ -279,7 +283,7 @@ impl Recovery<'_> {
         }
         if covers.1 > 0 && !has_footer {
             // It was written with a footer.
-            let place = io.logs.of(self.store.handle).segment(slot).path.clone();
+            let place = io.logs.separate(self.store.handle).segment(slot).path.clone();
             self.damage(DamageKind::Unreadable { after: self.reached.1 }, place);
         }
         if covers.1 > 0 {
@@ -288,14 +292,14 @@ impl Recovery<'_> {
             if self.doubts.is_empty() && self.store.recent.is_all_committed() {
                 self.store.commit = self.store.commit.max(covers.1);
             }
-            let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+            let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
             (segment.last_epoch, segment.last_index) = (covers.0, covers.1);
         } else if !has_footer {
             self.ends.insert(slot, end);
-            let left = io.logs.of(self.store.handle).segment(slot).bytes.saturating_sub(end);
+            let left = io.logs.separate(self.store.handle).segment(slot).bytes.saturating_sub(end);
             self.report.torn_bytes += if is_last { left } else { 0 };
         }
-        io.logs.of_mut(self.store.handle).segment_mut(slot).trust_from(if is_clean {
+        io.logs.separate_mut(self.store.handle).segment_mut(slot).trust_from(if is_clean {
             from
         } else {
             u64::MAX
@@ -309,7 +313,7 @@ impl Recovery<'_> {
         let missing_from = self.reached.1 + 1;
         if index > missing_from {
             if self.gap_reported_after != Some(self.reached.1) {
-                let place = logs.of(self.store.handle).segment(slot).path.clone();
+                let place = logs.separate(self.store.handle).segment(slot).path.clone();
                 let kind = DamageKind::Missing { from: missing_from, through: index - 1 };
                 self.suspect(logs, slot, offset, missing_from, kind, place);
             }
@@ -323,7 +327,7 @@ impl Recovery<'_> {
         if from <= self.synced && self.gap_reported_after != Some(self.reached.1) {
             self.damage(
                 DamageKind::Missing { from, through: self.synced },
-                logs.of(self.store.handle).folder.clone(),
+                logs.separate(self.store.handle).folder.clone(),
             );
         }
     }
@@ -332,15 +336,15 @@ impl Recovery<'_> {
         if index > self.reached.1 {
             self.reached = (epoch, index);
         }
-        if index > logs.of(self.store.handle).last.1 {
-            logs.of_mut(self.store.handle).last = (epoch, index);
+        if index > logs.separate(self.store.handle).last.1 {
+            logs.separate_mut(self.store.handle).last = (epoch, index);
         }
     }
 
     /// Bytes that are no entry, behind the last one read.
     fn bad_spot(&mut self, logs: &mut Logs, slot: u32, offset: u64) {
         let after = self.reached.1;
-        let place = format!("{}+{offset}", logs.of(self.store.handle).segment(slot).path);
+        let place = format!("{}+{offset}", logs.separate(self.store.handle).segment(slot).path);
         self.gap_reported_after = Some(after);
         self.suspect(logs, slot, offset, after + 1, DamageKind::Unreadable { after }, place);
     }
@@ -366,7 +370,7 @@ impl Recovery<'_> {
     }
 
     fn confirm(&mut self, logs: &mut Logs, doubt: SuspectSpot) {
-        logs.of_mut(self.store.handle).segment_mut(doubt.slot).is_damaged = true;
+        logs.separate_mut(self.store.handle).segment_mut(doubt.slot).is_damaged = true;
         self.report.damage.push(doubt.damage);
     }
 
@@ -381,14 +385,14 @@ impl Recovery<'_> {
         let EntryRef { head, key, payload } = entry;
         let meta: &Meta = &head.meta;
         let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
-        let segment = io.logs.of_mut(self.store.handle).segment_mut(slot);
+        let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
         segment.record_entry(meta, offset, placed.entry_bytes);
         let is_rewritten = segment.header.generation > 0;
         if !is_rewritten {
             self.check_gap(&mut io.logs, slot, offset, meta.index);
         }
         if !payload_is_good {
-            let place = format!("{}+{offset}", io.logs.of(self.store.handle).segment(slot).path);
+            let place = format!("{}+{offset}", io.logs.separate(self.store.handle).segment(slot).path);
             let kind = DamageKind::Entry { index: meta.index, key: key.to_vec() };
             self.suspect(&mut io.logs, slot, offset, meta.index, kind, place);
         }
@@ -446,7 +450,7 @@ impl Recovery<'_> {
                 continue;
             }
             let allocated =
-                io.logs.of_mut(self.store.handle).segment_mut(slot).install(first + n, block.to_vec());
+                io.logs.separate_mut(self.store.handle).segment_mut(slot).install(first + n, block.to_vec());
             io.memory.add_used(allocated);
             io.memory.evictable.push_back((handle, slot, (first + n) as u32));
         }

@@ -1,0 +1,252 @@
+//! The logs of an instance, whatever their format: the only way of stores and engine to entries.
+//!
+//! | group | operations |
+//! | --- | --- |
+//! | lives | a partition's log begins, is truncated, is dropped: [`Logs::add`], [`Logs::truncate_after`], [`Logs::remove`] |
+//! | append | the next entry, in memory: [`Logs::append`]; whether there is room: [`LogView::lacks_room`] |
+//! | read | an entry at its place, checked, or its head alone: [`LogView::read`], [`LogView::read_key`], [`LogView::found`], [`LogView::head_at`] |
+//! | log index | entries that no place names: [`LogView::locate`], [`LogView::epoch_at`], [`Logs::entries_after`] |
+//! | dead bytes | entries that nothing refers to any more: [`Logs::count_dead`], [`Logs::count_dead_at`], [`Logs::forget_entry`], [`LogView::sizes`] |
+//! | durability | what survives a crash, and how more does: [`Logs::synced_index`], [`LogView::is_durable`], [`Logs::sync`], [`Logs::mark_now`] |
+//!
+//! Index and side tables name an entry by segment slot, offset and length ([`Location`](crate::index::location::Location)). A slot
+//! is the log's name of a segment in memory. A place is valid until the log says that the entry has another one.
+//!
+//! Recovery, checkpoints, compaction, repair and the transfer of logs know the format that they are written for
+//! ([`Logs::separate`]).
+
+use crate::accounts::LogResources;
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::log::entry::Meta;
+use crate::log::{AppendedPlace, EntryRef, PartitionLog, StoreFacts};
+
+pub(crate) use view::LogView;
+
+mod view;
+
+/// The logs of an instance.
+pub(crate) enum Logs {
+    /// Each partition has one of its own.
+    Separate(SeparateLogs),
+}
+
+/// Logs of one partition each, from its opening until its memory is released.
+#[derive(Default)]
+pub(crate) struct SeparateLogs {
+    by_handle: Vec<Option<Box<PartitionLog>>>,
+}
+
+impl Default for Logs {
+    fn default() -> Logs {
+        Logs::Separate(SeparateLogs::default())
+    }
+}
+
+impl SeparateLogs {
+    #[inline]
+    fn of(&self, handle: u32) -> &PartitionLog {
+        match self.by_handle.get(handle as usize) {
+            Some(Some(log)) => log,
+            _ => unreachable!("a store has a log"),
+        }
+    }
+
+    #[inline]
+    fn of_mut(&mut self, handle: u32) -> &mut PartitionLog {
+        match self.by_handle.get_mut(handle as usize) {
+            Some(Some(log)) => log,
+            _ => unreachable!("a store has a log"),
+        }
+    }
+}
+
+impl Logs {
+    /// What is read of the log of a partition that is open, or is being removed.
+    #[inline]
+    pub(crate) fn view(&self, handle: u32) -> LogView<'_> {
+        match self {
+            Logs::Separate(logs) => LogView::Separate(logs.of(handle)),
+        }
+    }
+
+    /// The partition's own log, for code of that format.
+    #[inline]
+    pub(crate) fn separate(&self, handle: u32) -> &PartitionLog {
+        match self {
+            Logs::Separate(logs) => logs.of(handle),
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn separate_mut(&mut self, handle: u32) -> &mut PartitionLog {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle),
+        }
+    }
+
+    /// Adds the log of a new partition, under the log's own handle.
+    pub(crate) fn add(&mut self, log: PartitionLog) {
+        match self {
+            Logs::Separate(logs) => {
+                let at = log.handle as usize;
+                if at >= logs.by_handle.len() {
+                    logs.by_handle.resize_with(at + 1, || None);
+                }
+                debug_assert!(logs.by_handle[at].is_none(), "a handle is used once");
+                logs.by_handle[at] = Some(Box::new(log));
+            }
+        }
+    }
+
+    /// Forgets the log of a partition that is gone.
+    pub(crate) fn remove(&mut self, handle: u32) {
+        match self {
+            Logs::Separate(logs) => {
+                if let Some(log) = logs.by_handle.get_mut(handle as usize) {
+                    *log = None;
+                }
+            }
+        }
+    }
+
+    /// Adds an entry, whose payload may come in pieces. The caller has checked key, payload and space, and that the entry follows
+    /// the last one.
+    #[inline(always)]
+    pub(crate) fn append<D: Disk, const N: usize>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        meta: &Meta,
+        key: &[u8],
+        payload: [&[u8]; N],
+        facts: StoreFacts,
+    ) -> EngineResult<AppendedPlace> {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).append(io, meta, key, payload, facts),
+        }
+    }
+
+    /// Truncates every entry after `index`. The truncation survives a crash before this returns.
+    pub(crate) fn truncate_after<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        index: u64,
+    ) -> EngineResult<()> {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).truncate_after(io, index),
+        }
+    }
+
+    /// The entry, which is not committed, is about to be truncated.
+    pub(crate) fn forget_entry(&mut self, handle: u32, meta: &Meta, placed: AppendedPlace) {
+        match self {
+            Logs::Separate(logs) => {
+                logs.of_mut(handle).segment_mut(placed.slot).forget_entry(meta, placed.entry_bytes);
+            }
+        }
+    }
+
+    /// An entry of this segment is no longer referenced, for whatever reason.
+    pub(crate) fn count_dead(&mut self, handle: u32, slot: u32, entry_bytes: u64) {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).segment_mut(slot).count_dead(entry_bytes),
+        }
+    }
+
+    /// A put or a removal of its key has replaced the entry at this place, if `is_replaced`; otherwise as [`Logs::count_dead`].
+    /// Releases memory that only it needed, and returns how much.
+    #[inline]
+    pub(crate) fn count_dead_at(
+        &mut self,
+        handle: u32,
+        (slot, offset): (u32, u32),
+        entry_bytes: u64,
+        is_replaced: bool,
+    ) -> usize {
+        match self {
+            Logs::Separate(logs) => {
+                let segment = logs.of_mut(handle).segment_mut(slot);
+                if is_replaced {
+                    segment.count_dead_at(offset, entry_bytes);
+                } else {
+                    // Compaction must check for entries between them.
+                    segment.count_dead(entry_bytes);
+                }
+                segment.evict_dead_entry(offset, entry_bytes)
+            }
+        }
+    }
+
+    /// Log index up to which everything survives a crash.
+    pub(crate) fn synced_index(&mut self, handle: u32) -> u64 {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).synced_index(),
+        }
+    }
+
+    /// Writes everything of a partition and waits until it survives a crash.
+    pub(crate) fn sync<D: Disk>(&mut self, io: &mut LogResources<'_, D>, handle: u32) -> EngineResult<()> {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).sync(io),
+        }
+    }
+
+    /// Writes down what survives a crash, if there is something new to record. Returns whether there was.
+    pub(crate) fn mark_now<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        facts: StoreFacts,
+    ) -> EngineResult<bool> {
+        match self {
+            Logs::Separate(logs) => logs.of_mut(handle).mark_now(io, facts),
+        }
+    }
+
+    /// Hands over the entries after a log index, in order, and whether each one's payload is as it was written. Entries that the
+    /// log does not hold (any more) are left out.
+    pub(crate) fn entries_after<D: Disk>(
+        &self,
+        disk: &mut D,
+        handle: u32,
+        after: u64,
+        each: &mut dyn FnMut(EntryRef<'_>, bool),
+    ) -> EngineResult<()> {
+        match self {
+            Logs::Separate(logs) => logs.of(handle).entries_after(disk, after, each),
+        }
+    }
+
+    /// Closes the files of a partition's log: nothing is read or written there any more.
+    pub(crate) fn close_files<D: Disk>(&mut self, disk: &mut D, handle: u32) {
+        match self {
+            Logs::Separate(logs) => {
+                let segments = logs.of_mut(handle).slots.iter_mut().flatten();
+                segments.filter_map(|segment| segment.file.take()).for_each(|file| disk.close(file));
+            }
+        }
+    }
+
+    /// Releases the memory of up to so many segments of a partition that is gone. Returns whether there are more.
+    pub(crate) fn release_some<D>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        segments: &mut usize,
+    ) -> bool {
+        match self {
+            Logs::Separate(logs) => {
+                let log = logs.of_mut(handle);
+                while *segments > 0 {
+                    let Some(slot) = log.slots.len().checked_sub(1) else { break };
+                    *segments -= usize::from(log.drop_slot(io, slot as u32).is_some());
+                    log.slots.pop();
+                }
+                !log.slots.is_empty()
+            }
+        }
+    }
+}
