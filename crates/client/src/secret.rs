@@ -198,15 +198,10 @@ mod tests {
 
     use super::*;
 
-    fn folder() -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("zerohop-secret-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        folder
-    }
-
     #[test]
     fn new_secret_file_is_readable_and_never_overwritten() {
-        let path = folder().join("new");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new");
         write_new_secret(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
@@ -214,12 +209,12 @@ mod tests {
         let error = write_new_secret(&path).unwrap_err().to_string();
         assert!(error.contains("making the file") && error.contains("exists"), "{error}");
         assert_eq!(read_secret(&path).unwrap(), secret);
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn invalid_secret_file_is_refused_without_revealing_contents() {
-        let path = folder().join("odd");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("odd");
         let text = "swordfish";
         for (mode, bytes, words) in [
             (0o644, text.repeat(5), "mode is 0644"),
@@ -242,6 +237,6 @@ mod tests {
         assert!(key.contains("chmod 600") && key.contains("`zerohop tls new`"), "{key}");
         std::fs::remove_file(&path).unwrap();
         assert!(read_secret(&path).unwrap_err().to_string().contains("opening failed"));
-        assert!(read_secret(&folder()).unwrap_err().to_string().contains("not a file"));
+        assert!(read_secret(folder.path()).unwrap_err().to_string().contains("not a file"));
     }
 }
