@@ -27,7 +27,6 @@ use zerohop_wire::ids::{SnapshotId, Timestamp};
 
 use crate::args::ArgumentSpan;
 use crate::command::CommandRow;
-use crate::execute::LITERAL;
 use crate::parse::{ParseResult, Parser};
 use crate::{Args, Protocol};
 
@@ -60,6 +59,9 @@ const METADATA_ONLY: [&str; 20] = [
     "type",
     "unlink",
 ];
+
+/// The command that carries a finished reply. It is not in the table, so that no client can send it.
+pub(crate) const LITERAL: &[u8] = b"\0reply";
 
 /// The kind of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,15 +1,11 @@
 //! The commands: their names, where their keys are, and what executes them.
 
-mod describe;
+mod kinds;
 mod table;
 
 use std::ops::Range;
 
-use crate::Args;
-use crate::connection::{ConnectionCommand, GatherCommand, Local};
-use crate::execute::{Execution, StopReason};
-
-pub(crate) use describe::command;
+pub(crate) use kinds::{ConnectionCommand, GatherCommand, KeyedCommand, LocalCommand};
 pub(crate) use table::TABLE;
 
 /// A command.
@@ -55,27 +51,16 @@ pub(crate) struct KeyPositions {
 }
 
 /// What executes a command.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Executor {
     /// The partition of its keys.
-    Keyed(fn(&mut Execution<'_>, Args<'_>) -> Result<(), StopReason>),
+    Keyed(KeyedCommand),
     /// The connection, without records.
-    Local(Local),
+    Local(LocalCommand),
     /// The connection, by changing its own state.
     Special(ConnectionCommand),
     /// All partitions.
     AllPartitions(GatherCommand),
-}
-
-impl std::fmt::Debug for Executor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Executor::Keyed(_) => "Keyed",
-            Executor::Local(_) => "Local",
-            Executor::Special(_) => "Special",
-            Executor::AllPartitions(_) => "Gather",
-        })
-    }
 }
 
 impl CommandRow {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gather::{Gather, GatherCommand};
+use super::gather::Gather;
 use super::{Connection, unknown_subcommand, wrong_number};
+use crate::command::GatherCommand;
 use crate::number::integer;
 use crate::{Args, ConnectionWorld, Layout, PartitionPlace, RedisMember, ReplyWriter, Slots};
 

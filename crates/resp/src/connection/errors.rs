@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::ConnectionCommand;
 use crate::Args;
+use crate::command::ConnectionCommand;
 use crate::command::Executor;
 use crate::execute::INTERNAL;
 

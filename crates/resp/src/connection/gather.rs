@@ -1,6 +1,7 @@
 //! Commands over all partitions.
 
 use super::{BlockReason, Connection};
+use crate::command::GatherCommand;
 use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
 use crate::limits::{
     ALL_PARTITIONS_PAGE_KEYS, ALL_PARTITIONS_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX,
@@ -11,18 +12,6 @@ use crate::parse::push_command;
 use crate::unit::UnitKind;
 use crate::{Args, ConnectionWorld, PartitionPlace, ReplyWriter, Ticket, UnitResult};
 use zerohop_wire::ids::PartitionId;
-
-/// The kind of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GatherCommand {
-    /// `CLUSTER COUNTKEYSINSLOT`.
-    CountSlot(u16),
-    DbSize,
-    Flush,
-    Keys,
-    RandomKey,
-    Scan,
-}
 
 impl Gather {
     /// Bytes that it keeps.

@@ -1,56 +1,43 @@
-//! Commands that need neither records nor the connection's state. They are allowed in a
-//! transaction.
+//! Replies to the commands that need neither records nor the connection's state.
 
 use zerohop_wire::ids::KeyspaceId;
 
-use super::{information, settings, unknown_subcommand, wrong_number};
+use super::{describe, information, settings, unknown_subcommand, wrong_number};
+use crate::command::LocalCommand;
 use crate::execute::{NOT_AN_INTEGER, SYNTAX};
 use crate::limits::SLEEP_MS_MAX;
 use crate::number::integer;
 use crate::{Args, ConnectionWorld, Protocol, ReplyWriter};
 
-/// The kind of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Local {
-    Command,
-    Config,
-    Debug,
-    Echo,
-    Info,
-    Ping,
-    Select,
-    Time,
-}
-
 /// Writes the reply, or returns the error.
 pub(super) fn reply(
-    local: Local,
+    local: LocalCommand,
     keyspace: KeyspaceId,
     args: Args<'_>,
     world: &mut dyn ConnectionWorld,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<(), String> {
     match local {
-        Local::Ping => match args.len() {
+        LocalCommand::Ping => match args.len() {
             1 => reply.simple("PONG"),
             2 => reply.bulk(args.at(1)),
             _ => return Err(wrong_number("ping")),
         },
-        Local::Echo => reply.bulk(args.at(1)),
-        Local::Select => match integer(args.at(1)).ok_or(NOT_AN_INTEGER)? {
+        LocalCommand::Echo => reply.bulk(args.at(1)),
+        LocalCommand::Select => match integer(args.at(1)).ok_or(NOT_AN_INTEGER)? {
             0 => reply.ok(),
             _ => return Err("ERR DB index is out of range".to_owned()),
         },
-        Local::Time => {
+        LocalCommand::Time => {
             let now_us = world.now_us();
             reply.array(2);
             reply.bulk((now_us / 1_000_000).to_string().as_bytes());
             reply.bulk((now_us % 1_000_000).to_string().as_bytes());
         }
-        Local::Info => reply.verbatim(&information::text(keyspace, args, world)),
-        Local::Command => return crate::command::command(args, reply),
-        Local::Config => return settings::config(args, reply),
-        Local::Debug => return debug(args, world, reply),
+        LocalCommand::Info => reply.verbatim(&information::text(keyspace, args, world)),
+        LocalCommand::Command => return describe::command(args, reply),
+        LocalCommand::Config => return settings::config(args, reply),
+        LocalCommand::Debug => return debug(args, world, reply),
     }
     Ok(())
 }

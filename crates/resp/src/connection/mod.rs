@@ -2,7 +2,7 @@
 
 mod client;
 mod cluster;
-mod command;
+mod describe;
 mod errors;
 mod gather;
 mod greeting;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::command::{CommandRow, Executor, NO_AUTH};
+use crate::command::{CommandRow, ConnectionCommand, Executor, NO_AUTH};
 use crate::limits::{
     OUTPUT_BYTES_MAX, PENDING_MAX, UNPROVED_COMMANDS_MAX, WAITING_REPLY_BYTES_CLOSE, WAITING_REPLY_BYTES_MAX,
 };
@@ -40,10 +40,7 @@ use spread::Spread;
 use steps::Steps;
 use transaction::{Transaction, Watch};
 
-pub(crate) use command::ConnectionCommand;
 pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
-pub(crate) use gather::GatherCommand;
-pub(crate) use local::Local;
 
 /// The result of [`Connection::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,10 @@
 //! `MULTI`, `EXEC`, `WATCH` and related commands.
 
-use super::{
-    BlockReason, CROSS_SLOT, Connection, ConnectionCommand, MEMORY_FULL, NOT_YET, Spread, internal, local,
-};
-use crate::command::{CommandRow, Executor, NO_MULTI};
-use crate::execute::LITERAL;
+use super::{BlockReason, CROSS_SLOT, Connection, MEMORY_FULL, NOT_YET, Spread, internal, local};
+use crate::command::{CommandRow, ConnectionCommand, Executor, NO_MULTI};
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::parse::{ParseResult, Parser, push_command};
-use crate::unit::{self, UnitKind};
+use crate::unit::{self, LITERAL, UnitKind};
 use crate::{Args, ConnectionWorld, PartitionPlace, ReplyWriter, Ticket, Unit, UnitResult};
 use zerohop_wire::ids::Timestamp;
 

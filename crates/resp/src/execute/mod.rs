@@ -3,6 +3,7 @@
 mod bits;
 mod counters;
 mod expiry;
+mod handlers;
 mod keys;
 mod lists;
 mod page;
@@ -21,29 +22,13 @@ use crate::args::ArgumentSpan;
 use crate::command::{CommandRow, Executor};
 use crate::limits::{QUEUED_COMMANDS_MAX, REPLY_BYTES_MAX};
 use crate::parse::{ParseResult, Parser};
-use crate::unit::{self, UnitKind};
+use crate::unit::{self, LITERAL, UnitKind};
 use crate::{Args, Protocol, Records, ReplyWriter, Unit};
 
 pub(crate) use page::Page;
 pub(crate) use past::{LongReply, PastPage};
 pub use past::{PagedReply, PastRecords, execute_past};
 use work::CountedRecords;
-
-pub(crate) mod handlers {
-    //! What the command table refers to.
-    pub(crate) use super::bits::{bitcount, bitpos, getbit, setbit};
-    pub(crate) use super::counters::{decr, decrby, incr, incrby, incrbyfloat};
-    pub(crate) use super::expiry::{
-        expire, expireat, expiretime, persist, pexpire, pexpireat, pexpiretime, pttl, ttl,
-    };
-    pub(crate) use super::keys::{copy, del, exists, rename, renamenx, typed};
-    pub(crate) use super::lists::{lindex, llen, lrange, ltrim, rpush, rpushx};
-    pub(crate) use super::strings::{
-        append, get, getdel, getex, getrange, getset, mget, mset, msetnx, psetex, set, setex, setnx,
-        setrange, strlen,
-    };
-    pub(crate) use super::zerohop::{cas, wait};
-}
 
 /// How an execution ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -218,10 +203,10 @@ pub(crate) struct Execution<'e> {
 impl Execution<'_> {
     #[inline]
     fn one(&mut self, command: &CommandRow, args: Args<'_>) -> ExecuteResult {
-        let Executor::Keyed(run) = command.how else {
+        let Executor::Keyed(command) = command.how else {
             return Err(StopReason::Failed(zerohop_wire::BadRequestReason::Unexpected.into()));
         };
-        run(self, args)
+        handlers::run(self, command, args)
     }
 
     /// A unit whose commands have not been parsed.
@@ -308,10 +293,6 @@ impl Execution<'_> {
 
 /// The first byte of a reply that is for the connection. No reply to a client begins with it.
 pub(crate) const INTERNAL: u8 = b'\0';
-
-/// The command that carries a finished reply. It is not in the table, so that no client can send
-/// it.
-pub(crate) const LITERAL: &[u8] = b"\0reply";
 
 fn literal<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     (args.at(0) == LITERAL).then(|| args.at(1))

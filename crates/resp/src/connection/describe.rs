@@ -1,7 +1,7 @@
 //! `COMMAND`: information about the commands.
 
-use super::{ADMIN, BLOCKING, CommandRow, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
-use crate::connection::{unknown_subcommand, wrong_number};
+use super::{unknown_subcommand, wrong_number};
+use crate::command::{ADMIN, BLOCKING, CommandRow, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
 use crate::execute::SYNTAX;
 use crate::glob::Glob;
 use crate::{Args, ReplyWriter};
