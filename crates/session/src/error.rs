@@ -10,7 +10,7 @@ use zerohop_wire::shown::quoted;
 use zerohop_wire::words::UtcTime;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
-use crate::transaction::InvalidTransaction;
+use crate::invalid_transaction::InvalidTransaction;
 
 /// The error of an operation. All but [`SessionError::Unknown`] guarantee that the operation changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

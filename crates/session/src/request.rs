@@ -8,7 +8,8 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Sequence, SnapshotId,
 use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
 use zerohop_wire::{Element, Failure, FrameKind, pack};
 
-use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead, InvalidTransaction};
+use crate::invalid_transaction::InvalidTransaction;
+use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead};
 
 /// Whether an operation may wait a short time for others to the same instance, so that they are sent together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

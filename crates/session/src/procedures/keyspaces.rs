@@ -43,14 +43,3 @@ impl ClusterHandle {
         results.collect()
     }
 }
-
-impl Keyspace {
-    /// Same as [`ClusterHandle::read_many`], for records of this keyspace.
-    ///
-    /// # Errors
-    /// Same as [`ClusterHandle::read_many`].
-    pub async fn read_many<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Record>>, Error> {
-        let records: Vec<(&Keyspace, &[u8])> = keys.iter().map(|key| (self, key.as_ref())).collect();
-        self.client().read_many(&records).await
-    }
-}

@@ -16,6 +16,7 @@ mod keyspace;
 mod keyspaces;
 mod limits;
 mod operation;
+mod records;
 
 mod scan;
 #[cfg(test)]

@@ -18,7 +18,7 @@ use zerohop_wire::messages::{Message, SessionOpen, SessionOpened, Stamp};
 
 use super::check::SESSION;
 use super::connection_table::ConnectionTable;
-use super::operation_table::OperationTable;
+use super::operation_table::{OpenNumbers, OperationTable};
 use crate::in_flight_frame::Cargo;
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
@@ -32,9 +32,6 @@ const NO_SESSION: SessionId = SessionId::NONE;
 
 /// A partition of a keyspace.
 pub(super) type PartitionPlace = (KeyspaceId, PartitionId);
-
-/// The open numbers of each session, by partition.
-pub(super) type OpenNumbers = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
 
 /// The session's numbers of writes.
 #[derive(Debug, Default)]

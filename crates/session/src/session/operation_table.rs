@@ -1,11 +1,12 @@
 //! The table of operations that have not ended: their bytes, their timers, and the lists of those that wait for a map or a connection.
 
+use std::collections::BTreeMap;
+
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_placement::Keyspace;
-use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
 
 use super::check::SESSION;
-use super::numbering::OpenNumbers;
 use crate::backoff::Jitter;
 use crate::error::{AttemptFailure, SessionError};
 use crate::limits::{PAUSE_US_MAX, PAUSE_US_MIN, SILENT_US};
@@ -14,6 +15,9 @@ use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};
 use zerohop_base::time::Time;
+
+/// The open numbers of each session, by partition.
+pub(super) type OpenNumbers = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
 
 /// Number of attempts after which the time-out is no longer doubled.
 const DOUBLINGS_MAX: u32 = 6;

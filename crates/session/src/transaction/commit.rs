@@ -9,9 +9,9 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::item::CompositeItem;
 use super::plan::{NoPlan, TransactionPlan};
-use super::unfit::InvalidTransaction;
 use super::{CompositeStep, ItemRequest};
 use crate::error::{AttemptFailure, SessionError};
+use crate::invalid_transaction::InvalidTransaction;
 use crate::limits::REPLANS_MAX;
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;

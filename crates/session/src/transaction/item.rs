@@ -1,5 +1,6 @@
 //! One operation of a transaction.
 
+use crate::invalid_transaction::InvalidTransaction;
 use bytes::Bytes;
 use zerohop_transaction::{Access, StageId};
 use zerohop_wire::Failure;
@@ -8,7 +9,6 @@ use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::pack;
 
-use super::unfit::InvalidTransaction;
 use crate::request::unpack;
 
 /// One operation of a transaction, or of a read of several records.

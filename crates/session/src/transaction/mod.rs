@@ -17,13 +17,11 @@ mod counts;
 mod item;
 mod plan;
 mod reading;
-mod unfit;
 
 pub(crate) use commit::Commit;
 pub use counts::ReadCounts;
 pub use item::CompositeItem;
 pub(crate) use reading::ConsistentRead;
-pub use unfit::InvalidTransaction;
 
 use zerohop_placement::ClusterMap;
 

@@ -1,5 +1,6 @@
 //! The plan of a transaction: its partitions in their order, and the data to stage before it starts.
 
+use crate::invalid_transaction::InvalidTransaction;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -15,7 +16,6 @@ use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::item::CompositeItem;
-use super::unfit::InvalidTransaction;
 
 /// From this length on, an operation is staged separately: otherwise the transaction would carry it from partition to partition.
 const STAGE_BYTES_MIN: usize = 64 << 10;

@@ -6,23 +6,11 @@ use zerohop_wire::blob::{KEY_PREFIX, is_of_blob, routed};
 use zerohop_wire::ids::Timestamp;
 
 use super::Transaction;
+use super::blob_buffer::BlobBuffer;
 use super::buffer::RecordName;
 use super::staged_pieces::Cell;
 use crate::procedures::blob::{BlobKnowledge, Edits, SeenBlob};
 use crate::procedures::error::Error;
-
-/// The state that a transaction keeps for one blob.
-#[derive(Debug)]
-pub(super) struct BlobBuffer {
-    within: BlobKnowledge,
-    edits: Edits,
-}
-
-impl BlobBuffer {
-    fn of(within: BlobKnowledge) -> Self {
-        Self { within, edits: Edits::default() }
-    }
-}
 
 /// Length of a chunk's number, which follows the name in a key.
 const NUMBER_BYTES: usize = 8;

@@ -10,7 +10,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::{AbortReason, Failure};
 
-use super::blobs::BlobBuffer;
+use super::blob_buffer::BlobBuffer;
 use super::overlay;
 use super::staged_pieces::{Cell, StagedPieces};
 use crate::procedures::cluster_handle::{ClusterHandle, micros};

@@ -5,6 +5,7 @@
 //! transaction aborts.
 
 mod batch;
+mod blob_buffer;
 mod blobs;
 mod buffer;
 mod overlay;

@@ -1,0 +1,16 @@
+//! What a transaction keeps for one blob.
+
+use crate::procedures::blob::{BlobKnowledge, Edits};
+
+/// The state that a transaction keeps for one blob.
+#[derive(Debug)]
+pub(super) struct BlobBuffer {
+    pub(super) within: BlobKnowledge,
+    pub(super) edits: Edits,
+}
+
+impl BlobBuffer {
+    pub(super) fn of(within: BlobKnowledge) -> Self {
+        Self { within, edits: Edits::default() }
+    }
+}
