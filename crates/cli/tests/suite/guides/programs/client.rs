@@ -40,7 +40,7 @@ crate::guides::programs::programs! {
         async fn example() -> Result<(), zerohop_client::Error> {
         let client = Client::connect("127.0.0.1:7400").await?;
 
-        // Or with several endpoints, tried in turn, and other habits.
+        // Or with several endpoints, tried in turn, and other options.
         let options = ClientOptions { deadline: Duration::from_secs(2), ..ClientOptions::default() };
         let client = Client::connect_with(&["127.0.0.1:7400", "127.0.0.1:7402"], options).await?;
         let keyspace = client.keyspace("default").await?;
