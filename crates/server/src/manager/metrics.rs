@@ -220,13 +220,15 @@ const STATS_COUNTERS: [StatMetric; 6] = [
         "Invariants of partitions found broken; each such partition has stopped",
         |stats| stats.broken_invariants.len() as u64,
     ),
-    ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.dropped_requests),
+    ("requests_dropped", "Requests dropped because the client already has the answer", |stats| {
+        stats.dropped_requests
+    }),
 ];
 
 const COUNTERS: [CounterMetric; 11] = [
-    ("connections_accepted", "Connections taken up", |counters| counters.accepted),
+    ("connections_accepted", "Connections accepted", |counters| counters.accepted),
     ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
-    ("frames_refused", "Requests refused before they were taken up", |counters| counters.refused),
+    ("frames_refused", "Requests refused before they were accepted", |counters| counters.refused),
     ("answers", "Answers sent", |counters| counters.answers),
     ("batches", "Turns of the event loop that did something", |counters| counters.batches),
     ("received_bytes", "Bytes received", |counters| counters.bytes_in),
