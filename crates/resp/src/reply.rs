@@ -96,8 +96,8 @@ impl<'a> ReplyWriter<'a> {
             // Commands have no sequence numbers, so a repeat is not safe.
             Failure::TimedOut { .. } => {
                 return self.error(
-                    "ERR the command may have been done or not: the node that was to do it did not report the outcome (it has failed or is cut \
-                     off, or the partition was being split or moved). Look before you repeat it",
+                    "ERR outcome unknown: the node has failed or is cut off, or the partition was split or moved. Check before you repeat \
+                     the command",
                 );
             }
             _ => "ERR",

@@ -12,8 +12,8 @@ pub(super) const NOT_YET: &str =
     "TRYAGAIN the node is starting: it takes no commands with keys in several partitions yet";
 
 /// The memory that waiting commands and replies use is limited per instance and per token.
-pub(super) const MEMORY_FULL: &str = "OOM commands and replies that wait take as much memory as they may on this instance, or for this token: read \
-                       replies, end transactions, and try again";
+pub(super) const MEMORY_FULL: &str = "OOM pending commands and replies exceed the memory limit of this instance or of this token: read replies, end \
+                       transactions, and try again";
 
 pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 

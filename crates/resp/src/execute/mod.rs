@@ -281,9 +281,8 @@ impl Execution<'_> {
     pub(crate) fn check_reply(&self) -> ExecuteResult {
         match self.reply.len() - self.begin {
             length if length > REPLY_BYTES_MAX => Err(StopReason::Refused(format!(
-                "ERR the reply of a command, or of a MULTI with all its commands, has a limit of {} MiB ({REPLY_BYTES_MAX} bytes), and this \
-                 one would have {length} or more: use a smaller range or fewer keys, or LRANGE or MGET outside of MULTI, whose reply has \
-                 no limit in one partition; nothing was done",
+                "ERR reply too long: {length} bytes or more (limit {} MiB, {REPLY_BYTES_MAX} bytes, for a command or a whole MULTI). Nothing was \
+                 done. Use a smaller range or fewer keys; LRANGE and MGET in one partition, outside of MULTI, have no limit",
                 REPLY_BYTES_MAX >> 20
             ))),
             _ => Ok(()),

@@ -69,7 +69,7 @@ fn transfer(address: &str, worker: u64, stop: &AtomicBool, done: &AtomicU64) -> 
         if !reply.starts_with('-') {
             written.push(number.to_string());
             done.fetch_add(1, Ordering::Relaxed);
-        } else if reply.contains("may have been done or not") {
+        } else if reply.contains("outcome unknown") {
             unknown.push(number.to_string());
         } else {
             assert!(reply.starts_with("-TRYAGAIN"), "{reply}");

@@ -156,7 +156,7 @@ pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<Re
     }
     if let RespValue::Error(text) = last {
         // The gateway's words for an unknown outcome, and those of a disk that has failed.
-        let is_unknown = text.contains("may have been done or not") || text.starts_with("MISCONF");
+        let is_unknown = text.contains("outcome unknown") || text.starts_with("MISCONF");
         return match is_unknown {
             true => Ok(RedisEnd::Unknown),
             false if text.starts_with("ERR wrong") || text.starts_with("ERR unknown") => Err(wrong()),

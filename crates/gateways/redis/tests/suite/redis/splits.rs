@@ -46,7 +46,7 @@ fn is_refused(reply: &Reply) -> bool {
 
 /// Whether the outcome of a write is unknown, which is right only `after` so long.
 fn is_in_doubt(reply: &Reply, sent: Instant, after: Duration) -> bool {
-    let is_so = matches!(reply, Reply::Error(error) if error.contains("may have been done or not"));
+    let is_so = matches!(reply, Reply::Error(error) if error.contains("outcome unknown"));
     let waited = sent.elapsed();
     assert!(!is_so || waited >= after, "in doubt after {waited:?}");
     is_so
