@@ -38,8 +38,8 @@ impl fmt::Display for ConfigError {
             ConfigError::Pem { what, reason } => write!(f, "it holds no {what} as PEM has it: {reason}"),
             ConfigError::OwnCertificate { reason } => write!(
                 f,
-                "the other nodes would refuse the certificate of this one, which is not by the CA of the clients, or not for \
-                 clients: `zerohop tls new` and `add` make certificates for both uses ({reason})"
+                "this node's certificate lacks the client usage, or the CA of the clients has not issued it, so the other nodes would \
+                 refuse it. `zerohop tls new` and `add` make certificates for both uses ({reason})"
             ),
             ConfigError::Unusable { reason } => {
                 write!(f, "certificate and key cannot be used together: {reason}")

@@ -28,8 +28,7 @@ numbered!(
         Certificate = 9, "the server's certificate is not one by the CA given: it is of another cluster, or the file is the \
                           wrong one";
         /// The server's certificate does not have the name or address that the client connects to.
-        CertificateName = 10, "the server's certificate is by the CA given, but for other names or addresses than the one it was \
-                               reached by: have one made that has it";
+        CertificateName = 10, "the server's certificate does not name the address you used: have one made that does";
         /// The server's certificate is not valid yet.
         CertificateTime = 11, "the server's certificate is not valid yet: set the clock, here or where it was made";
         /// Both sides speak TLS, and have no common settings.
@@ -40,8 +39,8 @@ numbered!(
         ClientCertificateWanted = 14, "the server serves only clients with a certificate, and none was given: name one by the CA of its \
                                        clients, with --tls-cert and --tls-key";
         /// The client's certificate was not issued by the CA that the server trusts, or is invalid otherwise.
-        ClientCertificate = 15, "the server does not accept the certificate of this client: name one by the CA that its nodes have as \
-                                 --tls-client-ca, for the use by clients";
+        ClientCertificate = 15, "the server rejects this client's certificate: use one for clients that the CA of its --tls-client-ca \
+                                 has issued";
         /// The client's certificate has expired, or is not valid yet.
         ClientCertificateTime = 16, "the certificate of this client has expired, or is not valid yet: have another made, as by `zerohop tls \
                                      add`, or set the clock";

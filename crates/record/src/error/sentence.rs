@@ -139,13 +139,13 @@ impl fmt::Display for Failure<'_> {
                 "the request's timestamp is {ahead_ms} ms ahead of the server: a clock is wrong, set it right"
             ),
             Self::SnapshotExpired => f.write_str(
-                "the snapshot is not kept any more: it was closed, not renewed in time, or the partition has failed over, moved or \
+                "the snapshot has ended: it was closed, not renewed in time, or the partition has failed over, moved or \
                  been split; open a new one",
             ),
             Self::DiskFull => {
                 f.write_str(
-                    "the disk is full, or the node's limit of file sizes is reached (`zerohop doctor` says which): writes are refused until \
-                     records are removed, or space is added or the limit raised",
+                    "the disk is full, or the node's limit of file sizes is reached; `zerohop doctor` says which. Writes are refused until \
+                     records are removed, space is added or the limit is raised",
                 )
             }
             Self::MemoryFull => {

@@ -88,7 +88,7 @@ fn only_clients_and_nodes_with_certificate_are_served() {
     for endpoint in [cluster.endpoint(), instance] {
         for (own, words) in [
             (None, "serves only clients with a certificate"),
-            (Some((another.as_path(), "node")), "does not accept the certificate of this client"),
+            (Some((another.as_path(), "node")), "rejects this client's certificate"),
             (Some((ours.as_path(), "expired")), "the certificate of this client has expired"),
         ] {
             let refused = run(endpoint, &ours, own, &["kv", "lookup", "k1"]);

@@ -73,7 +73,7 @@ fn only_redis_clients_with_certificate_are_served() {
         (None, "serves only clients with a certificate", "presents no certificate"),
         (
             Some(another.as_path()),
-            "does not accept the certificate of this client",
+            "rejects this client's certificate",
             "is not one by the CA of --tls-client-ca",
         ),
     ] {
