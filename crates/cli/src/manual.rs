@@ -89,7 +89,7 @@ fn own_sections(command: &Command) -> String {
         let all: Vec<String> = lines.iter().map(|line| literal(line)).collect();
         out.push_str(&format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", all.join("\n")));
     }
-    out.push_str(&format!(".SH \"EXIT STATUS\"\n{}\n", literal(EXIT_CODES)));
+    out.push_str(&format!(".SH \"EXIT STATUS\"\n.nf\n{}\n.fi\n", literal(EXIT_CODES)));
     let variables = command.get_arguments().filter_map(|arg| {
         let name = arg.get_env()?.to_str()?;
         Some((name, arg.get_long()?))

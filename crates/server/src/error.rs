@@ -148,17 +148,16 @@ impl fmt::Display for StartError {
         match self {
             StartError::NotLoopback { listen } => write!(
                 f,
-                "{listen} can be reached from other machines, and without a secret any client that connects could read and write \
-                 everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
-                 listen at 127.0.0.1 or [::1], or say --insecure"
+                "{listen} is reachable from other machines, and the cluster has no secret. Make one with `zerohop secret new PATH` and \
+                 start every node with --secret-file PATH, listen on 127.0.0.1 or [::1], or pass --insecure"
             ),
             StartError::Instances { requested, most } => {
                 write!(f, "{}: ask for 1 to {most}, or leave the option out", counted(*requested, "instance"))
             }
             StartError::InstancesFixed { root, has, requested } => write!(
                 f,
-                "{}: this data was made with {}, {requested} {} asked for, and the number of a folder is fixed: start with \
-                 --instances {has} or without the option",
+                "{}: this folder has {}, {requested} {} requested, and the number cannot change. Start with --instances {has}, or \
+                 without the option",
                 shown_path(root),
                 counted(*has, "instance"),
                 by_number(*requested, "was", "were")

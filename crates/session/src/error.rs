@@ -209,7 +209,7 @@ impl fmt::Display for SessionError {
             }
             Self::PartitionLost { partition, waited_us } => write!(
                 f,
-                "partition {partition} is lost: all nodes that hold it in sync are down, and none has returned in {} ms. Nothing \
+                "partition {partition} is lost: all nodes with an in-sync copy are down, and none has returned in {} ms. Nothing \
                  was changed: start one of them again, or see `zerohop recover`",
                 waited_us / 1000
             ),
@@ -218,7 +218,7 @@ impl fmt::Display for SessionError {
             }
             Self::NoKeyspace { name, epoch: MapEpoch(0) } => write!(
                 f,
-                "the node that answered is of no cluster yet, and so knows no keyspace {}: it waits for other nodes, or has not \
+                "the node that answered has not joined a cluster yet, and so knows no keyspace {}: it waits for other nodes, or has not \
                  read its data; `zerohop status` and its /health over HTTP say which. Nothing was changed",
                 quoted(name.as_bytes())
             ),

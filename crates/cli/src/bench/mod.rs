@@ -48,7 +48,7 @@ pub(crate) enum BenchCommand {
     Kv(KvBenchArguments),
     /// Transfers amounts between two records in transactions.
     ///
-    /// The kinds of transactions are: without reads and with reads, with evenly chosen records and with a few contended
+    /// The kinds of transactions are: without reads and with reads, with uniformly chosen records and with a few contended
     /// records. The sum of all records must not change. The keys belong to this run alone. The command removes them at
     /// the end, also after Ctrl-C.
     Txn(transfers::TxnBenchArguments),

@@ -13,9 +13,15 @@ use super::names;
 
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 done; 1 a negative result (not found, a condition or comparison failed, a wait found nothing, or a check \
-found lost or wrong data); 2 the command line is wrong; 3 the command failed and changed nothing; 4 a write may or may \
-not be done, or is done and its result could not be printed, a restore is done in part, or a drop is still in progress; 130 interrupted.";
+Exit codes:
+  0    done
+  1    a negative result: not found, a condition or comparison failed,
+       a wait found nothing, or a check found lost or wrong data
+  2    the command line is wrong
+  3    the command failed and changed nothing
+  4    a write has an unknown outcome, or is done and its result could not be
+       printed; a restore is done in part, or a drop is still in progress
+  130  interrupted";
 
 /// The word for a missing permission.
 pub(crate) const FORBIDDEN: &str = "forbidden";
@@ -238,8 +244,8 @@ impl fmt::Display for CommandError {
             }
             Self::Interrupted { sent: Some(what), is_done: false, .. } => write!(
                 f,
-                "interrupted; {what} may or may not be done, also in part where it has several: do not repeat it without a look at what \
-                 is there"
+                "interrupted; the outcome of {what} is unknown, and a part of it may be done. Check what is there before you \
+                 repeat it"
             ),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")

@@ -91,8 +91,9 @@ impl ClusterTarget {
         for endpoint in self.endpoints() {
             let tls = self.tls.read().ok().flatten();
             if let Some(reason) = http::why_not(endpoint, tls.as_ref()).await {
-                let message =
-                    format!("the node at {endpoint} is of no cluster yet: {reason}. Nothing was changed");
+                let message = format!(
+                    "the node at {endpoint} has not joined a cluster yet: {reason}. Nothing was changed"
+                );
                 return CommandError::Refused(message);
             }
         }

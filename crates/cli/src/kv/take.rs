@@ -41,8 +41,8 @@ pub(super) async fn run(arguments: TakeArguments) -> Result<CommandEnding, Comma
 
 fn too_large(key: &[u8]) -> String {
     format!(
-        "key {}: the record is larger than what is taken: {TAKE_BYTES_MAX} bytes, or {LIST_PAGE_VALUES_MAX} values with 4 bytes more for each. \
-         It is unchanged: look it up, then remove it with --if-version",
+        "key {}: the record is too large for `take`: at most {TAKE_BYTES_MAX} bytes, and in a list at most \
+         {LIST_PAGE_VALUES_MAX} values with 4 bytes more for each. It is unchanged: look it up, then remove it with --if-version",
         beginning(key)
     )
 }

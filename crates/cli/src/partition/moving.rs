@@ -121,7 +121,7 @@ pub(super) async fn run(arguments: MoveArguments) -> Result<CommandEnding, Comma
         if step != MoveStep::Copying && since.elapsed() > client.options().deadline {
             return Err(CommandError::Refused(format!(
                 "the move of {name} to {}:{instance} goes on, but nothing has happened for {:?}: `zerohop partition \
-                 list {}` tells how it stands",
+                 list {}` shows its state",
                 to.node,
                 client.options().deadline,
                 name.keyspace

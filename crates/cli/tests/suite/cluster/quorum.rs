@@ -154,7 +154,7 @@ fn waiting_bootstrap_node_names_missing_members() {
     assert!(health.starts_with("HTTP/1.1 503 ") && !health.contains("reads its data"), "{health}");
     let (code, _, refused) = cluster.run(&["kv", "lookup", "a"]);
     assert!(
-        code == 3 && !refused.contains("keyspace create") && refused.contains("of no cluster yet"),
+        code == 3 && !refused.contains("keyspace create") && refused.contains("has not joined a cluster yet"),
         "{refused}"
     );
     let (code, _, status) = cluster.run(&["status"]);

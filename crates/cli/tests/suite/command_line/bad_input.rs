@@ -92,7 +92,7 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
     let nodes = output(zerohop(&["up", "--nodes", "17"]), b"");
     assert!(stderr(&nodes).contains("1 to 16 nodes"), "{nodes:?}");
     let help = output(zerohop(&["kv", "insert", "--help"]), b"");
-    assert!(stdout(&help).contains("Exit codes: 0 done"), "{help:?}");
+    assert!(stdout(&help).contains("Exit codes:\n  0    done\n"), "{help:?}");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn invalid_start_is_refused_with_reason() {
     assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
     refused(
         &["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"],
-        &["made with 1 instance,", "the number of a folder is fixed"],
+        &["has 1 instance,", "the number cannot change"],
     );
 
     // A folder of other data, a file, and a data folder of a future version.

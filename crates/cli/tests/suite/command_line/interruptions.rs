@@ -98,7 +98,7 @@ fn interrupted_write_says_that_it_may_be_done() {
     wait_for("the first piece is written", size, |size| *size == 4 << 20);
     let output = waiting.interrupt();
     assert_eq!(code(&output), 130, "{output:?}");
-    assert!(stderr(&output).contains("interrupted; the write may or may not be done"), "{output:?}");
+    assert!(stderr(&output).contains("interrupted; the outcome of the write is unknown"), "{output:?}");
     assert!(stdout(&output).starts_with("{\"done\":null,\"reason\":\"interrupted\","), "{output:?}");
 }
 

@@ -77,7 +77,7 @@ fn other_shells_ask_for_names_of_keyspaces_where_an_option_takes_one() {
 fn help_and_manual_pages_have_examples() {
     let long = stdout(&zerohop(&["kv", "wait", "--help"]).output().unwrap());
     assert!(
-        long.contains("Examples:\n  zerohop kv wait result --timeout 10m\n\nExit codes: 0 done"),
+        long.contains("Examples:\n  zerohop kv wait result --timeout 10m\n\nExit codes:\n  0    done\n"),
         "{long}"
     );
     let short = stdout(&zerohop(&["kv", "wait", "-h"]).output().unwrap());
@@ -89,7 +89,7 @@ fn help_and_manual_pages_have_examples() {
     let page = std::fs::read_to_string(pages.join("zerohop-kv-wait.1")).unwrap();
     for words in [
         ".SH EXAMPLES\n.nf\nzerohop kv wait result \\-\\-timeout 10m\n.fi\n",
-        ".SH \"EXIT STATUS\"\nExit codes: 0 done",
+        ".SH \"EXIT STATUS\"\n.nf\nExit codes:\n  0    done\n",
         ".SH ENVIRONMENT\n",
         "\\fBZEROHOP_ENDPOINT\\fR\nthe value of \\-\\-endpoint",
         ".SH FILES\n.TP\n\\fI~/.config/zerohop/secret\\fR\n",
