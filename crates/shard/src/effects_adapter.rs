@@ -107,8 +107,8 @@ impl zerohop_replication::ReplicaEffects for EffectsAdapter<'_> {
             ReplicaEffect::Differs { who, range } => {
                 let DigestRange { as_of, from, through, .. } = range;
                 self.counters.record_error_text(format!(
-                    "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash \
-                     fragments {from} to {through} as of entry {} of epoch {}); it takes them again",
+                    "keyspace {keyspace}, partition {partition}: instance {} has different records than the other copies (hash \
+                     fragments {from} to {through} as of entry {} of epoch {}); it is rebuilt from them",
                     who.instance, as_of.index, as_of.epoch
                 ));
             }

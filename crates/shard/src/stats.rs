@@ -183,8 +183,8 @@ impl RequestCounters {
         }
         self.broken_invariants.push(found);
         self.record_error_text(format!(
-            "keyspace {keyspace}, partition {partition}: {broken}; this copy serves nothing and its log is not \
-             written until the process starts again, and another in-sync copy takes over"
+            "keyspace {keyspace}, partition {partition}: {broken}; this replica has stopped, and its log is not \
+             written, until the process starts again; another in-sync replica takes over if there is one"
         ));
     }
 

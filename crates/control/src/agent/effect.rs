@@ -178,8 +178,8 @@ impl fmt::Display for EndReason {
             }
             Self::BootstrappedBefore { by } => write!(
                 f,
-                "the control group exists, as {by} says, and this founder of it has lost its log: start the node as a new \
-                 one, with an empty folder and with --join {by} instead of the list of hosts"
+                "this founding manager has lost its log, and {by} knows the control group. Start the node with an empty \
+                 folder and --join {by} instead of --hosts"
             ),
         }
     }

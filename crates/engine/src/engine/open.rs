@@ -101,9 +101,8 @@ impl<D: Disk> Engine<D> {
             let has_data = names.iter().any(|n| n.name.starts_with("p-") || n.name == FOLDER);
             if has_data {
                 return wrong(
-                    "damaged: it names no format, though the folder holds data. Where others hold copies, start with an \
-                     empty folder, and they are made again; if the rest of this one is to be saved, write into the file \
-                     what another data folder of the same program has there",
+                    "damaged: it names no format, though the folder has data. If other nodes have copies, start with an \
+                     empty folder. Otherwise copy this file from another data folder of the same program",
                 );
             }
             // A crash came between creating the file and syncing it.

@@ -72,7 +72,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
                     instance = self.outlet.this_member.0,
                     keyspace = keyspace.0,
                     partition = partition.0,
-                    "{broken}: the copy serves nothing until the node starts again, and another in-sync copy takes over"
+                    "{broken}: this replica has stopped until the node starts again; another in-sync replica takes over if there is one"
                 )
             }
             InstanceEffect::Drained { keyspace, map } => {

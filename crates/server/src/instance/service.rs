@@ -431,11 +431,11 @@ impl DiskLog {
             match (is_full, FileSizeLimit::that_refused()) {
                 (true, None) => warn!(
                     instance,
-                    "the disk is full: no new writes are taken here; others do in its place where they can"
+                    "the disk is full: this instance refuses new writes; other copies take over where possible"
                 ),
                 (true, Some(limit)) => warn!(
                     instance,
-                    "no new writes are taken here, as {limit}; others do in its place where they can"
+                    "this instance refuses new writes; other copies take over where possible: {limit}"
                 ),
                 (false, _) => info!(instance, "the disk has room again"),
             }

@@ -33,10 +33,9 @@ pub(super) fn refusal(name: &str) -> ChangeRefusal {
 fn reason(name: &str, waits: &str) -> String {
     let waits = if waits.is_empty() { String::new() } else { format!(" It waits for {waits}.") };
     format!(
-        "keyspace {name} is being dropped: nothing begins in it any more, and it goes once the transactions over it that are under \
-         way have ended.{waits} That takes seconds, unless a partition that has a part in one is not served (`zerohop recover` tells \
-         which are not). `zerohop keyspace drop {name}` waits for it; with --at-once it goes as it is, which may undo in other \
-         keyspaces what was acknowledged"
+        "keyspace {name} is being dropped. It accepts no new work. The drop ends when its open transactions end.{waits} That takes \
+         seconds, unless one of their partitions is not served (`zerohop recover` shows these). `zerohop keyspace drop {name}` waits for \
+         the end. With --at-once the keyspace is removed now, which may undo acknowledged writes of its transactions in other keyspaces"
     )
 }
 

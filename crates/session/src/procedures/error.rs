@@ -103,8 +103,8 @@ impl fmt::Display for BlobError {
             Self::Absent => f.write_str("there is no blob of this name"),
             Self::TooLong { limit } => write!(
                 f,
-                "more than the {limit} bytes that are written, replaced, cut or read as one: do it in several steps; what is \
-                 new can be filled in at any length, and outside a transaction any length is cut or removed"
+                "one operation may write, replace, truncate or read at most {limit} bytes. Use several steps, or a staged append; outside \
+                 a transaction a truncation or removal may have any length"
             ),
             Self::Beyond { limit } => write!(
                 f,

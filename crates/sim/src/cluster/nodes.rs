@@ -32,7 +32,7 @@ use crate::streams::Draw;
 const RATE_PPM_MAX: u64 = 40_000;
 
 /// The text by which an instance reports members with different contents.
-const DIFFERS: &str = "holds other records";
+const DIFFERS: &str = "has different records";
 
 /// The code of [`zerohop_wire::Failure::SessionExpired`].
 const SESSION_EXPIRED: u16 = 305;

@@ -230,11 +230,11 @@ fn useless(ack: &HelloAck, own: Incarnation) -> Option<&'static str> {
     }
     Some(match ack.instance {
         InstanceId(0) => {
-            "it is a standalone node, which no other node can join, or the port of an instance: name the port of a node's \
-             manager, which `zerohop node list` prints, or start a cluster with --hosts on all its nodes"
+            "this address is a standalone node or an instance. Name the port of a node's manager (`zerohop node list` prints it), \
+             or start a cluster with --hosts on all its nodes"
         }
         _ => {
-            "it is the port of an instance: name the port of a node's manager, which `zerohop node list` prints"
+            "this address is the port of an instance. Name the port of a node's manager (`zerohop node list` prints it)"
         }
     })
 }

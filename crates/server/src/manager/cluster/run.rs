@@ -266,7 +266,7 @@ impl Runner {
                     // A complete map that was applied meanwhile already has the change.
                     Err(MapError::NotNewer { .. }) => {}
                     Err(error) => {
-                        warn!(%error, "a change of the map does not follow the last; the whole map is taken");
+                        warn!(%error, "a map delta does not apply; the full map is loaded");
                         self.replace_map();
                     }
                 }
