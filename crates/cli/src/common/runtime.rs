@@ -4,7 +4,7 @@ use std::future::pending;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -89,13 +89,15 @@ impl StopSignals {
     /// Returns once another stop signal has come than those of the same occasion as the last: the end of a terminal is several,
     /// and a program such as `timeout` signals the process and its group.
     pub(crate) async fn come_again(&mut self) {
-        let from = Instant::now() + SAME_OCCASION;
-        loop {
-            self.come().await;
-            if Instant::now() >= from {
-                return;
+        let occasion = tokio::time::sleep(SAME_OCCASION);
+        tokio::pin!(occasion);
+        while !occasion.is_elapsed() {
+            tokio::select! {
+                () = &mut occasion => {}
+                () = self.come() => {}
             }
         }
+        self.come().await;
     }
 
     /// Returns once a stop signal has come.
