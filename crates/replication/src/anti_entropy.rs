@@ -21,7 +21,7 @@ use super::compare::ComparisonRequest;
 use super::follower_progress::Stream;
 use super::limits::{AUDIT_RECORDS, AUDIT_ROUND_US};
 use super::primary::name_at;
-use super::{Context, Replica, ReplicaEffects, Role};
+use super::{Context, Replica, ReplicaEffects};
 use zerohop_partition::digest::{DigestError, RecordDigest, hash};
 use zerohop_partition::limits::COMPARED_RECORDS;
 use zerohop_partition::planted::{Bug, is_planted};
@@ -290,25 +290,5 @@ impl Replica {
     pub(super) fn drop_audit_requests(&mut self, effects: &mut dyn ReplicaEffects) {
         (self.audit.round, self.audit.digest_requested, self.audit.digest_sent) = (None, None, None);
         self.audit.client_requests.drain(..).for_each(|one| effects.wrong_owner(one.token));
-    }
-
-    /// Commits up to this index, and stops in between at the index for which a digest is wanted.
-    pub(super) fn commit_in_steps<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        through: u64,
-        effects: &mut dyn ReplicaEffects,
-    ) -> EngineResult<()> {
-        let stop = self.audit.stop(self.partition.applied(), through);
-        self.partition.commit_acknowledged(context.engine, stop, effects)?;
-        match self.role {
-            Role::Primary => self.audit_own(context, effects)?,
-            _ => self.answer_digest_request(context, effects)?,
-        }
-        if stop < through {
-            self.partition.commit_acknowledged(context.engine, through, effects)
-        } else {
-            Ok(())
-        }
     }
 }

@@ -86,6 +86,26 @@ impl Replica {
         self.open_gate(context, effects)
     }
 
+    /// Commits up to this index, and stops in between at the index for which a digest is wanted.
+    pub(super) fn commit_in_steps<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        through: u64,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        let stop = self.audit.stop(self.partition.applied(), through);
+        self.partition.commit_acknowledged(context.engine, stop, effects)?;
+        match self.role {
+            Role::Primary => self.audit_own(context, effects)?,
+            _ => self.answer_digest_request(context, effects)?,
+        }
+        if stop < through {
+            self.partition.commit_acknowledged(context.engine, through, effects)
+        } else {
+            Ok(())
+        }
+    }
+
     /// The commit index: the highest log index that all needed members have, at the configured durability.
     fn commit_index<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let own = if self.is_sync() {
