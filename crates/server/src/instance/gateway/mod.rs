@@ -1,5 +1,6 @@
 //! What an instance and a gateway have to do with each other. A gateway serves the clients of another protocol on the instance's thread and
-//! listener; the program passes it in ([`crate::ServerOptions::gateway`]), so that this crate does not know the protocol.
+//! listener; the program passes it in ([`crate::ServerOptions::gateway`]). The trait is shaped by Redis: units, tickets and replies are those of
+//! Redis clients. A gateway of another protocol implements [`Gateway::receive`], [`Gateway::closed`] and [`Gateway::step`], and leaves the rest.
 //!
 //! ```text
 //!   bytes of a foreign client ──> Gateway ──> InstanceContext: the instance runs a unit, or evaluates a request
