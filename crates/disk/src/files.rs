@@ -20,7 +20,6 @@ use std::task::Waker;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
-use rustix::process::{Resource, getrlimit};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use zerohop_system::descriptors::Descriptors;
@@ -50,8 +49,7 @@ pub struct FilesDisk {
     files: OpenFiles,
     /// Folders whose own names are durable.
     durable_folders: BTreeSet<String>,
-    /// The process's limit of the length of a file, in bytes. A write beyond it could end the process by a signal, so it is refused as on a full
-    /// disk.
+    /// See [`FileSizeLimit::bytes_max`]. A longer write could end the process by a signal: it is refused as on a full disk.
     file_bytes_max: u64,
     _lock: File,
 }
@@ -93,7 +91,7 @@ impl FilesDisk {
             zeroing: BTreeMap::new(),
             files: OpenFiles::new(folder, descriptors_max),
             durable_folders: BTreeSet::new(),
-            file_bytes_max: getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX),
+            file_bytes_max: FileSizeLimit::bytes_max(),
             _lock: lock(root)?,
         })
     }
@@ -535,6 +533,10 @@ impl Disk for FilesDisk {
     fn free_bytes(&mut self) -> DiskResult<u64> {
         let free = fstatvfs(self.files.root()).map_err(|errno| failed("", "free_bytes", errno))?;
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
+    }
+
+    fn file_bytes_max(&mut self) -> u64 {
+        self.file_bytes_max
     }
 }
 

@@ -305,6 +305,10 @@ impl Disk for HoldUnsyncedDisk {
         let free = self.real.free_bytes()?.saturating_sub(self.unsynced_bytes);
         Ok(free.min(UNSYNCED_BYTES_MAX.saturating_sub(self.unsynced_bytes)))
     }
+
+    fn file_bytes_max(&mut self) -> u64 {
+        self.real.file_bytes_max()
+    }
 }
 
 impl UnsyncedFile {

@@ -211,6 +211,10 @@ impl Disk for NodeDisk {
     fn free_bytes(&mut self) -> DiskResult<u64> {
         either!(self.free_bytes())
     }
+
+    fn file_bytes_max(&mut self) -> u64 {
+        either!(self.file_bytes_max())
+    }
 }
 
 impl fmt::Display for OpenDiskError {

@@ -378,6 +378,9 @@ impl<D: Disk> EmbeddedInstance<D> {
             Failure::DiskFull => {
                 EngineError::DiskFull { free_bytes: self.shard.local().free_bytes().unwrap_or(0) }
             }
+            Failure::FileSizeLimit { limit_bytes } => {
+                EngineError::FileSizeLimit { limit_bytes: *limit_bytes }
+            }
             Failure::MemoryFull => EngineError::MemoryFull { budget_bytes: self.memory_bytes },
             Failure::DataCorrupt => self.corruption(operation),
             Failure::Busy { .. } => EngineError::Scarce {

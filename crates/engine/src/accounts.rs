@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use crate::disk::{Disk, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::limits::{DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX};
+use crate::limits::{
+    DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENT_FRAME_BYTES,
+};
 
 /// What a log needs of its instance to read, write and sync.
 pub(crate) struct LogResources<'i, D> {
@@ -60,6 +62,8 @@ pub(crate) struct Space {
     credit_bytes: i64,
     until_check_bytes: i64,
     reserve_bytes: i64,
+    /// The greatest length of a file: see [`Disk::file_bytes_max`].
+    file_bytes_max: u64,
     /// An entry was refused for lack of room, or the reserve was found in use, and there was not enough room since.
     is_full: bool,
     /// Free bytes beside the reserve at the last check; `None`: never checked.
@@ -71,15 +75,33 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(reserve_bytes: u64) -> Space {
+    pub(crate) fn new(reserve_bytes: u64, file_bytes_max: u64) -> Space {
         Space {
             credit_bytes: 0,
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
+            file_bytes_max,
             is_full: false,
             free_bytes: None,
             admits_all: false,
             needs_retry: false,
+        }
+    }
+
+    /// See [`Disk::file_bytes_max`].
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.file_bytes_max
+    }
+
+    /// Checks that a segment with this entry alone is no longer than a file may be.
+    ///
+    /// # Errors
+    /// [`EngineError::FileSizeLimit`].
+    #[inline]
+    pub(crate) fn check_file_size(&self, entry_bytes: u64) -> EngineResult<()> {
+        match entry_bytes.saturating_add(SEGMENT_FRAME_BYTES) <= self.file_bytes_max {
+            true => Ok(()),
+            false => Err(EngineError::FileSizeLimit { limit_bytes: self.file_bytes_max }),
         }
     }
 

@@ -17,6 +17,11 @@ pub enum EngineError {
         /// Bytes still free.
         free_bytes: u64,
     },
+    /// No file may be long enough for this entry: the limit of file sizes of the process (`ulimit -f`) forbids it.
+    FileSizeLimit {
+        /// The greatest length of a file, in bytes.
+        limit_bytes: u64,
+    },
     /// The process or the system is out of descriptors or memory: nothing was done, and the call may be repeated.
     Scarce {
         /// The missing resource, and how to get more of it.
@@ -86,6 +91,11 @@ impl fmt::Display for EngineError {
             EngineError::DiskFull { free_bytes } => write!(
                 f,
                 "the disk is nearly full ({free_bytes} bytes left): writes are refused until space is freed; reads and removals go on"
+            ),
+            EngineError::FileSizeLimit { limit_bytes } => write!(
+                f,
+                "the limit of file sizes of this process (`ulimit -f`, {limit_bytes} bytes) leaves no room for it: start the process with a \
+                 higher limit (`ulimit -f unlimited`; LimitFSIZE=infinity for systemd)"
             ),
             EngineError::Scarce { what } => write!(f, "{what}"),
             EngineError::MemoryFull { budget_bytes } => {

@@ -35,6 +35,13 @@ pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// The smallest segment size: below it, headers and footers would be a considerable share.
 pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
+/// A file must be allowed to have so many bytes, or a store is not opened: entries without which upper layers cannot go on have up
+/// to 1.3 MiB, and the journal needs room for a batch.
+pub const FILE_BYTES_MIN: u64 = 2 << 20;
+
+/// Room in a segment's file for all that is not an entry, if the segment has one entry: header, marks, footer and trailer.
+pub const SEGMENT_FRAME_BYTES: u64 = 4 << 10;
+
 /// Segments of one partition: their slots are stored in 20 bits.
 pub const SEGMENTS_MAX: usize = 1 << 20;
 

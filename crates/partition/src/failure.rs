@@ -11,6 +11,7 @@ const SCARCE_RETRY_MS: u32 = 100;
 pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
     match error {
         EngineError::DiskFull { .. } => Failure::DiskFull,
+        EngineError::FileSizeLimit { limit_bytes } => Failure::FileSizeLimit { limit_bytes: *limit_bytes },
         EngineError::Scarce { .. } => Failure::Busy { retry_after_ms: SCARCE_RETRY_MS },
         EngineError::MemoryFull { .. } => Failure::MemoryFull,
         EngineError::Corrupt { .. } => Failure::DataCorrupt,

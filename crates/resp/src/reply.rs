@@ -77,7 +77,7 @@ impl<'a> ReplyWriter<'a> {
     /// `-` and the error text of a failure.
     pub fn failure(&mut self, failure: &Failure<'_>) {
         let word = match failure {
-            Failure::DiskFull | Failure::MemoryFull => "OOM",
+            Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull => "OOM",
             Failure::DiskFailed | Failure::DataCorrupt => "MISCONF",
             Failure::Unauthorized | Failure::AuthRequired | Failure::AuthFailed { .. } => "NOAUTH",
             // A client knows the keyspace of its connection by its name, not by the number in the failure.

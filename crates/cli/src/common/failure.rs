@@ -123,7 +123,7 @@ fn of_failure(failure: &Failure<'_>) -> &'static str {
         Failure::TooFewInSync { .. } => "too_few_in_sync",
         Failure::Busy { .. } | Failure::Unavailable { .. } | Failure::WrongOwner { .. } => "unavailable",
         Failure::TimedOut { .. } => "timed_out",
-        Failure::DiskFull | Failure::MemoryFull => "no_room",
+        Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull => "no_room",
         Failure::DiskFailed => "disk_failed",
         Failure::DataCorrupt => "corrupt",
         Failure::Aborted { .. } => "aborted",

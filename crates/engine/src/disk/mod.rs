@@ -278,4 +278,9 @@ pub trait Disk {
 
     /// Bytes that can still be written, as far as the disk knows.
     fn free_bytes(&mut self) -> DiskResult<u64>;
+
+    /// The greatest length that an append may give a file; a longer one is refused with [`DiskError::Full`].
+    fn file_bytes_max(&mut self) -> u64 {
+        u64::MAX
+    }
 }

@@ -193,6 +193,11 @@ impl SimulatedDisk {
         self.state().limits.capacity = bytes.into();
     }
 
+    /// The greatest length that an append may give a file from now on; `None` for no limit.
+    pub fn set_file_bytes_max(&self, bytes: impl Into<Option<u64>>) {
+        self.state().limits.file_bytes_max = bytes.into();
+    }
+
     /// Sets how many bytes are allocated ahead for a file of which it is told that it grows ([`Disk::reserve`]), from now on;
     /// none at first.
     pub fn set_preallocated_bytes(&self, bytes: u64) {
@@ -276,7 +281,11 @@ impl Disk for SimulatedDisk {
         }
         let added = data.len() as u64;
         let free = state.free();
+        let file_bytes_max = state.limits.file_bytes_max.unwrap_or(u64::MAX);
         let bytes = state.file(file, DiskOperation::Append)?;
+        if bytes.issued().len() as u64 + added > file_bytes_max {
+            return Err(DiskError::Full);
+        }
         let ahead = bytes.allocated_ahead();
         let more = added.saturating_sub(ahead);
         if free < more {
@@ -454,6 +463,10 @@ impl Disk for SimulatedDisk {
             }
         }
         admitted
+    }
+
+    fn file_bytes_max(&mut self) -> u64 {
+        self.state().limits.file_bytes_max.unwrap_or(u64::MAX)
     }
 
     fn free_bytes(&mut self) -> DiskResult<u64> {

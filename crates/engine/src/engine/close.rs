@@ -1,5 +1,6 @@
 //! The clean shutdown of an engine.
 
+use super::due::JOURNALED_BYTES_MAX;
 use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
@@ -58,6 +59,9 @@ impl<D: Disk> Engine<D> {
         for handle in handles {
             let (io, store) = self.store(handle)?;
             if counts(store) && !survives(&mut io.logs, store) {
+                if self.journal.has_no_room_for(JOURNALED_BYTES_MAX as usize) {
+                    self.flush()?;
+                }
                 self.journal_tail(handle)?;
             }
         }

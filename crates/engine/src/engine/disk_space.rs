@@ -2,6 +2,7 @@
 
 use super::{Engine, Handle};
 use crate::disk::Disk;
+use crate::engine::options::Durability;
 use crate::error::EngineResult;
 
 impl<D: Disk> Engine<D> {
@@ -26,6 +27,18 @@ impl<D: Disk> Engine<D> {
     pub fn check_space_for(&mut self, handle: Handle, bytes: u64, is_let_in: bool) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         store.check_space_for(io, bytes, is_let_in)
+    }
+
+    /// Checks that the limit of file sizes lets a partition have an entry with so many bytes of key and payload.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::FileSizeLimit`]; there is no such partition.
+    pub fn check_file_size(&mut self, handle: Handle, bytes: u64) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        match store.durability {
+            Durability::Memory => Ok(()),
+            Durability::Interval { .. } | Durability::Sync => io.space.check_file_size(bytes),
+        }
     }
 
     /// Until it is reset, appended entries are accepted on a full disk as removals are, up to half of the

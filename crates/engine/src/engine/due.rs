@@ -20,12 +20,20 @@ const TOGETHER_MS: u64 = 20;
 
 /// Bytes that one partition may add to the journal: above this, writing them twice costs more than a separate
 /// sync.
-const JOURNALED_BYTES_MAX: u64 = 128 << 10;
+pub(super) const JOURNALED_BYTES_MAX: u64 = 128 << 10;
 
 /// Bytes that one call copies, about: a few hundred microseconds.
 const COPIED_PER_CALL: u64 = 256 << 10;
 
 impl<D: Disk> Engine<D> {
+    /// Flushes the journal's batch if an entry of a `sync` partition, with so many bytes of key and payload, would make it longer
+    /// than a file may be.
+    #[inline]
+    pub(super) fn make_journal_room(&mut self, handle: Handle, bytes: usize) -> EngineResult<()> {
+        let is_short = self.journal.has_no_room_for(bytes);
+        if is_short && self.store(handle)?.1.durability == Durability::Sync { self.flush() } else { Ok(()) }
+    }
+
     /// Prepares for a disk that becomes full: preallocates space in the journal for what is accepted and not yet durable,
     /// and schedules again what found no room.
     pub(super) fn prepare_for_full_disk(&mut self) -> EngineResult<()> {
@@ -207,7 +215,8 @@ impl<D: Disk> Engine<D> {
             // The entry is in memory until it is written; if the write has failed, its segment reports it.
             // A long one goes to its segment only: a reference to it would make the journal wait for room there.
             let is_short = entry.payload.len() <= JOURNAL_INLINE_BYTES_MAX;
-            if is_good && is_short && entry.head.meta.index == copied + 1 {
+            let has_room = !journal.has_no_room_for(entry.key.len() + entry.payload.len());
+            if is_good && is_short && has_room && entry.head.meta.index == copied + 1 {
                 journal.push_one_of(whose, (&entry.head.meta, entry.key, entry.payload));
                 copied += 1;
             }

@@ -134,6 +134,7 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<()> {
+        self.make_journal_room(handle, key.len() + bytes_of(payload))?;
         let Engine { io, partitions, journal, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         store.admit(io, meta, key, bytes_of(payload))?;

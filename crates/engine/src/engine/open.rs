@@ -10,6 +10,7 @@ use crate::engine::report::RecoveryReport;
 use crate::error::{EngineError, EngineResult};
 use crate::io::{Io, Logs};
 use crate::journal::{FOLDER, Journal};
+use crate::limits::FILE_BYTES_MIN;
 use crate::log::PartitionLog;
 use crate::store::{PartitionStore, StoreIdentity};
 use crate::{PartitionId, PartitionReport};
@@ -28,19 +29,24 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`EngineError::Format`] if the disk holds other data or a newer format; errors of the disk. Corrupt
-    /// and missing entries are not errors: the report names them.
-    pub fn open(disk: D, options: EngineOptions) -> EngineResult<(Engine<D>, RecoveryReport)> {
-        let options = options.bounded();
+    /// and missing entries are not errors: the report names them. [`EngineError::FileSizeLimit`] below
+    /// [`FILE_BYTES_MIN`].
+    pub fn open(mut disk: D, options: EngineOptions) -> EngineResult<(Engine<D>, RecoveryReport)> {
+        let file_bytes_max = disk.file_bytes_max();
+        if file_bytes_max < FILE_BYTES_MIN {
+            return Err(EngineError::FileSizeLimit { limit_bytes: file_bytes_max });
+        }
+        let options = options.bounded(file_bytes_max);
         let io = Io {
             disk,
             memory: Memory::new(options.memory_bytes),
-            space: Space::new(options.disk_reserve_bytes),
+            space: Space::new(options.disk_reserve_bytes, file_bytes_max),
             logs: Logs::default(),
         };
         let mut engine = Engine {
             io,
             options,
-            journal: Journal::new(options.journal_file_bytes, 1),
+            journal: Journal::new(options.journal_file_bytes, file_bytes_max, 1),
             journal_stopped: None,
             partitions: Vec::new(),
             by_id: Default::default(),

@@ -95,11 +95,14 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// The same with every field within its bounds.
-    pub(crate) fn bounded(self) -> EngineOptions {
+    /// The same with every field within its bounds, on a disk whose files have at most so many bytes.
+    pub(crate) fn bounded(self, file_bytes_max: u64) -> EngineOptions {
+        // Marks and the footer come on top of a segment's entries, and a batch on top of a journal file.
+        let half = (file_bytes_max / 2).max(limits::SEGMENT_BYTES_MIN);
+        let segment_bytes_max = limits::SEGMENT_BYTES_MAX.min(half);
         EngineOptions {
-            segment_bytes: self.segment_bytes.clamp(limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX),
-            journal_file_bytes: self.journal_file_bytes.max(limits::SEGMENT_BYTES_MIN),
+            segment_bytes: self.segment_bytes.clamp(limits::SEGMENT_BYTES_MIN, segment_bytes_max),
+            journal_file_bytes: self.journal_file_bytes.max(limits::SEGMENT_BYTES_MIN).min(half),
             dead_percent_max: self.dead_percent_max.clamp(1, 99),
             dead_percent_bound: self.dead_percent_bound.clamp(self.dead_percent_max.clamp(1, 99), 100),
             collect_every_ms: self.collect_every_ms.max(1),

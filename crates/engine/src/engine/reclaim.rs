@@ -420,7 +420,8 @@ impl<D: Disk> Engine<D> {
 
     pub(super) fn policy(&self, dead_percent_max: u64) -> Policy {
         let EngineOptions { segment_bytes, check_after_bytes, .. } = self.options;
-        Policy { dead_percent_max, segment_bytes, check_after_bytes, presses: false }
+        let file_bytes_max = self.io.space.file_bytes_max();
+        Policy { dead_percent_max, segment_bytes, file_bytes_max, check_after_bytes, presses: false }
     }
 }
 

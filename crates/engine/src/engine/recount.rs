@@ -121,6 +121,7 @@ fn entries_that_die_while_locations_are_redirected_are_counted_once() {
     let policy = Policy {
         dead_percent_max: 1,
         segment_bytes: SEGMENT_BYTES,
+        file_bytes_max: u64::MAX,
         check_after_bytes: crate::limits::CHECK_AFTER_BYTES,
         presses: false,
     };

@@ -99,7 +99,8 @@ impl<D: Disk> Engine<D> {
             }
         }
         self.io.disk.reached(CrashPoint::RecoveryJournalRead);
-        self.journal = Journal::new(self.options.journal_file_bytes, next_number);
+        self.journal =
+            Journal::new(self.options.journal_file_bytes, self.io.space.file_bytes_max(), next_number);
         if !self.sync_replayed(&replay)? {
             return self.retain_journal(&names, &replay).map(|()| false);
         }

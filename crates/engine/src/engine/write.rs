@@ -83,6 +83,7 @@ impl<D: Disk> Engine<D> {
         pieces: [&[u8]; N],
     ) -> EngineResult<u64> {
         let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
+        self.make_journal_room(handle, key.len() + bytes_of(pieces))?;
         let Engine { io, partitions, journal, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let meta = next_meta(store, &io.logs, kind, flags, timestamp);
@@ -158,11 +159,12 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>>,
     ) -> EngineResult<()> {
-        let Engine { io, partitions, journal, maintenance, .. } = self;
-        let store = store_of(partitions, handle)?;
         let mut left = entries.len();
         for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
             left -= 1;
+            self.make_journal_room(handle, key.len() + payload.len())?;
+            let Engine { io, partitions, journal, maintenance, .. } = self;
+            let store = store_of(partitions, handle)?;
             let joined = if left > 0 { FLAG_JOINED } else { 0 };
             let meta = next_meta(store, &io.logs, kind, flags & !FLAG_JOINED | joined, timestamp);
             store.admit(io, &meta, key, payload.len())?;

@@ -14,7 +14,7 @@ pub mod format;
 use crate::PartitionId;
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
-use crate::limits::JOURNAL_INLINE_BYTES_MAX;
+use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX};
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
 use format::{HEADER_BYTES, JournalHeader, JournalRecord};
@@ -25,6 +25,8 @@ pub(crate) const FOLDER: &str = "journal";
 /// The journal of one engine.
 pub(crate) struct Journal {
     file_bytes_max: u64,
+    /// The greatest length of a batch: with a file that is nearly full it is no longer than a file may be.
+    batch_bytes_max: u64,
     files: VecDeque<File>,
     /// The next file, made ahead so that a full disk has space for the last accepted entries.
     spare: Option<File>,
@@ -74,9 +76,11 @@ struct File {
 }
 
 impl Journal {
-    pub(crate) fn new(file_bytes_max: u64, next_number: u64) -> Journal {
+    /// A journal that closes a file when it has `file_bytes_max`, on a disk where a file has at most `disk_file_bytes_max`.
+    pub(crate) fn new(file_bytes_max: u64, disk_file_bytes_max: u64, next_number: u64) -> Journal {
         Journal {
             file_bytes_max,
+            batch_bytes_max: disk_file_bytes_max.saturating_sub(file_bytes_max),
             files: VecDeque::new(),
             spare: None,
             next_number,
@@ -190,6 +194,13 @@ impl Journal {
             self.salt = salt;
             format::encode(salt, &JournalRecord::Batch { synced_bytes }, &mut self.buffer);
         }
+    }
+
+    /// Whether the batch must be flushed before an entry with so many bytes of key and payload is added: no file could hold both.
+    #[inline]
+    pub(crate) fn has_no_room_for(&self, bytes: usize) -> bool {
+        let inlined = bytes.min(JOURNAL_INLINE_BYTES_MAX + KEY_BYTES_MAX);
+        (self.buffer.len() + inlined + RECORDS_ROOM_BYTES) as u64 > self.batch_bytes_max
     }
 
     /// Whether little or no space is preallocated for the next batches.
@@ -425,4 +436,6 @@ impl Journal {
     }
 }
 
+/// Room for the heads of some records, and for records of seeds and truncations.
+const RECORDS_ROOM_BYTES: usize = 16 << 10;
 const BUFFER_RETAINED_BYTES: usize = 4 << 20;

@@ -5,7 +5,7 @@
 //! sorted: a newer entry is always further on.
 
 use crate::PartitionId;
-use crate::accounts::LogResources;
+use crate::accounts::{LogResources, Space};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
@@ -259,9 +259,14 @@ impl PartitionLog {
         Ok(slot)
     }
 
-    /// Seals a segment with its footer and trailer.
+    /// Seals a segment with its footer and trailer. A segment whose file may not become longer stays without them, as after a crash.
     pub(crate) fn seal<D: Disk>(&mut self, io: &mut LogResources<'_, D>, slot: u32) -> EngineResult<()> {
+        let is_in_memory_only = self.options.in_memory_only;
         let segment = self.segment_mut(slot);
+        if !is_in_memory_only && !may_grow(segment, io.space) {
+            segment.sealed = true;
+            return Ok(());
+        }
         let allocated = push_footer(segment, 0);
         io.memory.add_used(allocated);
         if self.options.in_memory_only {
@@ -288,7 +293,7 @@ impl PartitionLog {
     ///
     /// # Errors
     /// The maximum number of segments is reached.
-    pub(crate) fn mark_now<D>(
+    pub(crate) fn mark_now<D: Disk>(
         &mut self,
         io: &mut LogResources<'_, D>,
         facts: StoreFacts,
@@ -297,6 +302,11 @@ impl PartitionLog {
         let Some(&last) = self.order.last().filter(|_| synced > self.marker_synced_index) else {
             return Ok(false);
         };
+        let segment = self.segment(last);
+        let has_room = may_grow(segment, io.space);
+        if !segment.sealed && !has_room {
+            self.seal(io, last)?;
+        }
         let segment = self.segment(last);
         let slot = if segment.sealed {
             let timestamp = segment.base().timestamp;
@@ -537,6 +547,16 @@ pub struct LogSizes {
     /// Segment files.
     pub segments: u64,
 }
+
+/// Whether marks and a footer may be added to the file of a segment, by the limit of file sizes. Segments are laid out so that they may;
+/// this one may have been written under a higher limit.
+fn may_grow(segment: &Segment, space: &Space) -> bool {
+    let samples = segment.bytes / u64::from(crate::limits::SAMPLE_EVERY) / HEAD_BYTES as u64;
+    segment.bytes + FOOTER_ROOM_BYTES + 8 * samples <= space.file_bytes_max()
+}
+
+/// Room for some marks and for a footer without samples: less than what an admitted entry leaves beside itself.
+const FOOTER_ROOM_BYTES: u64 = 2 << 10;
 
 /// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory used.
 pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {

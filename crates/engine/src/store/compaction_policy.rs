@@ -20,6 +20,8 @@ pub(crate) struct Policy {
     pub(crate) dead_percent_max: u64,
     /// The size up to which a segment is written.
     pub(crate) segment_bytes: u64,
+    /// The greatest length of a file.
+    pub(crate) file_bytes_max: u64,
     /// An open segment is sealed to be compacted once it has this much. See
     /// [`crate::EngineOptions::check_after_bytes`].
     pub(crate) check_after_bytes: u64,
@@ -119,7 +121,8 @@ impl PartitionStore {
             let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
-                && bytes_max + segment.bytes.saturating_sub(segment.dead_bytes) <= SEGMENT_BYTES_MAX;
+                && bytes_max + segment.bytes.saturating_sub(segment.dead_bytes)
+                    <= SEGMENT_BYTES_MAX.min(policy.file_bytes_max);
             self.may_be_rewritten(logs, slot, once_durable) && !segment.is_unmergeable && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
@@ -172,6 +175,11 @@ impl PartitionStore {
             let is_repaired = segment.repaired_blocks() > 0;
             let share = if is_repaired { u64::MAX } else { waste(segment) * 1000 / segment.bytes.max(1) };
             let is_worth = dead_is_much || removals_may_go || blocks;
+            // It was written under a higher limit of file sizes.
+            let is_too_long = live(segment) > policy.file_bytes_max;
+            if is_too_long {
+                continue;
+            }
             if (is_worth && self.may_be_rewritten(logs, slot, once_durable)
                 || is_repaired && self.may_be_copied(logs, slot, once_durable))
                 && best.is_none_or(|(most, _)| share > most)

@@ -229,8 +229,14 @@ impl PartitionStore {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval { .. } => io.space.admit(&mut io.disk, bytes, is_let_in),
-            Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, is_let_in),
+            Durability::Interval { .. } => {
+                io.space.check_file_size(bytes)?;
+                io.space.admit(&mut io.disk, bytes, is_let_in)
+            }
+            Durability::Sync => {
+                io.space.check_file_size(bytes)?;
+                io.space.admit(&mut io.disk, 2 * bytes, is_let_in)
+            }
         }
     }
 

@@ -8,6 +8,7 @@ mod basics;
 mod chunks;
 mod compaction;
 mod failures;
+mod file_size_limit;
 mod formats;
 mod full_disk;
 mod intervals;

@@ -25,8 +25,9 @@ numbered!(
         Malformed = 9, "its parts and items contradict each other, or the map of its coordinator";
         /// A clock is wrong.
         ClockAhead = 10, "a partition's clock is too far ahead of its coordinator's: set the clocks right";
-        /// A disk is full, or the memory budget is used up.
-        NoRoom = 11, "a partition's disk or memory is full: remove records, or add space";
+        /// A disk is full, the memory budget is used up, or the limit of file sizes of a node is too low for an entry.
+        NoRoom = 11, "a partition's disk or memory is full, or its node's limit of file sizes (`ulimit -f`) is too low for it, which \
+            `zerohop doctor` says: remove records, add space, or raise the limit";
     }
 );
 

@@ -173,6 +173,11 @@ pub enum Failure<'a> {
     SnapshotExpired,
     /// The disk is nearly full; the server refuses writes, and still serves reads and removals.
     DiskFull,
+    /// The limit of file sizes of the server's process (`ulimit -f`) leaves no room for this write in any file of its log.
+    FileSizeLimit {
+        /// The limit in bytes, not 0.
+        limit_bytes: u64,
+    },
     /// The memory budget is used up; the server refuses writes, and still serves reads and removals.
     MemoryFull,
     /// The stored bytes do not match their checksum, and no replica could repair them.
@@ -261,6 +266,7 @@ impl Failure<'_> {
             Self::ClockAhead { ahead_ms } => Failure::ClockAhead { ahead_ms },
             Self::SnapshotExpired => Failure::SnapshotExpired,
             Self::DiskFull => Failure::DiskFull,
+            Self::FileSizeLimit { limit_bytes } => Failure::FileSizeLimit { limit_bytes },
             Self::MemoryFull => Failure::MemoryFull,
             Self::DataCorrupt => Failure::DataCorrupt,
             Self::DiskFailed => Failure::DiskFailed,
@@ -302,7 +308,7 @@ impl Failure<'_> {
             Self::SessionExpired { .. } => ErrorCode::SessionExpired,
             Self::ClockAhead { .. } => ErrorCode::ClockAhead,
             Self::SnapshotExpired => ErrorCode::SnapshotExpired,
-            Self::DiskFull => ErrorCode::DiskFull,
+            Self::DiskFull | Self::FileSizeLimit { .. } => ErrorCode::DiskFull,
             Self::MemoryFull => ErrorCode::MemoryFull,
             Self::DataCorrupt => ErrorCode::DataCorrupt,
             Self::DiskFailed => ErrorCode::DiskFailed,

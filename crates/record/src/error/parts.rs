@@ -76,6 +76,7 @@ impl Failure<'_> {
             Self::StaleBlob { known } => {
                 (parts.number, parts.version) = (known.id, Timestamp(known.generation));
             }
+            Self::FileSizeLimit { limit_bytes } => parts.number = *limit_bytes,
             Self::TimedOut { version } => parts.version = *version,
             Self::SessionExpired { mark } => parts.version = *mark,
             Self::ClockAhead { ahead_ms } => parts.number = *ahead_ms,
@@ -169,6 +170,7 @@ impl<'a> Failure<'a> {
             ErrorCode::SessionExpired => Self::SessionExpired { mark: version },
             ErrorCode::ClockAhead => Self::ClockAhead { ahead_ms: number },
             ErrorCode::SnapshotExpired => Self::SnapshotExpired,
+            ErrorCode::DiskFull if number > 0 => Self::FileSizeLimit { limit_bytes: number },
             ErrorCode::DiskFull => Self::DiskFull,
             ErrorCode::MemoryFull => Self::MemoryFull,
             ErrorCode::DataCorrupt => Self::DataCorrupt,

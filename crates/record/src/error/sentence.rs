@@ -143,11 +143,13 @@ impl fmt::Display for Failure<'_> {
                  been split; open a new one",
             ),
             Self::DiskFull => {
-                f.write_str(
-                    "the disk is full, or the node's limit of file sizes is reached; `zerohop doctor` says which. Writes are refused until \
-                     records are removed, space is added or the limit is raised",
-                )
+                f.write_str("the disk is full: writes are refused until records are removed, or space is added")
             }
+            Self::FileSizeLimit { limit_bytes } => write!(
+                f,
+                "the write is longer than the node's limit of file sizes (`ulimit -f`, {limit_bytes} bytes) lets a file become: start the node \
+                 with a higher limit (`ulimit -f unlimited`; LimitFSIZE=infinity for systemd), or write less at once"
+            ),
             Self::MemoryFull => {
                 f.write_str("the memory budget is used up: remove records, or give the node more memory")
             }

@@ -185,7 +185,9 @@ pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.alerts();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.why_not());
-    troubles.extend(FileSizeLimit::that_refused().map(|limit| limit.to_string()));
+    troubles.extend(
+        FileSizeLimit::in_effect().filter(|_| !shared.about.in_memory).map(|limit| limit.to_string()),
+    );
     if shared.store_waits.get() {
         troubles.push(
             match FileSizeLimit::that_refused() {

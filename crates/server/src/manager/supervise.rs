@@ -10,6 +10,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{error, info, warn};
+use zerohop_disk::FileSizeLimit;
 use zerohop_placement::NodeState;
 use zerohop_wire::ids::InstanceId;
 
@@ -54,7 +55,12 @@ pub(super) async fn run(
         };
         match input {
             Some(ManagerInput::Serve(serving)) => serve(shared, serving).await,
-            Some(ManagerInput::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
+            Some(ManagerInput::Signals(asker)) => {
+                if let Some(limit) = FileSizeLimit::in_effect().filter(|_| !shared.about.in_memory) {
+                    warn!("{limit}");
+                }
+                drop(asker.try_send(stop_on_signals(stop, &leave)));
+            }
             Some(ManagerInput::Ended(one)) => {
                 let reason = match &one.how {
                     Ok(()) => "ended without a request".to_owned(),

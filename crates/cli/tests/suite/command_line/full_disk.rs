@@ -210,35 +210,3 @@ fn idle_node_frees_the_space_of_removed_records() {
     wait_for("the space is free", log_bytes, |bytes| *bytes < 10 * MIB);
     assert_eq!(cluster.ok(&["kv", "lookup", "stays"]), "value");
 }
-
-#[test]
-fn file_size_limit_is_named_and_not_a_full_disk() {
-    let folder = crate::support::folder();
-    let log = folder.path().join("log");
-    let program = zerohop(&["up", "--nodes", "1", "--port", "0", "--json", "--instances", "1"]);
-    let mut limited = std::process::Command::new("sh");
-    // In units of 512 or 1024 bytes, depending on the shell.
-    limited
-        .args(["-c", "ulimit -f 4096; exec \"$0\" \"$@\""])
-        .arg(program.get_program())
-        .args(program.get_args());
-    limited.arg("--data").arg(folder.path().join("data"));
-    limited.env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
-    let cluster = ServingProgram::start_with_log(limited, &log);
-    // Its files are longer than those of many partitions.
-    cluster.ok(&["keyspace", "create", "one", "--partitions", "1"]);
-    let long = vec![b'x'; 1 << 20];
-    let refusal = (0..40).find_map(|number| {
-        let insert = cluster.run_with(&["kv", "insert", "-k", "one", &format!("fill-{number}"), "-"], &long);
-        (code(&insert) != 0).then_some(insert)
-    });
-    let refusal = refusal.expect("a write is refused");
-    assert!(code(&refusal) == 3 && stderr(&refusal).contains("limit of file sizes"), "{refusal:?}");
-    let troubles = || cluster.json(&["status"])["nodes"][0]["troubles"].to_string();
-    let said = wait_for("the status names the limit", troubles, |said| said.contains("ulimit -f"));
-    assert!(!said.contains("its disk is full"), "{said}");
-    let doctor = cluster.run(&["doctor"]);
-    assert!(String::from_utf8_lossy(&doctor.stdout).contains("ulimit -f"), "{doctor:?}");
-    let logged = || std::fs::read_to_string(&log).unwrap();
-    wait_for("the log names the limit", logged, |logged| logged.contains("ulimit -f"));
-}

@@ -12,6 +12,7 @@ mod demo;
 mod descriptors;
 mod doctor;
 mod errors_in_json;
+mod file_size_limit;
 mod folders;
 mod foreign_clients;
 mod full_disk;

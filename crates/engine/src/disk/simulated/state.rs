@@ -57,6 +57,8 @@ pub(super) struct AimedPowerCut {
 pub(super) struct SpaceLimits {
     /// Bytes of all files together; `None` for no limit.
     pub(super) capacity: Option<u64>,
+    /// The greatest length of a file; `None` for no limit.
+    pub(super) file_bytes_max: Option<u64>,
     /// Bytes that it allocates ahead for a file of which it is told that it grows.
     pub(super) preallocated_bytes: u64,
 }

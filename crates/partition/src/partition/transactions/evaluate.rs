@@ -41,6 +41,10 @@ use zerohop_base::bytes::Reader;
 /// entries.
 const LOGGED_TIMES: u64 = 3;
 
+/// What the entry of an item has beside the operation at most, and the mark of a transaction beside effect and result: its participants.
+const ENTRY_ROOM_BYTES: u64 = 4 << 10;
+const MARK_ROOM_BYTES: u64 = 256 << 10;
+
 /// The operation of an item, as bytes.
 pub(super) fn body<D: Disk>(
     engine: &mut Engine<D>,
@@ -116,6 +120,8 @@ fn run<D: Disk>(
         if staged_bytes > STAGED_PART_BYTES_MAX {
             return Err(refuse(Reason::TooLong));
         }
+        let is_fitting = unit.engine.check_file_size(handle, bytes.len() as u64 + ENTRY_ROOM_BYTES);
+        is_fitting.map_err(|error| refuse(reason_of(&failure_of(&error))))?;
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
         let hash = hash_range.hash(operation.key());
         if hash != item.lock_key || item.access != Access::of(&operation) {
@@ -168,6 +174,9 @@ fn run<D: Disk>(
         }
     }
     // A decided transaction needs room in the log. It is refused here, where a refusal is still possible.
+    let marked_bytes = (effect.len() + result.len()) as u64 + MARK_ROOM_BYTES;
+    let is_fitting = unit.engine.check_file_size(handle, marked_bytes);
+    is_fitting.map_err(|error| reason_of(&failure_of(&error)))?;
     let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
     let room = unit.log_writer.check_space_for(unit.engine, bytes, frees_space(&effect));
     room.map_err(|error| reason_of(&failure_of(&error)))?;
@@ -213,7 +222,9 @@ fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
         Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
-        Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. } => Reason::StorageFull,
+        Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull | Failure::Busy { .. } => {
+            Reason::StorageFull
+        }
         _ => Reason::Overloaded,
     }
 }
@@ -226,7 +237,9 @@ fn push_answer(
 ) -> Result<(), Refusal> {
     let mut answer = answer.clone();
     match answer {
-        Err(Failure::DiskFull | Failure::MemoryFull | Failure::Busy { .. }) => {
+        Err(
+            Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull | Failure::Busy { .. },
+        ) => {
             return Err(refuse(Reason::StorageFull));
         }
         Err(Failure::DiskFailed | Failure::DataCorrupt) => return Err(refuse(Reason::Overloaded)),
