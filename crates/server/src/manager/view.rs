@@ -21,6 +21,8 @@ pub(super) struct ClusterView {
     pub(super) node_view: admin::NodeView,
     /// All replica groups.
     groups: u32,
+    /// Those with their primary on this node.
+    primaries_here: u32,
     /// Of the groups without a primary, the number for which a log is being chosen.
     choosing: u32,
     /// The number that no replica can serve.
@@ -46,7 +48,8 @@ impl ClusterView {
                 answering: 1,
                 ..admin::NodeView::default()
             };
-            return ClusterView { node_view, groups: count(map, |_| true), choosing: 0, lost: 0 };
+            let groups = count(map, |_| true);
+            return ClusterView { node_view, groups, primaries_here: groups, choosing: 0, lost: 0 };
         };
         let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
@@ -62,6 +65,8 @@ impl ClusterView {
         let stuck = count(map, |group| !has_none(group) && group.in_sync.iter().any(|one| is_gone(*one)));
         let choosing = count(map, |group| !is_chosen(group) && !map.is_unavailable(*group));
         let groups = count(map, |_| true);
+        let is_here = |group: &Group<'_>| map.instance(group.primary).is_some_and(|found| found.node == node);
+        let primaries_here = count(map, is_here);
         let (answering, managers) = standing.answering();
         let mut node_view = admin::NodeView {
             node: standing.node.map_or(0, |node| node.0),
@@ -79,7 +84,7 @@ impl ClusterView {
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
         node_view.warnings = warnings(map, &standing, &node_view, (groups, lost));
-        ClusterView { node_view, groups, choosing, lost }
+        ClusterView { node_view, groups, primaries_here, choosing, lost }
     }
 
     /// Adds the partitions that accept no writes because their primary is on this node and its log has failed. Only the instances know them.
@@ -97,8 +102,8 @@ impl ClusterView {
     /// How many partitions are served.
     pub(super) fn service(&self) -> PartitionService {
         let admin::NodeView { quorum, no_primary, stuck, log_failed, .. } = self.node_view;
-        let Self { groups, choosing, lost, .. } = *self;
-        PartitionService { quorum, groups, no_primary, stuck, log_failed, choosing, lost }
+        let Self { groups, primaries_here, choosing, lost, .. } = *self;
+        PartitionService { quorum, groups, no_primary, stuck, primaries_here, log_failed, choosing, lost }
     }
 
     /// The reason why too little is served, if that will not change by itself.
@@ -114,7 +119,9 @@ pub(super) struct PartitionService {
     pub(super) groups: u32,
     pub(super) no_primary: u32,
     pub(super) stuck: u32,
-    /// They accept no writes.
+    /// With their primary on this node.
+    primaries_here: u32,
+    /// Those of them that accept no writes.
     pub(super) log_failed: u32,
     choosing: u32,
     lost: u32,
@@ -127,9 +134,14 @@ impl PartitionService {
     }
 
     /// Whether no partition is served, or most are not, and that will not change by itself: without a quorum no partition gets another primary, and
-    /// with one, all but the lost partitions get one within a moment.
+    /// with one, all but the lost partitions get one within a moment. Also whether most partitions of this node accept no writes: only a new start of
+    /// the node changes that.
     fn is_too_little(self) -> bool {
-        let is_most = |count: u32| u64::from(count) * 2 > u64::from(self.groups);
+        let is_most_of = |count: u32, all: u32| u64::from(count) * 2 > u64::from(all);
+        let is_most = |count: u32| is_most_of(count, self.groups);
+        if self.log_failed > 0 && is_most_of(self.log_failed, self.primaries_here) {
+            return true;
+        }
         match self.quorum {
             false => self.groups == 0 || is_most(self.no_primary + self.stuck),
             true => is_most(self.lost) || (self.groups > 0 && self.served() == 0 && self.choosing == 0),
@@ -261,6 +273,7 @@ mod tests {
             groups: 256,
             no_primary: 0,
             stuck: 0,
+            primaries_here: 256,
             log_failed: 0,
             choosing: 0,
             lost: 0,
@@ -285,7 +298,9 @@ mod tests {
         assert!(lost(129).is_too_little() && !lost(128).is_too_little());
         assert!(PartitionService { stuck: 256, ..all }.is_too_little());
         let failed = |log_failed| PartitionService { log_failed, ..all };
-        assert!(failed(256).is_too_little() && !failed(255).is_too_little());
+        assert!(failed(255).is_too_little() && failed(129).is_too_little() && !failed(128).is_too_little());
+        let third = |log_failed| PartitionService { primaries_here: 85, ..failed(log_failed) };
+        assert!(third(43).is_too_little() && !third(42).is_too_little(), "most of its own");
         assert_eq!(failed(255).served(), 1);
         assert!(!PartitionService { no_primary: 256, choosing: 1, ..all }.is_too_little());
         assert!(PartitionService { quorum: false, groups: 0, ..all }.is_too_little(), "no map is known");
