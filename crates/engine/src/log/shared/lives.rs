@@ -100,6 +100,7 @@ impl SharedLog {
             // The slot keeps its place in the owner's table.
             self.tails.swap(slot.0 as usize, begun.0 as usize);
             self.free_slot(begun);
+            self.tails[slot.0 as usize].is_changed = self.marks.changed.contains(&slot.0);
             self.note_progress(slot, commit, covered);
             self.change(slot);
         }

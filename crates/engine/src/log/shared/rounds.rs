@@ -269,13 +269,15 @@ impl LogRounds {
             let counting = sections_of(log, slot, &by_number);
             newest.push((slot, counting.first().map_or(0, |row| row.commit)));
             cold = counting.first().map_or(cold, |row| cold.min(row.cold.segment));
+            // From this directory on, compaction may leave out what is dead below it.
+            let covered = counting.get(SECTIONS_RETAINED - 1).map_or(0, |row| row.commit);
             sections.extend(counting.into_iter().map(|row| ((row.number, row.round), row)));
             marks.push(MarkRow {
                 number: tail.number,
                 epoch: tail.last.0,
                 durable: tail.durable(log.flushes.count),
                 commit: tail.commit,
-                covered: tail.covered,
+                covered: tail.covered.max(covered),
             });
         }
         let owners = owners(log, &newest);

@@ -74,8 +74,9 @@ impl PartitionTail {
             before: before.min(through),
             before_flush,
             known_durable: known_durable.min(through),
-            commit: 0,
-            covered: 0,
+            commit: continued.map_or(0, |tail| tail.commit.min(through)),
+            // What compaction has left out of the continued log is left out of this one.
+            covered: continued.map_or(0, |tail| tail.covered.min(through)),
         }
     }
 
