@@ -68,6 +68,18 @@ pub enum Bug {
     EntryAboveSectionDropped,
     /// Recovery of a shared log does not look for copies of compaction that are newer than a section.
     CopyBehindSectionIgnored,
+    /// Compaction of a shared log takes a segment with entries that no checkpoint has.
+    UncoveredEntryCompacted,
+    /// Recovery of a shared log uses copies of compaction that are older than a section.
+    CopyBeforeSectionUsed,
+    /// A segment of a shared log is used again before what compaction has copied survives a crash.
+    VictimFreedEarly,
+    /// Compaction of a shared log leaves out a removal though another segment has an entry that it removed.
+    RemovalLeftOut,
+    /// Compaction of a shared log takes entries that a transfer needs.
+    HoldIgnored,
+    /// Compaction of a shared log does not count its copies as live.
+    LiveBytesNotMoved,
 }
 
 impl Bug {
@@ -108,7 +120,7 @@ impl Bug {
     /// Bugs that only a reader of many committed entries by log index finds.
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];
     /// Bugs of a shared log.
-    pub const OF_SHARED_LOGS: [Bug; 8] = [
+    pub const OF_SHARED_LOGS: [Bug; 14] = [
         Bug::GapReadAsEnd,
         Bug::StreamSyncNotAwaited,
         Bug::DroppedEntriesReplayed,
@@ -117,6 +129,12 @@ impl Bug {
         Bug::UnfinishedRoundUsed,
         Bug::EntryAboveSectionDropped,
         Bug::CopyBehindSectionIgnored,
+        Bug::UncoveredEntryCompacted,
+        Bug::CopyBeforeSectionUsed,
+        Bug::VictimFreedEarly,
+        Bug::RemovalLeftOut,
+        Bug::HoldIgnored,
+        Bug::LiveBytesNotMoved,
     ];
 
     /// Bugs that only a scan shows that continues in another engine.

@@ -195,6 +195,26 @@ pub(crate) fn crc_of_pieces<const N: usize>(pieces: [&[u8]; N]) -> u32 {
     digest.finalize() as u32
 }
 
+/// The CRC-32C of bytes that come in pieces.
+pub(crate) struct PayloadChecksum(Digest);
+
+impl Default for PayloadChecksum {
+    fn default() -> PayloadChecksum {
+        PayloadChecksum(Digest::new(CrcAlgorithm::Crc32Iscsi))
+    }
+}
+
+impl PayloadChecksum {
+    pub(crate) fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub(crate) fn sum(&self) -> u32 {
+        // The upper half of it is empty.
+        self.0.finalize() as u32
+    }
+}
+
 /// Appends an entry to `out`. The caller has checked the lengths and that `base` reaches.
 pub fn encode(base: &Base, meta: &Meta, key: &[u8], payload: &[u8], out: &mut Vec<u8>) {
     let head = encode_head(base, meta, key, payload.len(), crc(payload));

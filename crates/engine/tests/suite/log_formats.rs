@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
+use zerohop_engine::log::shared::live::EntryUse;
 use zerohop_engine::log::shared::recover::{LogRecovery, recover};
 use zerohop_engine::log::shared::rounds::{LogRounds, RoundState};
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
@@ -64,7 +65,7 @@ fn write_everything() -> BTreeMap<String, Vec<u8>> {
     let mut entry = Vec::new();
     let head = log.read(&mut disk, first, &mut entry).expect("can be read");
     let (key, payload) = entry[HEAD_BYTES..].split_at(head.key_bytes);
-    log.append_copy(slots[0], &head, key, payload, true).expect("is copied");
+    log.append_copy(slots[0], &head, key, payload, EntryUse::Kept).expect("is copied");
     // The file of the open segment cannot be made: the next one has what it had, and voids.
     disk.fail_nth(DiskOperation::Open, 1);
     log.flush(&mut disk, true).expect("flushes");

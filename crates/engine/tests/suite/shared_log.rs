@@ -1,5 +1,5 @@
 //! The log of an instance against a model: partitions that begin, are truncated, split and dropped, two streams, crashes at any
-//! disk operation, failing writes, corrupt bytes, bytes that are unreadable once, checkpoint rounds, and recycled segments.
+//! disk operation, failing writes, corrupt bytes, bytes that are unreadable once, checkpoint rounds, and compaction.
 
 use zerohop_engine::EngineError;
 use zerohop_engine::log::shared::format::LogId;
@@ -28,7 +28,7 @@ fn run_crashes(seed: u64, with_faults: bool) -> [usize; 3] {
         }
         world.recover();
     }
-    [world.moves, world.rounds_done, world.recycled]
+    [world.counts.moves, world.counts.rounds_done, world.counts.recycled]
 }
 
 /// Bytes that are unreadable at one recovery, and readable at later ones.
@@ -55,6 +55,23 @@ fn run_unreadable(seed: u64) {
             let _ = world.disk.corrupt_at(&path, at, 1);
         }
     }
+}
+
+/// All sections are corrupt: logs are rebuilt from what compaction has left. Returns how many, and how many segments it has freed.
+fn run_rebuild(seed: u64) -> [usize; 2] {
+    let mut world = LogWorld::new(seed);
+    world.keys = 2 + seed % 4;
+    for _ in 0..3 {
+        for _ in 0..150 {
+            world.step().expect("the disk is sound");
+        }
+        world.flush().expect("the disk is sound");
+        world.follow_moves();
+        world.disk.power_off_clean();
+        world.corrupt_sections();
+        world.recover_with(true);
+    }
+    [world.counts.rebuilt, world.counts.recycled]
 }
 
 fn run_corruption(seed: u64) {
@@ -96,6 +113,15 @@ fn corrupt_bytes_cost_only_what_they_hit() {
 }
 
 #[test]
+fn logs_are_rebuilt_without_sections_from_what_compaction_has_left() {
+    let mut sum = [0; 2];
+    for seed in 0..100 {
+        run_rebuild(seed).into_iter().zip(&mut sum).for_each(|(n, sum)| *sum += n);
+    }
+    assert!(sum[0] > 100 && sum[1] > 100, "{sum:?}: too few rebuilt logs, or recycled segments");
+}
+
+#[test]
 fn segment_of_another_log_is_refused() {
     let mut world = LogWorld::new(1);
     world.flush().expect("the disk is sound");
@@ -115,6 +141,7 @@ fn test_finds_every_shared_log_mutant() {
                 run_crashes(seed, seed % 2 == 1);
                 run_unreadable(seed);
                 run_corruption(seed);
+                run_rebuild(seed);
             }))
             .is_err()
         };

@@ -18,6 +18,8 @@ pub struct MovedEntry {
     pub number: LogPartition,
     /// Its log index.
     pub index: u64,
+    /// Its length. Of what it is, nothing is counted at its new place yet.
+    pub bytes: u32,
     /// Its former place. Until `SharedLog::take_moved` it can be read there too.
     pub from: LogPlace,
     /// Its place.

@@ -8,6 +8,7 @@ use super::flushes::SegmentSync;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedHead, SharedKind, place_for};
 use super::local::{Birth, LogMark, RunRow, StreamEnd, VoidRange};
 use super::scan::{LogItem, items};
+use super::segment::FileReserve;
 use super::streams::{LogPlace, SharedLog};
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
@@ -74,6 +75,9 @@ impl SharedLog {
                 self.begin_syncs(disk)?;
             }
             self.flushes.count.done = self.flushes.count.begun;
+            if self.flushes.with_cold {
+                self.flushes.cold_done = self.flushes.count.done;
+            }
             // Not before all syncs have ended: a mark must not prove a segment whose predecessor may be lost.
             self.ends = self.flushes.ends;
             self.failed.in_a_row = [0; 4];
@@ -158,11 +162,15 @@ impl SharedLog {
     fn write_unsettled(&mut self, disk: &mut impl Disk, all: impl Fn(LogStream) -> bool) -> EngineResult<()> {
         let mut at = 0;
         while let Some(&number) = self.unsettled.get(at) {
-            let lengths = LogStream::ON_DISK.map(|stream| self.options.length_of(stream));
+            let reserves = LogStream::ON_DISK.map(|stream| FileReserve {
+                bytes: self.options.length_of(stream),
+                // Compaction may use all of them: it gives more back.
+                spares: if stream == LogStream::Cold { 0 } else { self.options.reserve_spares },
+            });
             let mut spares = std::mem::take(&mut self.spares);
             let written = self.segment_mut(number).map_or(Ok(()), |segment| {
                 let stream = segment.header.stream;
-                segment.write_out(disk, &mut spares, lengths[stream as usize], all(stream))
+                segment.write_out(disk, &mut spares, reserves[stream as usize], all(stream))
             });
             self.spares = spares;
             match written {
@@ -213,6 +221,7 @@ impl SharedLog {
         let is_open = self.open[stream as usize].as_ref().is_some_and(|open| open.header.number == number);
         let segment = if is_open { self.open[stream as usize].take() } else { self.sealed.remove(&number) };
         let Some(mut segment) = segment else { return Ok(()) };
+        segment.abort_entry();
         segment.fail();
         self.unsettled.retain(|unsettled| *unsettled != number);
         self.flushes.again = true;
@@ -246,6 +255,7 @@ impl SharedLog {
                         self.failed.moved.push(MovedEntry {
                             number: head.partition,
                             index: head.index,
+                            bytes: head.entry_bytes() as u32,
                             from,
                             to,
                         });
@@ -294,6 +304,8 @@ impl SharedLog {
         key: &[u8],
         payload: &[u8],
     ) -> LogPlace {
+        // Compaction begins its copy once more.
+        self.open[stream as usize].iter_mut().for_each(|open| open.abort_entry());
         self.ensure_open(stream, Some(head.timestamp), head.entry_bytes());
         let Some(segment) = &mut self.open[stream as usize] else {
             unreachable!("the stream has an open segment")

@@ -15,6 +15,8 @@ pub(super) struct FlushCount {
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
     pub(super) count: FlushCount,
+    /// The last flush that has ended and was of the cold stream too.
+    pub(super) cold_done: u64,
     /// Those that have not ended.
     pub(super) syncs: Vec<SegmentSync>,
     /// It flushes the cold stream too.

@@ -2,12 +2,27 @@
 
 use super::flushes::FlushCount;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedKind};
+use super::live::EntryUse;
 use super::local::{Birth, LogMark, MarkRow};
 use super::marks::{MARK_EVERY_BYTES, MARK_EVERY_LENGTHS};
+use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
 use super::tail::{NewLogPartition, PartitionTail};
 use crate::PartitionId;
 use crate::error::{EngineError, EngineResult};
+
+/// An entry whose use is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedEntry {
+    /// The slot of the partition that owns it.
+    pub slot: LogSlot,
+    /// The number of its segment.
+    pub segment: u64,
+    /// Its log index.
+    pub index: u64,
+    /// Its length.
+    pub bytes: u32,
+}
 
 impl SharedLog {
     /// Opens log partitions that begin, each with a number of its own, in one local entry. A split gives the parent as
@@ -44,6 +59,12 @@ impl SharedLog {
             rows.iter().zip(begun).map(|(row, new)| self.open_slot(row.number, new)).collect();
         slots.iter().for_each(|slot| self.change(*slot));
         if let Some(parent) = dropped {
+            let number = self.tail(parent).number;
+            for (slot, new) in slots.iter().zip(begun) {
+                if new.continues.is_some_and(|(continued, ..)| continued == number) {
+                    self.segments_mut().for_each(|segment| segment.uses.share(parent.0, slot.0));
+                }
+            }
             is_on_disk |= !self.tail(parent).is_in_memory;
             rows.extend(self.dropped_row(parent));
         }
@@ -79,7 +100,8 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Truncates a log after an entry: its number is continued through that one by a new number, which the slot has from here on.
+    /// Truncates a log after an entry: its number is continued through that one by a new number, which the slot has from here on. The
+    /// owner counts what is truncated as dead ([`SharedLog::change_use`]).
     ///
     /// # Errors
     /// As [`SharedLog::begin`].
@@ -145,6 +167,7 @@ impl SharedLog {
 
     /// The row that drops the log partition of a slot, which is free again.
     fn dropped_row(&mut self, slot: LogSlot) -> Option<Birth> {
+        self.segments_mut().for_each(|segment| segment.uses.forget(slot.0));
         let row = self.births.row(self.tail(slot).number).copied();
         self.free_slot(slot);
         row.map(|row| Birth { is_dropped: true, ..row })
@@ -176,6 +199,36 @@ impl SharedLog {
             at += 1;
         }
         Birth::encode_all(&rows)
+    }
+
+    /// Counts that an entry of a segment becomes something else for its partition; `None`: dead, or not counted yet. An entry
+    /// that was appended is counted as live.
+    pub fn change_use(&mut self, entry: &CountedEntry, from: Option<EntryUse>, to: Option<EntryUse>) {
+        if let Some(segment) = self.segment_mut(entry.segment) {
+            segment.uses.change(entry.slot.0, (entry.index, entry.bytes), from, to);
+        }
+    }
+
+    /// The owner has counted what is used in the segments that recovery has found, before which compaction takes none of them.
+    /// Without removals none is freed unread.
+    pub fn end_counting(&mut self, with_removals: bool) {
+        self.segments_mut().for_each(|segment| {
+            segment.state.is_counted = true;
+            segment.state.are_removals_counted |= with_removals;
+        });
+    }
+
+    /// What compaction could not read of a segment is elsewhere by now, or given up.
+    pub fn end_damage(&mut self, segment: u64) {
+        if let Some(segment) = self.segment_mut(segment).filter(|segment| segment.state.is_damaged) {
+            segment.uses.clear();
+            (segment.state.is_damaged, segment.state.are_removals_counted) = (false, true);
+        }
+    }
+
+    fn segments_mut(&mut self) -> impl Iterator<Item = &mut SharedSegment> {
+        let open = self.open.iter_mut().flatten();
+        self.sealed.values_mut().chain(open).map(|segment| &mut **segment)
     }
 
     /// Sets the commit index, and the index that checkpoints cover, for the next mark.

@@ -12,6 +12,8 @@ pub(super) struct MarkState {
     /// Bytes appended since the last mark, and at how many the next is due.
     pub(super) bytes: u64,
     pub(super) due_bytes: u64,
+    /// Bytes of entries appended so far, without copies.
+    pub(super) appended: u64,
     /// Rows that the next mark repeats.
     pub(super) births: Vec<Birth>,
     /// Log partitions whose births may not survive a crash, and how many flushes had begun then.
@@ -31,6 +33,7 @@ impl MarkState {
         MarkState {
             bytes: 0,
             due_bytes: MARK_EVERY_BYTES,
+            appended: 0,
             births: Vec::new(),
             fresh: Vec::new(),
             changed: Vec::new(),

@@ -8,17 +8,24 @@
 //!
 //!   LogRounds ──── checkpoints of many partitions in one file, what they cover  (rounds)
 //!
+//!   LogCompaction  copies what is live in segments that rounds cover, by the
+//!     │            owner's judgement, and makes spares of them                (compact, walk, copies)
+//!     └─ SegmentUse what the entries of a segment are, counted; which go next  (live, victims)
+//!
 //!   recover ────── the newest round and the segments behind it to the log of
 //!                  each partition                                               (recover, contents, prefix, scan)
 //! ```
 
 pub mod births;
+pub mod compact;
 mod contents;
+mod copies;
 pub mod failed;
 mod flush;
 mod flushes;
 pub mod format;
-mod lives;
+pub mod live;
+pub mod lives;
 pub mod local;
 mod marks;
 pub mod prefix;
@@ -31,3 +38,5 @@ pub mod streams;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod victims;
+mod walk;

@@ -208,7 +208,8 @@ impl RecoveredLog {
         let covered = section.map_or(0, |section| section.commit);
         let mut copies: Vec<LogEntryPlace> = candidates.clone();
         copies.retain(|entry| {
-            let is_newer = section.is_some_and(|section| entry.place >= section.cold);
+            let is_newer = section
+                .is_some_and(|section| entry.place >= section.cold || is_planted(Bug::CopyBeforeSectionUsed));
             let is_copy = entry.stream == LogStream::Cold && entry.index <= covered && is_newer;
             is_copy && !is_planted(Bug::CopyBehindSectionIgnored)
         });

@@ -126,7 +126,7 @@ impl LogRounds {
         let number = log.number(slot);
         let cold = log.open[LogStream::Cold as usize].as_ref().map_or(
             LogPlace { segment: log.next.segment, offset: 0 },
-            |open| LogPlace { segment: open.header.number, offset: open.bytes as u32 },
+            |open| LogPlace { segment: open.header.number, offset: open.complete_bytes() as u32 },
         );
         if let Some(writing) = &mut self.writing {
             let offset = writing.issued + writing.buffer.len() as u64;
@@ -381,7 +381,7 @@ impl LogRounds {
                 && segment.state.are_runs_known
                 && !segment.state.is_pinned
                 && is_in_directories
-                && !has_uncovered(segment, &owners)
+                && (!has_uncovered(segment, &owners) || is_planted(Bug::UncoveredEntryCompacted))
         };
         let victims = log.sealed.values().filter(|segment| is_victim(segment));
         victims.map(|segment| segment.header.number).collect()

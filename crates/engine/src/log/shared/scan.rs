@@ -74,6 +74,14 @@ pub struct LogItems<'a> {
     is_done: bool,
 }
 
+/// Whether an entry may begin at this offset.
+pub(super) fn may_begin(head: &SharedHead, at: u64) -> bool {
+    match head.kind {
+        SharedKind::Pad => head.entry_bytes() <= LOG_BLOCK_BYTES,
+        _ => place_for(at, head.entry_bytes(), head.payload_bytes) == at,
+    }
+}
+
 impl<'a> Iterator for LogItems<'a> {
     type Item = LogItem<'a>;
 
@@ -112,11 +120,7 @@ impl<'a> LogItems<'a> {
     fn head_at(&self, at: u64) -> Option<SharedHead> {
         let bytes = self.bytes_at(at)?;
         let head = SharedHead::decode(&self.base, bytes)?;
-        let may_begin = match head.kind {
-            SharedKind::Pad => head.entry_bytes() <= LOG_BLOCK_BYTES,
-            _ => place_for(at, head.entry_bytes(), head.payload_bytes) == at,
-        };
-        (may_begin && head.entry_bytes() <= bytes.len()).then_some(head)
+        (may_begin(&head, at) && head.entry_bytes() <= bytes.len()).then_some(head)
     }
 
     /// Where reading continues after bad bytes: at the next completely valid entry. In the block of the bad bytes it may begin

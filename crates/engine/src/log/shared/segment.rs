@@ -12,6 +12,7 @@ use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END,
     SharedHead, SharedHeader, SharedKind, head_sum, is_long, place_for,
 };
+use super::live::SegmentUse;
 use super::local::{LogFooter, RunRow};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::log::entry::crc;
@@ -46,6 +47,17 @@ pub(crate) struct SharedSegment {
     long: Vec<(u32, u32)>,
     /// What may stand behind the end of the file, of an earlier file or of the space that was laid out, is cut off.
     is_cut: bool,
+    /// What its entries are for the partitions that own them.
+    pub(crate) uses: SegmentUse,
+}
+
+/// The space of a file that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileReserve {
+    /// To lay out ahead.
+    pub(crate) bytes: u64,
+    /// Spares that it leaves for others.
+    pub(crate) spares: usize,
 }
 
 /// What others must know of a segment.
@@ -59,6 +71,14 @@ pub(crate) struct SegmentState {
     pub(crate) are_runs_known: bool,
     /// The owner does not know yet where that is, and may read it here.
     pub(crate) is_pinned: bool,
+    /// What is used of it is counted, removals possibly left out.
+    pub(crate) is_counted: bool,
+    /// Its removals are counted too.
+    pub(crate) are_removals_counted: bool,
+    /// Compaction could not read all of it, and did not move all that is counted.
+    pub(crate) is_damaged: bool,
+    /// The last entry is being copied to behind this length. None of it is issued.
+    pub(crate) complete: Option<u64>,
 }
 
 impl SharedSegment {
@@ -76,9 +96,15 @@ impl SharedSegment {
             file: None,
             name_is_durable: false,
             is_sealed: false,
-            state: SegmentState { are_runs_known: true, ..SegmentState::default() },
+            state: SegmentState {
+                are_runs_known: true,
+                is_counted: true,
+                are_removals_counted: true,
+                ..SegmentState::default()
+            },
             long: Vec::new(),
             is_cut: false,
+            uses: SegmentUse::default(),
         };
         segment.extend(&header.encode());
         segment.extend_zeros(FIRST_ENTRY_AT - segment.bytes as usize);
@@ -105,6 +131,7 @@ impl SharedSegment {
             state: SegmentState { is_base_fixed: true, ..SegmentState::default() },
             long: Vec::new(),
             is_cut: true,
+            uses: SegmentUse::default(),
         }
     }
 
@@ -148,6 +175,41 @@ impl SharedSegment {
     pub(crate) fn push_local(&mut self, kind: SharedKind, payload: &[u8]) -> u64 {
         let head = SharedHead::local(kind, &self.base, payload.len(), crc(payload));
         self.push(&head, &[], [payload])
+    }
+
+    /// Adds the head of an entry whose payload comes in pieces, and returns its offset. Nothing else is added meanwhile.
+    pub(crate) fn begin_entry(&mut self, head: &SharedHead, key: &[u8]) -> u64 {
+        self.state.complete = Some(self.bytes);
+        self.push(head, key, [])
+    }
+
+    /// Adds a piece of that payload.
+    pub(crate) fn extend_entry(&mut self, piece: &[u8]) {
+        debug_assert!(self.state.complete.is_some(), "an entry is being added");
+        self.extend(piece);
+    }
+
+    /// The payload is complete.
+    pub(crate) fn finish_entry(&mut self) {
+        self.state.complete = None;
+    }
+
+    /// Takes the entry away that is being added.
+    pub(crate) fn abort_entry(&mut self) {
+        let Some(bytes) = self.state.complete.take() else { return };
+        self.long.retain(|(from, _)| u64::from(*from) < bytes);
+        self.blocks.truncate((bytes as usize).div_ceil(LOG_BLOCK_BYTES));
+        if let Some(Some(block)) = self.blocks.last_mut()
+            && !(bytes as usize).is_multiple_of(LOG_BLOCK_BYTES)
+        {
+            block.truncate(bytes as usize % LOG_BLOCK_BYTES);
+        }
+        self.bytes = bytes;
+    }
+
+    /// The length without an entry that is being added.
+    pub(crate) fn complete_bytes(&self) -> u64 {
+        self.state.complete.unwrap_or(self.bytes)
     }
 
     /// Sets the timestamp that entries count from, as long as nothing counts from it and nothing was issued.
@@ -244,16 +306,17 @@ impl SharedSegment {
         &mut self,
         disk: &mut impl Disk,
         spares: &mut Vec<String>,
-        reserve_bytes: u64,
+        reserve: FileReserve,
         all: bool,
     ) -> DiskResult<()> {
         let piece = match self.header.stream {
             LogStream::Small => SMALL_PIECE_BYTES,
             _ => LOG_BLOCK_BYTES as u64,
         };
-        let until = if all || self.is_sealed { self.bytes } else { self.bytes - self.bytes % piece };
+        let complete = self.complete_bytes();
+        let until = if all || self.is_sealed { complete } else { complete - complete % piece };
         if self.written < until {
-            let file = self.ensure_file(disk, spares, reserve_bytes)?;
+            let file = self.ensure_file(disk, spares, reserve)?;
             while self.written < until {
                 let (number, within) =
                     (self.written as usize / LOG_BLOCK_BYTES, self.written as usize % LOG_BLOCK_BYTES);
@@ -279,12 +342,14 @@ impl SharedSegment {
         &mut self,
         disk: &mut impl Disk,
         spares: &mut Vec<String>,
-        reserve_bytes: u64,
+        reserve: FileReserve,
     ) -> DiskResult<FileId> {
         if let Some(file) = self.file {
             return Ok(file);
         }
-        let file = match spares.last() {
+        let spare = spares.last().filter(|_| spares.len() > reserve.spares);
+        let is_spare = spare.is_some();
+        let file = match spare {
             Some(from) => match disk.open(&self.path, OpenMode::Recycled { from }) {
                 Ok(file) => file,
                 Err(error) => {
@@ -296,11 +361,13 @@ impl SharedSegment {
             },
             None => {
                 let file = disk.open(&self.path, OpenMode::Create)?;
-                disk.reserve(file, reserve_bytes);
+                disk.reserve(file, reserve.bytes);
                 file
             }
         };
-        spares.pop();
+        if is_spare {
+            spares.pop();
+        }
         self.file = Some(file);
         Ok(file)
     }

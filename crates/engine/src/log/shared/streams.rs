@@ -10,16 +10,21 @@ use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
     SharedKind, is_long,
 };
+use super::live::EntryUse;
 use super::local::{LogFooter, RunRow, StreamEnd, VoidRange};
 use super::marks::MarkState;
 use super::segment::{SharedSegment, spare_path};
 pub use super::tail::NewLogPartition;
 use super::tail::PartitionTail;
 use crate::PartitionId;
-use crate::disk::Disk;
+use crate::disk::{Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{Meta, TIMESTAMP_RANGE, crc, crc_of_pieces};
+use crate::planted::{Bug, is_planted};
+
+/// Spares beyond the reserve stay too: the next segments are written into them.
+const SPARES_BEYOND_RESERVE: usize = 4;
 
 /// How a shared log uses the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +37,8 @@ pub struct SharedLogOptions {
     pub segment_bytes: u64,
     /// Length of a segment of the large stream.
     pub large_segment_bytes: u64,
+    /// Files without contents that compaction may use, and nobody else.
+    pub reserve_spares: usize,
 }
 
 impl SharedLogOptions {
@@ -39,7 +46,13 @@ impl SharedLogOptions {
     #[must_use]
     pub fn new(folder: &str, log: LogId) -> Self {
         let folder = folder.to_owned();
-        SharedLogOptions { folder, log, segment_bytes: 16 << 20, large_segment_bytes: 64 << 20 }
+        SharedLogOptions {
+            folder,
+            log,
+            segment_bytes: 16 << 20,
+            large_segment_bytes: 64 << 20,
+            reserve_spares: 4,
+        }
     }
 
     pub(super) fn length_of(&self, stream: LogStream) -> u64 {
@@ -189,8 +202,8 @@ impl SharedLog {
         Ok(place)
     }
 
-    /// Appends a copy of an entry of the partition to the cold stream. The payload's checksum is that of the original, which the
-    /// caller has checked. `is_kept`: only a snapshot needs it.
+    /// Appends a copy of an entry of the partition to the cold stream, and counts it. The payload's checksum is that of the
+    /// original, which the caller has checked.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -200,12 +213,22 @@ impl SharedLog {
         original: &SharedHead,
         key: &[u8],
         payload: &[u8],
-        is_kept: bool,
+        entry_use: EntryUse,
     ) -> EngineResult<LogPlace> {
         self.check_runs()?;
         debug_assert!(crc(payload) == original.payload_crc, "the payload is checked before it is copied");
-        let head = SharedHead { partition: self.tail(slot).number, back: 0, is_kept, ..*original };
-        Ok(self.push(slot, LogStream::Cold, head, key, [payload]))
+        self.open[LogStream::Cold as usize].iter_mut().for_each(|open| open.abort_entry());
+        let is_kept = entry_use == EntryUse::Kept;
+        let (partition, commit) = (self.tail(slot).number, self.tail(slot).commit);
+        let head = SharedHead { partition, back: 0, is_kept, ..*original };
+        let place = self.push(slot, LogStream::Cold, head, key, [payload]);
+        if let Some(open) = &mut self.open[LogStream::Cold as usize] {
+            let entry = (head.index, head.entry_bytes() as u32);
+            let counted = Some(entry_use).filter(|_| !is_planted(Bug::LiveBytesNotMoved));
+            open.uses.change(slot.0, entry, Some(EntryUse::Live), counted);
+            open.uses.judge(slot.0, commit);
+        }
+        Ok(place)
     }
 
     /// Reads an entry, into `into`, and returns its head. The key follows the head there, then comes the payload.
@@ -245,27 +268,53 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Makes a spare of a sealed segment: nobody needs its contents.
+    /// Makes a spare of a sealed segment: nobody needs its contents. If there are many spares, its file is removed.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`] if the segment is not sealed and durable; [`EngineError::Disk`].
     pub fn recycle(&mut self, disk: &mut impl Disk, number: u64) -> EngineResult<()> {
-        let settled = self.sealed.get(&number).filter(|segment| segment.is_settled());
-        let Some(path) = settled.and_then(|segment| segment.file_path()) else {
+        let Some(settled) = self.sealed.get(&number).filter(|segment| segment.is_settled()) else {
             return Err(EngineError::UnknownPartition);
         };
         let spare = spare_path(&self.options.folder, number);
         // A file that has failed once is not written again.
-        let is_spare = settled.is_some_and(|segment| !segment.state.has_failed);
-        if is_spare {
-            disk.rename(path, &spare)?
-        } else {
-            disk.remove(path)?
+        let has_room = self.spares.len() < self.options.reserve_spares + SPARES_BEYOND_RESERVE;
+        let is_spare = has_room && !settled.state.has_failed;
+        match settled.file_path() {
+            Some(path) if is_spare => disk.rename(path, &spare)?,
+            Some(path) => disk.remove(path)?,
+            // Its file could not be made.
+            None => drop(self.sealed.remove(&number)),
         }
-        self.sealed.remove(&number);
-        disk.sync_dir(&self.options.folder)?;
-        self.spares.extend(is_spare.then_some(spare));
+        if self.sealed.remove(&number).is_some() {
+            disk.sync_dir(&self.options.folder)?;
+            self.spares.extend(is_spare.then_some(spare));
+        }
         Ok(())
+    }
+
+    /// Makes a spare, if there are fewer than the reserve. Returns whether it did.
+    ///
+    /// # Errors
+    /// [`EngineError::Disk`]: nothing has changed.
+    pub fn fill_reserve(&mut self, disk: &mut impl Disk) -> EngineResult<bool> {
+        if self.spares.len() >= self.options.reserve_spares {
+            return Ok(false);
+        }
+        let path = spare_path(&self.options.folder, self.next.segment);
+        self.next.segment += 1;
+        let file = disk.open(&path, OpenMode::Create)?;
+        disk.reserve(file, self.options.segment_bytes);
+        disk.close(file);
+        disk.sync_dir(&self.options.folder)?;
+        self.spares.push(path);
+        Ok(true)
+    }
+
+    /// The number of spares.
+    #[must_use]
+    pub fn spares(&self) -> usize {
+        self.spares.len()
     }
 
     /// The ends of the streams of [`LogStream::ON_DISK`] when the last flush ended; those of the marks that recovery has read, if
@@ -351,29 +400,14 @@ impl SharedLog {
         let number = segment.header.number;
         let at = super::format::place_for(segment.bytes, head.entry_bytes(), head.payload_bytes);
         let entry_bytes = head.entry_bytes() as u32;
-        match tail.run_in(stream, number).and_then(|run| segment.runs.get_mut(run)) {
-            Some(run) if run.last < head.index => {
-                head.back = at as u32 - run.last_at;
-                (run.last, run.last_at) = (head.index, at as u32);
-                run.bytes += entry_bytes;
-            }
-            _ => {
-                let row = self.births.row(tail.number);
-                tail.begin_run(stream, number, segment.runs.len());
-                segment.runs.push(RunRow {
-                    number: tail.number,
-                    partition: row.map_or(PartitionId::default(), |row| row.partition),
-                    seed: row.map_or(0, |row| row.seed),
-                    first: head.index,
-                    last: head.index,
-                    last_at: at as u32,
-                    bytes: entry_bytes,
-                });
-            }
-        }
+        head.back = add_to_run(segment, tail, &self.births, &head, at as u32);
         let pushed = segment.push(&head, key, payload);
         debug_assert_eq!(pushed, at);
+        segment.uses.add_live(slot.0, entry_bytes);
         self.marks.bytes += u64::from(entry_bytes);
+        if stream != LogStream::Cold {
+            self.marks.appended += u64::from(entry_bytes);
+        }
         LogPlace { segment: number, offset: at as u32 }
     }
 
@@ -426,6 +460,7 @@ impl SharedLog {
             self.push_mark();
         }
         if let Some(mut segment) = self.open[stream as usize].take() {
+            segment.abort_entry();
             if stream != LogStream::Memory {
                 segment.seal();
             }
@@ -447,6 +482,40 @@ impl SharedLog {
     pub(super) fn segment(&self, number: u64) -> Option<&SharedSegment> {
         let open = self.open.iter().flatten().find(|segment| segment.header.number == number);
         open.or_else(|| self.sealed.get(&number)).map(|segment| &**segment)
+    }
+}
+
+/// Adds an entry to the run of its log partition, or begins one. Returns the bytes back to the entry before it.
+#[inline]
+pub(super) fn add_to_run(
+    segment: &mut SharedSegment,
+    tail: &mut PartitionTail,
+    births: &Births,
+    head: &SharedHead,
+    at: u32,
+) -> u32 {
+    let (stream, number, bytes) = (segment.header.stream, segment.header.number, head.entry_bytes() as u32);
+    match tail.run_in(stream, number).and_then(|run| segment.runs.get_mut(run)) {
+        Some(run) if run.last < head.index => {
+            let back = at - run.last_at;
+            (run.last, run.last_at) = (head.index, at);
+            run.bytes += bytes;
+            back
+        }
+        _ => {
+            let row = births.row(tail.number);
+            tail.begin_run(stream, number, segment.runs.len());
+            segment.runs.push(RunRow {
+                number: tail.number,
+                partition: row.map_or(PartitionId::default(), |row| row.partition),
+                seed: row.map_or(0, |row| row.seed),
+                first: head.index,
+                last: head.index,
+                last_at: at,
+                bytes,
+            });
+            0
+        }
     }
 }
 

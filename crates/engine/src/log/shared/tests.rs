@@ -18,6 +18,7 @@ fn options() -> SharedLogOptions {
     SharedLogOptions {
         segment_bytes: 24 << 10,
         large_segment_bytes: 300 << 10,
+        reserve_spares: 0,
         ..SharedLogOptions::new("log", LOG)
     }
 }

@@ -9,7 +9,7 @@
 //!   corruption  the last phase of some seeds: bytes on the disk change
 //! ```
 //!
-//! `log_world` is the model of the log of an instance.
+//! `log_world` is the model of the log of an instance, with `log_model`, `log_compaction` and `log_checks`.
 //!
 //! A seed determines everything. Errors are text, and panics of the engine count as errors.
 
@@ -17,6 +17,9 @@
 
 pub mod checks;
 pub mod corruption;
+pub mod log_checks;
+pub mod log_compaction;
+pub mod log_model;
 pub mod log_world;
 pub mod model;
 pub mod ops;
