@@ -201,15 +201,15 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
             }
         }
     }
-    let after = wait(&client, &lost).await?;
+    let after = wait(&client, &target, &lost).await?;
     let shown: Vec<RecoverOutput> =
         lost.iter().zip(&after).map(|(lost, primary)| lost.output(*primary, from_follower)).collect();
     print_recovered(json, &shown)?;
     match shown.iter().all(|one| one.recovered) {
         true => Ok(CommandEnding::Done),
         false => Err(CommandError::Refused(
-            "some partitions are not served yet, because copies that are up have not reported their contents. They are served as soon as \
-             these copies report; `zerohop recover` lists the rest"
+            "some partitions are not served yet, because copies that are up have not reported their contents, or do not know of the decision. \
+             They are served as soon as they do; `zerohop recover` lists the rest"
                 .to_owned(),
         )),
     }
@@ -322,14 +322,25 @@ fn print_loss(json: bool, lost: Vec<LostPartition>, places: &Places) -> Result<C
     )))
 }
 
-/// Waits until all are served again; returns their primaries.
-async fn wait(client: &Client, lost: &[LostPartition]) -> Result<Vec<Option<u32>>, CommandError> {
+/// Waits until all are served again; returns their primaries. The control group's decision serves no damaged partition before the instance with
+/// the copy knows it: until then that instance reports the copy as damaged.
+async fn wait(
+    client: &Client,
+    target: &ClusterTarget,
+    lost: &[LostPartition],
+) -> Result<Vec<Option<u32>>, CommandError> {
     let due = Instant::now() + client.options().deadline;
+    let had_damage = lost.iter().any(|one| one.damaged.is_some());
     loop {
-        let mut after = Vec::new();
+        let (mut after, mut damaged) = (Vec::new(), Vec::new());
+        if had_damage {
+            damaged = damaged::find(target, &mut admin::status(client).await?).await;
+        }
         for LostPartition { name, .. } in lost {
             let now = admin::partition(client, &name.keyspace, name.partition).await?;
-            let served = now.filter(|now| !now.lost && now.state != "recovering");
+            let is_damaged =
+                damaged.iter().any(|one| one.keyspace == name.keyspace && one.partition == name.partition);
+            let served = now.filter(|now| !now.lost && now.state != "recovering" && !is_damaged);
             after.push(served.map(|now| now.primary));
         }
         if after.iter().all(Option::is_some) || Instant::now() >= due {
