@@ -12,7 +12,9 @@ use std::sync::Arc;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::limits::KEY_BYTES_MAX;
 use zerohop_engine::log::entry::HEAD_BYTES;
-use zerohop_engine::{Damage, EngineError, EngineOptions, PartitionId as EnginePartition, RecoveryReport};
+use zerohop_engine::{
+    Cursor, Damage, EngineError, EngineOptions, PartitionId as EnginePartition, RecoveryReport,
+};
 use zerohop_partition::Token;
 use zerohop_partition::limits::READ_LOCK_MS;
 use zerohop_placement::map::LOCAL_KEYSPACE;
@@ -188,7 +190,7 @@ impl<D: Disk> EmbeddedInstance<D> {
             }
             StoreOperation::Values(key) => self.values(slot, key)?,
             StoreOperation::Keys(place) => {
-                let page = self.keys(*place);
+                let page = self.keys(place.clone());
                 self.answers.set(slot, page);
             }
             StoreOperation::Sync => self.sync()?,
@@ -325,12 +327,12 @@ impl<D: Disk> EmbeddedInstance<D> {
             let found = self
                 .shard
                 .local()
-                .index_page((LOCAL_KEYSPACE, PartitionId(place.partition)), place.cursor)?;
+                .index_page((LOCAL_KEYSPACE, PartitionId(place.partition)), &place.cursor)?;
             let (page, next) = found.ok_or(EngineError::UnknownPartition)?;
             keys.extend(page);
             place = match next {
                 Some(cursor) => WalkPosition { cursor, ..place },
-                None => WalkPosition { partition: place.partition + 1, cursor: 0 },
+                None => WalkPosition { partition: place.partition + 1, cursor: Cursor::START },
             };
             if keys.len() >= KEYS_PER_STEP {
                 return Ok(StoreOutcome::Keys { keys, next: Some(place) });

@@ -1,5 +1,7 @@
 //! The iteration over all keys of a store.
 
+use zerohop_engine::Cursor;
+
 use super::error::StoreError;
 use super::request::{StoreOperation, StoreOutcome, WalkPosition};
 use super::{EmbeddedStore, limits};
@@ -21,7 +23,7 @@ impl StoreKeys {
 
     fn next_page(&mut self) -> Result<(), StoreError> {
         let shared = &self.store.shared;
-        let operation = StoreOperation::Keys(self.position);
+        let operation = StoreOperation::Keys(self.position.clone());
         let StoreOutcome::Keys { keys, next } = shared.call(self.instance, operation, limits::ANSWER_WAIT)?
         else {
             unreachable!("a walk is answered with keys")
@@ -39,7 +41,7 @@ impl StoreKeys {
 }
 
 /// The start of each worker's iteration: before its first partition.
-const START: WalkPosition = WalkPosition { partition: 0, cursor: 0 };
+const START: WalkPosition = WalkPosition { partition: 0, cursor: Cursor::START };
 
 impl Iterator for StoreKeys {
     type Item = Result<Vec<u8>, StoreError>;

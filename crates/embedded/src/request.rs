@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::SyncSender;
 
-use zerohop_engine::Damage;
+use zerohop_engine::{Cursor, Damage};
 
 use super::error::StoreError;
 use super::report::StoreStats;
@@ -55,10 +55,10 @@ pub(super) struct KeyValue {
 }
 
 /// A position in the iteration over one worker's keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct WalkPosition {
     pub(super) partition: u32,
-    pub(super) cursor: u32,
+    pub(super) cursor: Cursor,
 }
 
 /// The result of an operation.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::PartitionId;
 use crate::disk::DiskError;
+use crate::index::cursor::CursorFault;
 
 /// The result of an engine operation.
 pub type EngineResult<T> = Result<T, EngineError>;
@@ -78,6 +79,8 @@ pub enum EngineError {
         /// The fault.
         reason: String,
     },
+    /// The cursor is no position of this partition's index. Nothing was done.
+    Cursor(CursorFault),
     /// A bound of [`crate::limits`] was reached.
     Limit {
         /// The limit, in words.
@@ -132,6 +135,7 @@ impl fmt::Display for EngineError {
                 write!(f, "entries up to {commit} are committed and cannot be cut off")
             }
             EngineError::Format { path, reason } => write!(f, "{path}: {reason}"),
+            EngineError::Cursor(fault) => write!(f, "the cursor is no position here: {fault}"),
             EngineError::Limit { what } => write!(f, "limit reached: {what}"),
         }
     }
@@ -148,6 +152,12 @@ impl EngineError {
             EngineError::Disk(error) => error.is_temporary(),
             _ => false,
         }
+    }
+}
+
+impl From<CursorFault> for EngineError {
+    fn from(fault: CursorFault) -> Self {
+        EngineError::Cursor(fault)
     }
 }
 

@@ -42,6 +42,7 @@ pub use engine::snapshot_install::{LogRun, RunPlace};
 pub use engine::write::{NewEntry, chunk_pieces};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
+pub use index::cursor::{Cursor, CursorFault};
 pub use log::entry::{
     EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Meta, split_trailer,
 };

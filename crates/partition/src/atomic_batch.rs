@@ -368,8 +368,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         )
     }
 
-    /// Passes the committed keys of one page of the index to `each`, from a cursor on (0 is the start), and returns the next
-    /// cursor. A key that exists throughout is passed at least once.
+    /// Passes the committed keys of one page of the index to `each`, from the cursor of a number on (0 is the start), and
+    /// returns the number of the next. A key that exists throughout is passed at least once.
     ///
     /// # Errors
     /// Failures of the disk.
@@ -378,7 +378,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         cursor: u32,
         each: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<u32>, Failure<'static>> {
-        let (keys, next) = self.engine.scan(self.log_writer.handle(), cursor).or_fail()?;
+        let handle = self.log_writer.handle();
+        let from = self.engine.cursor_of_number(handle, cursor).or_fail()?;
+        let (keys, next) = self.engine.scan(handle, &from).or_fail()?;
         let now_ms = self.now_ms();
         for key in &keys {
             let is_own = self.foreign.is_none_or(|hash_range| hash_range.owns(key));
@@ -389,7 +391,7 @@ impl<'u, D: Disk> Unit<'u, D> {
                 each(key);
             }
         }
-        Ok(next)
+        next.map(|next| self.engine.number_of_cursor(handle, &next).or_fail()).transpose()
     }
 
     /// The number of committed records, without staged pieces. Expired records that were not yet removed count.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, Handle, RecordShape, split_trailer};
+use zerohop_engine::{Cursor, Engine, EngineError, Handle, RecordShape, split_trailer};
 
 use crate::limits::DIGEST_BYTES_MAX;
 use crate::state::Deadlines;
@@ -37,16 +37,16 @@ pub enum DigestError {
     Engine(EngineError),
 }
 
-/// The digest of the records whose hash fragments are in a range: keys, kinds, lengths and versions. The version of a list is
+/// The digest of the records whose keys are from a cursor to another, or to the end: keys, kinds, lengths and versions. The version of a list is
 /// left out, since it may be that of a trim which some members have dropped. With `contents` the digest includes contents in key
 /// order, up to [`DIGEST_BYTES_MAX`]. Members with the same contents stop at the same place.
 pub(crate) fn of_slice<D: Disk>(
     engine: &mut Engine<D>,
     (handle, deadlines): (Handle, &Deadlines),
-    hash_range: (u32, u32),
+    range: (&Cursor, Option<&Cursor>),
     (most, contents): (usize, bool),
 ) -> Result<RecordDigest, DigestError> {
-    let keys = match engine.keys_of_range(handle, hash_range, most) {
+    let keys = match engine.keys_of_range(handle, range, most) {
         Ok(Some(keys)) => keys.into_iter().collect::<BTreeSet<_>>(),
         Ok(None) => return Err(DigestError::TooMany),
         Err(error) => return Err(DigestError::of(error, None)),

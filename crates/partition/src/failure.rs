@@ -2,7 +2,7 @@
 
 use zerohop_engine::EngineError;
 use zerohop_engine::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use zerohop_wire::Failure;
+use zerohop_wire::{BadRequestReason, Failure};
 
 /// When a client retries while the process lacks descriptors or memory, in milliseconds.
 const SCARCE_RETRY_MS: u32 = 100;
@@ -20,6 +20,7 @@ pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
         }
         // The wire bounds keys from above; only an empty one comes this far.
         EngineError::KeyLength { .. } => Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 },
+        EngineError::Cursor(_) => Failure::BadRequest { reason: BadRequestReason::Cursor },
         EngineError::Disk(_)
         | EngineError::Stopped { .. }
         | EngineError::UnknownPartition

@@ -1,7 +1,7 @@
 //! The records of a partition that are its own: after a split it has those of its siblings too.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, Handle};
+use zerohop_engine::{Cursor, Engine, EngineResult, Handle};
 
 use crate::hash_range::HashRange;
 
@@ -14,13 +14,10 @@ pub(crate) fn count_own<D: Disk>(
     let Some(hash_range) = foreign else {
         return engine.records(handle);
     };
-    let (mut count, mut cursor) = (0, Some(0));
+    let (mut count, mut cursor) = (0, Some(Cursor::START));
     while let Some(at) = cursor {
-        let (keys, next) = engine.scan(handle, at)?;
-        for key in keys.iter().filter(|key| hash_range.owns(key)) {
-            // A page may repeat some keys of lower fragments.
-            count += u64::from(engine.fragment_of(handle, key)? >= at);
-        }
+        let (keys, next) = engine.scan(handle, &at)?;
+        count += keys.iter().filter(|key| hash_range.owns(key)).count() as u64;
         cursor = next;
     }
     Ok(count)

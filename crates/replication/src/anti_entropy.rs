@@ -82,8 +82,10 @@ impl Replica {
             return Ok(());
         }
         let from = self.audit.from;
-        let through = context.engine.range_end(handle, from, AUDIT_RECORDS, u64::MAX)?;
-        self.begin_round(context, (from, through), false, effects)
+        let begin = context.engine.cursor_of_number(handle, from)?;
+        let end = context.engine.range_end(handle, &begin, AUDIT_RECORDS, u64::MAX)?;
+        let end = end.map(|end| context.engine.number_of_cursor(handle, &end)).transpose()?;
+        self.begin_round(context, (from, end.map_or(u32::MAX, |end| end - 1)), false, effects)
     }
 
     pub(super) fn may_begin_round<D: Disk>(&self, context: &Context<'_, D>) -> bool {
@@ -272,7 +274,10 @@ impl Replica {
         let most = if range.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
         let state = self.partition.state();
         let of_state = hash(state.sessions_count() as u64, &(state.deadlines_count() as u64).to_le_bytes());
-        match self.partition.digest(engine, (range.from, range.through), (4 * most, range.contents)) {
+        let handle = self.partition.handle();
+        let begin = engine.cursor_of_number(handle, range.from)?;
+        let end = range.through.checked_add(1).map(|end| engine.cursor_of_number(handle, end)).transpose()?;
+        match self.partition.digest(engine, (&begin, end.as_ref()), (4 * most, range.contents)) {
             Ok(digested) => Ok(Some(RecordDigest { sum: of_state.wrapping_add(digested.sum), ..digested })),
             Err(DigestError::TooMany) => Ok(None),
             Err(DigestError::Corrupt(key)) => {

@@ -105,8 +105,10 @@ impl Replica {
                 continue;
             }
             let handle = self.partition.handle();
-            let through = context.engine.range_end(handle, from, records, COMPARED_BYTES)?;
-            self.begin_round(context, (from, through), true, effects)?;
+            let begin = context.engine.cursor_of_number(handle, from)?;
+            let end = context.engine.range_end(handle, &begin, records, COMPARED_BYTES)?;
+            let end = end.map(|end| context.engine.number_of_cursor(handle, &end)).transpose()?;
+            self.begin_round(context, (from, end.map_or(u32::MAX, |end| end - 1)), true, effects)?;
         }
         Ok(())
     }

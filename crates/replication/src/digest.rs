@@ -1,7 +1,7 @@
 //! A digest of a partition's contents. It is equal at equal log indexes on all members, however their logs are laid out.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
+use zerohop_engine::{Cursor, Engine, EngineResult};
 
 use super::Replica;
 use zerohop_partition::digest::hash;
@@ -31,14 +31,10 @@ impl Replica {
         let state = hash(0, &self.partition.state().encode());
         let seed = engine.index_seed(handle)?;
         let mut digest = Digest { index: self.partition.applied(), state, seed, ..Digest::default() };
-        let mut cursor = Some(0);
+        let mut cursor = Some(Cursor::START);
         while let Some(at) = cursor {
-            let (keys, next) = engine.scan(handle, at)?;
+            let (keys, next) = engine.scan(handle, &at)?;
             for key in keys {
-                // A page may repeat some keys of lower fragments.
-                if engine.fragment_of(handle, &key)? < at {
-                    continue;
-                }
                 let Some(found) = engine.inspect(handle, &key)? else { continue };
                 let contents = engine.lookup_assembled(handle, &key)?.unwrap_or_default();
                 let mut sum = hash(u64::from(found.is_list), &key);

@@ -3,14 +3,14 @@
 //! None of it evaluates an operation, and none of it is on the way of a request.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Damage, EngineResult, Handle, RecordBody};
+use zerohop_engine::{Cursor, Damage, EngineResult, Handle, RecordBody};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
 use super::{Instance, InstanceEffects};
 
 /// A page of an index: keys, and where the next page starts.
-pub type IndexPage = (Vec<Vec<u8>>, Option<u32>);
+pub type IndexPage = (Vec<Vec<u8>>, Option<Cursor>);
 
 /// The calls of an owner in the same process; see the module.
 pub struct LocalCalls<'i, D: Disk>(pub(super) &'i mut Instance<D>);
@@ -44,7 +44,7 @@ impl<D: Disk> LocalCalls<'_, D> {
         Ok(all)
     }
 
-    /// The keys of a page of a partition's index, committed ones, in no order; `None`: the partition is not here. No record is
+    /// The keys of a page of a partition's index, committed ones, in its order; `None`: the partition is not here. No record is
     /// read, so that corrupt ones are listed too.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl<D: Disk> LocalCalls<'_, D> {
     pub fn index_page(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
-        from: u32,
+        from: &Cursor,
     ) -> EngineResult<Option<IndexPage>> {
         let Some(handle) = self.handle(keyspace, partition) else { return Ok(None) };
         self.0.engine.scan(handle, from).map(Some)

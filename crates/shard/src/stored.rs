@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, EngineResult, Handle, PartitionId as StoredId,
+    Cursor, Durability, Engine, EngineError, EngineOptions, EngineResult, Handle, PartitionId as StoredId,
     RecoveryReport,
 };
 use zerohop_partition::{MemberOptions, Partition, PartitionEffect, PartitionOpenError};
@@ -211,9 +211,9 @@ fn records<D: Disk>(
     handle: Handle,
 ) -> EngineResult<BTreeMap<Vec<u8>, StoredContents>> {
     let mut records = BTreeMap::new();
-    let mut cursor = Some(0);
+    let mut cursor = Some(Cursor::START);
     while let Some(at) = cursor {
-        let (keys, next) = engine.scan(handle, at)?;
+        let (keys, next) = engine.scan(handle, &at)?;
         for key in keys {
             let Some(shape) = engine.inspect(handle, &key)? else { continue };
             let kind = match (shape.is_list, shape.is_chunk) {

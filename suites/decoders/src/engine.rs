@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Engine, EngineOptions};
+use zerohop_engine::{Cursor, Engine, EngineOptions};
 
 /// Opens an engine on a disk with these files. It may refuse them, or find them damaged; it must not panic, and what it
 /// opened must be readable, writable and closable.
@@ -21,9 +21,9 @@ pub(crate) fn open_engine_on(files: &[(&str, &[u8])]) {
         return;
     }
     for (_, handle) in engine.partitions().collect::<Vec<_>>() {
-        let mut cursor = Some(0);
+        let mut cursor = Some(Cursor::START);
         while let Some(from) = cursor {
-            let Ok((keys, next)) = engine.scan(handle, from) else { break };
+            let Ok((keys, next)) = engine.scan(handle, &from) else { break };
             for key in keys {
                 // Right, or an error: either is an answer.
                 let _ = engine.lookup_assembled(handle, &key);

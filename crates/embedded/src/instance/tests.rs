@@ -1,7 +1,7 @@
 //! Tests of an instance on a simulated disk: crashes, flushes, a full disk, corrupt bytes, limits.
 
-use zerohop_engine::Durability;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
+use zerohop_engine::{Cursor, Durability};
 use zerohop_placement::PartitionCount;
 
 use super::super::settings::StoreSettings;
@@ -290,7 +290,8 @@ fn corrupt_record_is_named_listed_and_can_be_removed() {
     let mut instance = open(&disk, Durability::Sync);
     let error = lookup(&mut instance, "bad").unwrap_err();
     assert!(error.to_string().contains("0000000000000001-00000000.seg"), "{error}");
-    let listed = execute(&mut instance, StoreOperation::Keys(WalkPosition { partition: 0, cursor: 0 }));
+    let listed =
+        execute(&mut instance, StoreOperation::Keys(WalkPosition { partition: 0, cursor: Cursor::START }));
     assert!(matches!(&listed, Ok(StoreOutcome::Keys { keys, .. }) if keys.len() == 3), "{listed:?}");
     let removed = execute(&mut instance, StoreOperation::Remove(key("bad")));
     assert!(matches!(removed, Ok(StoreOutcome::Removed(true))), "{removed:?}");

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::EngineResult;
+use crate::index::cursor::{Cursor, CursorFault, HashPosition};
 use crate::log::EntryRef;
 use crate::log::large::ChecksumParts;
 use crate::store::chunk::ChunkState;
@@ -136,12 +137,30 @@ impl<D: Disk> Engine<D> {
         store.read_chunk(io, key, range, out)
     }
 
-    /// The part of a key's hash by which [`Engine::scan`] iterates: a page holds all keys of the fragments
-    /// from its cursor up to the next one, and perhaps some of lower fragments.
+    /// The cursor behind a key: [`Engine::scan`] continues there with the keys that follow it, whether the key exists or not.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn fragment_of(&mut self, handle: Handle, key: &[u8]) -> EngineResult<u32> {
-        Ok(self.store(handle)?.1.fragment(key))
+    pub fn cursor_behind(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Cursor> {
+        Ok(self.store(handle)?.1.cursor_behind(key))
+    }
+
+    /// The cursor of a number, for protocols whose cursors are numbers. A number has no place for the order of the keys: one of
+    /// another partition is a position here too.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn cursor_of_number(&mut self, handle: Handle, number: u32) -> EngineResult<Cursor> {
+        let seed = self.store(handle)?.1.id.index_seed;
+        Ok(HashPosition::of_fragment(number).encode(seed))
+    }
+
+    /// The number of a cursor that a page ended with.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Cursor`], also if the cursor is behind a key.
+    pub fn number_of_cursor(&mut self, handle: Handle, cursor: &Cursor) -> EngineResult<u32> {
+        let position = HashPosition::decode(cursor, self.store(handle)?.1.id.index_seed)?;
+        if position.key.is_empty() { Ok(position.fragment) } else { Err(CursorFault::NotNumbered.into()) }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) mod write;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
+use crate::index::cursor::Cursor;
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
@@ -408,9 +409,9 @@ impl<D: Disk> Engine<D> {
     pub fn scan_at(
         &mut self,
         handle: Handle,
-        cursor: u32,
+        cursor: &Cursor,
         timestamp: u64,
-    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
         let (io, store) = self.store(handle)?;
         store.scan_at(io, cursor, timestamp)
     }
@@ -434,12 +435,13 @@ impl<D: Disk> Engine<D> {
         Ok(store.durable_index(&mut io.logs))
     }
 
-    /// Iterates over the records of a partition: returns the log index and key of those of one page of the index, from a
-    /// cursor on, and the next cursor. A record that exists throughout an iteration from cursor 0 is returned at least once.
+    /// Iterates over the records of a partition: returns the keys of one page of the index, those behind a cursor, in the order
+    /// of the index, and the next cursor. A record that exists throughout an iteration from [`Cursor::START`] is returned
+    /// exactly once.
     ///
     /// # Errors
-    /// As [`Engine::lookup`].
-    pub fn scan(&mut self, handle: Handle, cursor: u32) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+    /// As [`Engine::lookup`]; [`EngineError::Cursor`].
+    pub fn scan(&mut self, handle: Handle, cursor: &Cursor) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
         let (io, store) = self.store(handle)?;
         store.scan(io, cursor)
     }

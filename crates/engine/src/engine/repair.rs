@@ -4,6 +4,7 @@ use super::report::{CorruptEntry, ScrubFrom, ScrubStep};
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
+use crate::index::cursor::Cursor;
 
 impl<D: Disk> Engine<D> {
     /// Continues to read a partition's log, about so many bytes (one entry may be more), from the disk and
@@ -59,8 +60,8 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// The seed of a partition's hash fragments: the fragments of two logs can be compared if their seeds are
-    /// equal.
+    /// The seed of the hash of a partition's keys: two logs order their keys in the same way, and accept each other's cursors,
+    /// if their seeds are equal.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
@@ -68,26 +69,32 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.id.index_seed)
     }
 
-    /// The last hash fragment of a slice of the keys that starts at this fragment. The slice has at most so many keys and
-    /// about so many bytes, as far as the index knows them. A fragment is never divided.
+    /// The end of a slice of the keys that begins at a cursor; `None`: the end of all. The slice has at most so many keys and
+    /// about so many bytes, as far as the index knows them. Keys that the index does not order are never divided.
     ///
     /// # Errors
-    /// [`crate::EngineError::UnknownPartition`].
-    pub fn range_end(&mut self, handle: Handle, from: u32, most: usize, bytes: u64) -> EngineResult<u32> {
-        Ok(self.store(handle)?.1.range_end(from, most, bytes))
+    /// [`crate::EngineError::UnknownPartition`], [`crate::EngineError::Cursor`].
+    pub fn range_end(
+        &mut self,
+        handle: Handle,
+        from: &Cursor,
+        most: usize,
+        bytes: u64,
+    ) -> EngineResult<Option<Cursor>> {
+        self.store(handle)?.1.range_end(from, most, bytes)
     }
 
-    /// The keys of these hash fragments, including the last. `None`: there are more than so many.
+    /// The keys from a cursor on, up to another cursor or to the end. `None`: there are more than so many.
     ///
     /// # Errors
     /// As [`Engine::scan`].
     pub fn keys_of_range(
         &mut self,
         handle: Handle,
-        (from, through): (u32, u32),
+        range: (&Cursor, Option<&Cursor>),
         most: usize,
     ) -> EngineResult<Option<Vec<Vec<u8>>>> {
         let (io, store) = self.store(handle)?;
-        store.keys_of_range(io, (from, through), most)
+        store.keys_of_range(io, range, most)
     }
 }

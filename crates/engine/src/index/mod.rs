@@ -14,6 +14,9 @@
 
 use std::convert::Infallible;
 
+pub mod by_key;
+pub mod contract;
+pub mod cursor;
 pub mod location;
 pub mod ordered;
 mod page;
@@ -37,6 +40,11 @@ const DIRECTORY_PER_PAGE_MAX: usize = 8;
 pub struct IndexSlot {
     page: u32,
     at: SlotPosition,
+}
+
+impl IndexSlot {
+    /// What an index returns that finds entries by their keys again.
+    const OF_KEY: IndexSlot = IndexSlot { page: 0, at: SlotPosition::FIRST };
 }
 
 /// The index of one partition.

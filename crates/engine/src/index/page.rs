@@ -49,6 +49,10 @@ pub(super) struct SlotPosition {
     slot: u32,
 }
 
+impl SlotPosition {
+    pub(super) const FIRST: SlotPosition = SlotPosition { line: 0, slot: 0 };
+}
+
 /// The table. Its part of the fragment space is `[prefix << (32 - depth), (prefix + 1) << (32 - depth))`.
 #[derive(Clone)]
 pub(super) struct Page {

@@ -7,6 +7,8 @@ use super::{PartitionStore, units_of};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::IndexSlot;
+use crate::index::contract::{Index, IndexKey, PagedKey};
+use crate::index::cursor::{Cursor, HashPosition};
 use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
@@ -265,27 +267,36 @@ impl PartitionStore {
         EngineError::Corrupt { partition: self.id.partition, place }
     }
 
-    /// The keys of one page of the index from a fragment on, and the start of the next page. If the keys are
-    /// long the page ends earlier, but never between keys of one fragment.
+    /// The keys of one page of the index behind a cursor, in the order of the index, and the cursor of the next page. If the
+    /// keys are long the page ends earlier, but never between keys of one fragment.
     pub(crate) fn scan<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        from: u32,
-    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
-        let (entries, next) = self.index.page_entries(from);
-        let mut entries: Vec<(u32, Location)> = entries.filter(|(fragment, _)| *fragment >= from).collect();
+        from: &Cursor,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
+        let seed = self.id.index_seed;
+        let begin = HashPosition::decode(from, seed)?;
+        let mut entries: Vec<(u32, Location)> = Vec::new();
+        let mut next = self.index.page(seed, from, |key, location| {
+            if let PagedKey::Fragment(fragment) = key {
+                entries.push((fragment, location));
+            }
+        })?;
         entries.sort_unstable_by_key(|(fragment, _)| *fragment);
-        let (mut keys, mut bytes, mut last) = (Vec::with_capacity(entries.len()), 0, None);
+        let (mut found, mut bytes, mut last) = (Vec::with_capacity(entries.len()), 0, None);
         let mut scratch = Vec::new();
         for (fragment, location) in entries {
             if bytes >= SCAN_KEY_BYTES_MAX && last != Some(fragment) {
-                return Ok((keys, Some(fragment)));
+                next = Some(HashPosition::of_fragment(fragment).encode(seed));
+                break;
             }
             let key = self.key_at(io, location.decode(), &mut scratch)?;
             (bytes, last) = (bytes + key.len(), Some(fragment));
-            keys.push(key);
+            found.push((fragment, key));
         }
-        Ok((keys, next))
+        found.retain(|(fragment, key)| HashPosition { fragment: *fragment, key } > begin);
+        found.sort_unstable();
+        Ok((found.into_iter().map(|(_, key)| key).collect(), next))
     }
 
     fn key_at<D: Disk>(
@@ -313,66 +324,81 @@ impl PartitionStore {
     pub(crate) fn scan_at<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        from: u32,
+        from: &Cursor,
         timestamp: u64,
-    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
         let (mut keys, next) = self.scan(io, from)?;
-        let changed = self.versions.changed_after(from, next, timestamp);
+        let begin = HashPosition::decode(from, self.id.index_seed)?;
+        let until = match &next {
+            Some(next) => Some(HashPosition::decode(next, self.id.index_seed)?.fragment),
+            None => None,
+        };
+        let changed = self.versions.changed_after(begin.fragment, until, timestamp);
         if !changed.is_empty() {
-            keys.extend(changed.into_iter().map(Vec::from));
-            keys.sort_unstable();
-            keys.dedup();
+            let all = keys.into_iter().chain(changed.into_iter().map(Vec::from));
+            let mut placed: Vec<(u32, Vec<u8>)> = all.map(|key| (self.fragment(&key), key)).collect();
+            placed.retain(|(fragment, key)| HashPosition { fragment: *fragment, key } > begin);
+            placed.sort_unstable();
+            placed.dedup();
+            keys = placed.into_iter().map(|(_, key)| key).collect();
         }
         Ok((keys, next))
     }
 
-    /// The last fragment of a slice that starts at this fragment: within the page of the index that holds it.
-    pub(crate) fn range_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
-        let (entries, next) = self.index.page_entries(from);
+    /// The end of a slice of the keys that begins at a cursor ([`Index::range_end`]).
+    pub(crate) fn range_end(&self, from: &Cursor, most: usize, bytes: u64) -> EngineResult<Option<Cursor>> {
         let bytes_of = |location: Location| match location.decode() {
             EntryPlace::Entry(position) => u64::from(position.bytes_max),
             EntryPlace::Chain(id) => self.chains.get(id).units,
         };
-        let mut found: Vec<(u32, u64)> = entries
-            .filter(|(fragment, _)| *fragment >= from)
-            .map(|(fragment, location)| (fragment, bytes_of(location)))
-            .collect();
-        found.sort_unstable();
-        let mut total_bytes = 0;
-        for (before, (fragment, bytes_of_it)) in found.into_iter().enumerate() {
-            total_bytes += bytes_of_it;
-            if before >= most.max(1) || before > 0 && total_bytes > bytes {
-                return fragment.saturating_sub(1).max(from);
-            }
-        }
-        next.map_or(u32::MAX, |next| next - 1)
+        Ok(self.index.range_end(self.id.index_seed, from, (most, bytes), bytes_of)?)
     }
 
-    /// The keys of these hash fragments; `None`: there are more than so many, or they are in too many pages.
+    /// The keys from a cursor to another, or to the end; `None`: there are more than so many, or they are in too many pages.
     pub(crate) fn keys_of_range<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (from, through): (u32, u32),
+        (from, to): (&Cursor, Option<&Cursor>),
         most: usize,
     ) -> EngineResult<Option<Vec<Vec<u8>>>> {
-        let mut locations = Vec::new();
-        let mut cursor = Some(from);
+        let seed = self.id.index_seed;
+        let begin = HashPosition::decode(from, seed)?;
+        let end = to.map(|to| HashPosition::decode(to, seed)).transpose()?;
+        // The fragment of the end has keys of the range only if the end is behind one of them.
+        let is_within = |fragment: u32| end.is_none_or(|end| HashPosition { fragment, key: &[] } < end);
+        let (mut found, mut at) = (Vec::new(), Some(from.clone()));
         for _ in 0..SLICE_PAGES_MAX {
-            let Some(at) = cursor.filter(|at| *at <= through) else { break };
-            let (entries, next) = self.index.page_entries(at);
-            let is_within = |fragment: u32| fragment >= from && fragment <= through;
-            locations.extend(entries.filter(|(fragment, _)| is_within(*fragment)).map(|(_, l)| l.decode()));
-            cursor = next;
+            let Some(here) = at else { break };
+            let next = self.index.page(seed, &here, |key, location| {
+                if let PagedKey::Fragment(fragment) = key
+                    && is_within(fragment)
+                {
+                    found.push((fragment, location.decode()));
+                }
+            })?;
+            at = match next {
+                Some(next) if is_within(HashPosition::decode(&next, seed)?.fragment) => Some(next),
+                _ => None,
+            };
         }
-        if locations.len() > most || cursor.is_some_and(|at| at <= through) {
+        if found.len() > most || at.is_some() {
             return Ok(None);
         }
         let mut keys = Vec::new();
         let mut scratch = Vec::new();
-        for place in locations {
-            keys.push(self.key_at(io, place, &mut scratch)?);
+        for (fragment, place) in found {
+            let key = self.key_at(io, place, &mut scratch)?;
+            let position = HashPosition { fragment, key: &key };
+            if position > begin && end.is_none_or(|end| position <= end) {
+                keys.push(key);
+            }
         }
         Ok(Some(keys))
+    }
+
+    /// The cursor behind a key.
+    pub(crate) fn cursor_behind(&self, key: &[u8]) -> Cursor {
+        self.index.cursor_behind(self.id.index_seed, IndexKey { fragment: self.fragment(key), key })
     }
 
     /// Returns the same record whether or not the log still holds the trim that changed it last, as long as

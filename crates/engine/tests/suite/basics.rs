@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId, PartitionOptions,
+    Cursor, Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, PartitionId, PartitionOptions,
 };
 
 use crate::support::TestEngine as Store;
@@ -60,9 +60,9 @@ fn walk_pages_are_small_and_cover_each_key_once() {
     for (at, key) in (1..).zip(&all) {
         put(&mut engine, p, at, key, b"v");
     }
-    let (mut met, mut cursor) = (Vec::new(), Some(0));
+    let (mut met, mut cursor) = (Vec::new(), Some(Cursor::START));
     while let Some(from) = cursor {
-        let (keys, next) = engine.scan(p, from).expect("scans");
+        let (keys, next) = engine.scan(p, &from).expect("scans");
         let bytes: usize = keys.iter().map(Vec::len).sum();
         assert!(bytes < 128 << 10, "{bytes} bytes of keys in one page");
         met.extend(keys);

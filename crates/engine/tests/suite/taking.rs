@@ -2,8 +2,8 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, LogRun, PartitionId,
-    PartitionOptions, RunPlace,
+    Cursor, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_LIST, Handle, LogRun,
+    PartitionId, PartitionOptions, RunPlace,
 };
 
 use crate::support::TestEngine as Store;
@@ -64,9 +64,9 @@ fn install_runs(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, mo
 }
 
 fn records(engine: &mut Store, p: Handle) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
-    let (mut found, mut cursor) = (Vec::new(), Some(0));
+    let (mut found, mut cursor) = (Vec::new(), Some(Cursor::START));
     while let Some(from) = cursor {
-        let (keys, next) = engine.scan(p, from).expect("scans");
+        let (keys, next) = engine.scan(p, &from).expect("scans");
         for key in keys {
             let value = engine.lookup_assembled(p, &key).expect("reads");
             found.push((key, value));

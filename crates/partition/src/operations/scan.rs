@@ -1,9 +1,10 @@
 //! `scan`: the committed keys of a partition, page by page.
 //!
-//! The order is by the part of the key's hash that the index uses, then by the key itself. Neither changes while a key exists,
-//! even if pages of the index split meanwhile. A cursor that names the last key of a page therefore suffices for each key to come
-//! exactly once. A cursor is the fragment (4) and the key.
+//! The order is that of the partition's index, which does not change while a key exists, even if pages of the index split meanwhile.
+//! A cursor behind the last key of a page therefore suffices for each key to come exactly once. Its bytes are the engine's
+//! ([`Cursor`]).
 
+use zerohop_engine::Cursor;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
@@ -20,13 +21,16 @@ use crate::view::RecordView;
 /// Bytes of a key on a page beside the key.
 const ITEM_BYTES: usize = 16;
 
-/// Fragments and keys of a page of the index, and the first fragment of the next page.
-pub(crate) type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
+/// Keys of a page of the index, in its order, and the cursor of the next page.
+pub(crate) type IndexPage = (Vec<Vec<u8>>, Option<Cursor>);
 
 /// The source of keys of a scan.
 pub(crate) trait KeySource {
-    /// Keys of the index page of a fragment, in any order, and where the next page starts.
-    fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>>;
+    /// The keys of a page of the index behind a cursor, in order, and where the next page starts.
+    fn page(&mut self, from: &Cursor) -> Result<IndexPage, Failure<'static>>;
+
+    /// The cursor behind a key.
+    fn cursor_behind(&mut self, key: &[u8]) -> Result<Cursor, Failure<'static>>;
 
     /// The type and version of a key's record; `None`: the scan leaves it out.
     fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>;
@@ -39,13 +43,12 @@ struct CurrentKeys<'p, 'v, D> {
 }
 
 impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
-    fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>> {
-        let (keys, next) = self.view.engine.scan(self.view.handle, from).or_fail()?;
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            found.push((self.view.engine.fragment_of(self.view.handle, &key).or_fail()?, key));
-        }
-        Ok((found, next))
+    fn page(&mut self, from: &Cursor) -> Result<IndexPage, Failure<'static>> {
+        self.view.engine.scan(self.view.handle, from).or_fail()
+    }
+
+    fn cursor_behind(&mut self, key: &[u8]) -> Result<Cursor, Failure<'static>> {
+        self.view.engine.cursor_behind(self.view.handle, key).or_fail()
     }
 
     fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
@@ -74,51 +77,43 @@ pub(crate) fn keys<'o>(
     foreign: Option<HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
-    let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
-        Some((fragment, key)) => (u32::from_le_bytes(*fragment), Some(key)),
-        None if scan.cursor.is_empty() => (0, None),
-        None => return Err(BadRequestReason::Lengths.into()),
-    };
+    let mut at = Cursor::from_bytes(scan.cursor).map_err(|_| BadRequestReason::Cursor)?;
     let mut count = 0;
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
-        let (mut keys, next_page) = all.page(from)?;
-        keys.sort_unstable();
-        // A page of one key would be the same forever.
-        let goes_back = is_planted(Bug::ScanRepeatsKey) && scan.keys_max > 1;
-        keys.retain(|(fragment, key)| {
-            let place = (*fragment, Some(&key[..]));
-            place > (from, after) || goes_back && place == (from, after)
-        });
-        for (fragment, key) in keys {
+        let (keys, next_page) = all.page(&at)?;
+        for (before, key) in keys.iter().enumerate() {
             let is_full =
                 count == scan.keys_max || count > 0 && out.len() + key.len() + ITEM_BYTES > PAGE_BYTES_MAX;
             if is_full {
-                if is_planted(Bug::ScanSkipsKey) {
-                    set_cursor(next, fragment, &key);
+                let mut passed = before + usize::from(is_planted(Bug::ScanSkipsKey));
+                // A page of one key would be the same forever.
+                if is_planted(Bug::ScanRepeatsKey) && passed > 1 {
+                    passed -= 1;
+                }
+                if let Some(last) = passed.checked_sub(1) {
+                    at = all.cursor_behind(&keys[last])?;
                 }
                 break 'pages;
             }
             if key.starts_with(scan.prefix)
-                && !is_of_blob(&key)
-                && foreign.is_none_or(|hash_range| hash_range.owns(&key))
-                && let Some((record, version)) = all.record_meta(&key)?
+                && !is_of_blob(key)
+                && foreign.is_none_or(|hash_range| hash_range.owns(key))
+                && let Some((record, version)) = all.record_meta(key)?
             {
-                pack(&ScannedKey { key: &key, record, version }, out)?;
+                pack(&ScannedKey { key, record, version }, out)?;
                 count += 1;
             }
-            set_cursor(next, fragment, &key);
         }
         match next_page {
-            Some(fragment) => {
-                (from, after) = (fragment, None);
-                set_cursor(next, fragment, b"");
-            }
+            Some(next_page) => at = next_page,
             None => {
                 next.clear();
-                break;
+                return Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? });
             }
         }
     }
+    next.clear();
+    next.extend_from_slice(at.as_bytes());
     Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
@@ -150,18 +145,14 @@ pub(crate) fn names<'o, 'n>(
     Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
-fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
-    next.clear();
-    next.extend_from_slice(&fragment.to_le_bytes());
-    next.extend_from_slice(key);
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use zerohop_wire::messages::{Expiry, Insert, WriteChange};
     use zerohop_wire::{BadRequestReason, Failure};
+
+    use zerohop_wire::limits::CURSOR_BYTES_MAX;
 
     use crate::testing::{PartitionBench, append, insert};
 
@@ -208,11 +199,16 @@ mod tests {
     }
 
     #[test]
-    fn invalid_cursor_is_refused_or_used_as_position() {
+    fn cursor_of_another_index_is_refused() {
         let mut bench = PartitionBench::new();
-        bench.write(b"k", insert(b"v")).number().expect("is done");
-        let refused = bench.scan_answer(b"abc", b"", 1);
-        assert_eq!(refused.number(), Err(Failure::BadRequest { reason: BadRequestReason::Lengths }));
-        assert_eq!(bench.scan(&[0xFF; 40], b"", 1).1, b"");
+        for n in 0..9u8 {
+            bench.write(&[b'k', n], insert(b"v")).number().expect("is done");
+        }
+        let (_, next) = bench.scan(b"", b"", 1);
+        let of_another_seed = [&next[..1], &[next[1] ^ 1], &next[2..]].concat();
+        for cursor in [b"abc", &of_another_seed[..], &[0xFF; 40], &vec![1; CURSOR_BYTES_MAX]] {
+            let refused = bench.scan_answer(cursor, b"", 1);
+            assert_eq!(refused.number(), Err(Failure::BadRequest { reason: BadRequestReason::Cursor }));
+        }
     }
 }

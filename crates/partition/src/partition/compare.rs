@@ -1,7 +1,7 @@
 //! `compare` without other members: the only copy reads a slice of its own contents.
 
-use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{Cursor, Engine};
 use zerohop_wire::messages::{Compare, OperationAnswer, Outcome, RangeComparison};
 use zerohop_wire::{Elements, Failure, Message};
 
@@ -10,6 +10,7 @@ use crate::digest::{self, DigestError, RecordDigest};
 use crate::event::{PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
+use crate::operations::EngineResultExt;
 
 impl Partition {
     pub(super) fn compare<D: Disk>(
@@ -23,14 +24,15 @@ impl Partition {
     }
 
     fn compare_records<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
+        let begin = engine.cursor_of_number(self.handle(), from).or_fail()?;
         let mut records = COMPARED_RECORDS;
         loop {
-            let end = engine.range_end(self.handle(), from, records, COMPARED_BYTES);
-            let through = end.map_err(|error| failure_of(&error))?;
-            match self.digest(engine, (from, through), (4 * COMPARED_RECORDS, true)) {
+            let end = engine.range_end(self.handle(), &begin, records, COMPARED_BYTES).or_fail()?;
+            match self.digest(engine, (&begin, end.as_ref()), (4 * COMPARED_RECORDS, true)) {
                 Ok(digested) if digested.is_incomplete && records > 1 => records /= 2,
                 Ok(RecordDigest { records, bytes, .. }) => {
-                    let (next, differing) = (through.wrapping_add(1), Elements::from_slice(&[]));
+                    let next = end.map(|end| engine.number_of_cursor(self.handle(), &end).or_fail());
+                    let (next, differing) = (next.transpose()?.unwrap_or(0), Elements::from_slice(&[]));
                     return Ok(Outcome::Compared(RangeComparison {
                         next,
                         records,
@@ -46,13 +48,13 @@ impl Partition {
         }
     }
 
-    /// The digest of the records of a slice of hash fragments ([`RecordDigest`]).
+    /// The digest of the records of a slice of the keys ([`RecordDigest`]).
     pub fn digest<D: Disk>(
         &self,
         engine: &mut Engine<D>,
-        hash_range: (u32, u32),
+        range: (&Cursor, Option<&Cursor>),
         bounds: (usize, bool),
     ) -> Result<RecordDigest, DigestError> {
-        digest::of_slice(engine, (self.handle(), &self.state.deadlines), hash_range, bounds)
+        digest::of_slice(engine, (self.handle(), &self.state.deadlines), range, bounds)
     }
 }

@@ -7,7 +7,7 @@
 //! and is removed with its transaction.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind};
+use zerohop_engine::{Cursor, Engine, EngineError, EngineResult, EntryKind};
 use zerohop_wire::blob::is_staged;
 use zerohop_wire::messages::{SnapshotAsk, SnapshotRequest};
 use zerohop_wire::{Failure, Message};
@@ -26,7 +26,7 @@ pub(super) struct SplitCleanup {
     /// `None`: the caller that opened the partition did not set it, so all keys are its own.
     hash_range: Option<HashRange>,
     /// Where the walk continues.
-    cursor: u32,
+    cursor: Cursor,
     /// The time of the next step.
     at_ms: u64,
     /// The mark of the end is in the log.
@@ -113,7 +113,14 @@ impl Partition {
         // All partitions of a keyspace are split at once. The more there are, the slower each proceeds.
         self.split_cleanup.at_ms =
             now_ms + u64::from(hash_range.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS).max(1);
-        let (keys, next) = engine.scan(self.handle(), self.split_cleanup.cursor)?;
+        let (keys, next) = match engine.scan(self.handle(), &self.split_cleanup.cursor) {
+            // The log of another member was installed, and its hash seed is another.
+            Err(EngineError::Cursor(_)) => {
+                self.split_cleanup.cursor = Cursor::START;
+                return Ok(());
+            }
+            found => found?,
+        };
         for key in keys.iter().filter(|key| !hash_range.owns(key) && !is_staged(key)) {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.split_cleanup.removed += 1,

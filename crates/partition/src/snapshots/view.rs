@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    ChunkHead, Engine, Handle, Parts, RecordBody, StoredRecord, copy_part_over, split_trailer,
+    ChunkHead, Cursor, Engine, Handle, Parts, RecordBody, StoredRecord, copy_part_over, split_trailer,
 };
 use zerohop_record::state::ReadableRecord;
 use zerohop_wire::blob::{BlobStamp, header_key};
@@ -255,13 +255,12 @@ impl<D: Disk> ReadableRecord for PastRecord<'_, '_, D> {
 }
 
 impl<D: Disk> KeySource for PastView<'_, D> {
-    fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>> {
-        let (keys, next) = self.engine.scan_at(self.handle, from, self.at.0).or_fail()?;
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            found.push((self.engine.fragment_of(self.handle, &key).or_fail()?, key));
-        }
-        Ok((found, next))
+    fn page(&mut self, from: &Cursor) -> Result<IndexPage, Failure<'static>> {
+        self.engine.scan_at(self.handle, from, self.at.0).or_fail()
+    }
+
+    fn cursor_behind(&mut self, key: &[u8]) -> Result<Cursor, Failure<'static>> {
+        self.engine.cursor_behind(self.handle, key).or_fail()
     }
 
     fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {

@@ -55,6 +55,8 @@ numbered!(
         NumberOffset = 24, "the number lies beyond the longest value";
         /// A frame before `Prove`.
         ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
+        /// A cursor that the partition's index did not make, or made for another order of the keys.
+        Cursor = 26, "the cursor is no position in this partition: begin the scan again";
         /// A write or read of a chunk outside its limits, or an invalid chunk size.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
         /// The key belongs to a blob's header or chunk, and the operation is for other records.

@@ -1,6 +1,6 @@
 //! Compares the engine with the models while it runs.
 
-use zerohop_engine::{Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST};
+use zerohop_engine::{Cursor, Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST};
 
 use super::TestEngine as Engine;
 use super::model::{Chunk, ModelEntry, ModelValue, RecordsOfModel, records_of};
@@ -177,9 +177,9 @@ impl EngineWorld {
 
 /// All keys that a scan returns.
 pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<Vec<u8>>, EngineError> {
-    let (mut keys, mut cursor) = (Vec::new(), Some(0));
+    let (mut keys, mut cursor) = (Vec::new(), Some(Cursor::START));
     while let Some(from) = cursor {
-        let (page, next) = engine.scan(handle, from)?;
+        let (page, next) = engine.scan(handle, &from)?;
         keys.extend(page);
         cursor = next;
     }
