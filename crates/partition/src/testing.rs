@@ -298,7 +298,14 @@ impl PartitionBench {
     }
 
     pub(crate) fn scan_answer(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> OwnedAnswer {
-        self.answer_of(&Message::Scan(Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: false }))
+        self.answer_of(&Message::Scan(Scan {
+            seen: Timestamp::ZERO,
+            cursor,
+            prefix,
+            keys_max,
+            blobs: false,
+            range: Default::default(),
+        }))
     }
 
     pub(crate) fn scan(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> (Vec<Vec<u8>>, Vec<u8>) {
@@ -312,7 +319,8 @@ impl PartitionBench {
         prefix: &[u8],
         keys_max: u32,
     ) -> (Vec<Vec<u8>>, Vec<u8>) {
-        let scan = Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: true };
+        let scan =
+            Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: true, range: Default::default() };
         self.answer_of(&Message::Scan(scan)).page()
     }
 

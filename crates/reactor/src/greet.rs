@@ -25,6 +25,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 Caller::check_if_any(caller, ack).map(|prove| (ack, prove))
             }
             (Message::Proved, Some(ack)) => Ok((&**ack, None)),
+            (Message::HelloAck(ack), None) => {
+                Err(Failure::UnsupportedVersion { min: ack.version, max: ack.version })
+            }
             (Message::Answer(Err(failure)), _) => Err(failure.clone()),
             _ => Err(BadRequestReason::Unexpected.into()),
         };

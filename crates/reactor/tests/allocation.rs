@@ -105,7 +105,7 @@ impl Service for AllocationEcho {
 fn encoded(message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
-    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    Encoder::newest_for(message).encode(&envelope, message, &mut out).unwrap();
     out
 }
 
@@ -144,8 +144,8 @@ fn steady_state_requests_allocate_no_memory() {
     let (mut reactor, mailbox) = Reactor::new(driver, AllocationEcho { allocated: sender }, Limits::DEFAULT);
     let thread = std::thread::spawn(move || reactor.run().unwrap());
     let hello = encoded(&Message::Hello(Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: zerohop_wire::limits::VERSION_MIN,
+        version_max: zerohop_wire::limits::VERSION_MAX,
         features: Features(0),
         cluster: ClusterId::default(),
         map_epoch: MapEpoch(0),

@@ -1,26 +1,27 @@
-//! Comparison of the contents of a partition's members, one hash range at a time.
+//! Comparison of the contents of a partition's members, one range of keys at a time.
 //!
-//! Fields of a request: first hash fragment (4), zero (4). In the answer, the detail is the number of copies and the number is the number of
-//! records. After these fields: next (4), members that differ (4), bytes (8); then these members, 4 bytes each.
+//! Fields of a request: cursor length (4), zero (4); then the cursor. In the answer, the detail is the number of copies and the number is the number
+//! of records. After these fields: length of the next cursor (4), members that differ (4), bytes (8); then that cursor and these members, 4 bytes each.
 
 use crate::elements::{Element, Elements};
 use crate::error::{BadRequestReason, Failure};
-use crate::fields::{FieldReader, layout, nothing_left};
+use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::InstanceId;
+use crate::scan::check_cursor;
 
-/// Has the primary and every other member read a hash range of the records, as of one log entry. Answers `Compared`; a member whose contents differ
+/// Has the primary and every other member read a range of the records, as of one log entry. Answers `Compared`; a member whose contents differ
 /// from the others' installs a new copy of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Compare {
-    /// The hash fragment at which the range begins: 0, then the value in the answer for the range before.
-    pub from: u32,
+pub struct Compare<'a> {
+    /// The cursor at which the range begins: empty, then the cursor in the answer for the range before. Only the server interprets it.
+    pub from: &'a [u8],
 }
 
-/// The result of the comparison of one hash range.
+/// The result of the comparison of one range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeComparison<'a> {
-    /// Where the next slice begins; 0: this was the last.
-    pub next: u32,
+    /// The cursor at which the next range begins; empty: this was the last.
+    pub next: &'a [u8],
     /// Number of records in this one.
     pub records: u64,
     /// Size of their contents in bytes.
@@ -31,20 +32,24 @@ pub struct RangeComparison<'a> {
     pub differing: Elements<'a, InstanceId>,
 }
 
-impl Compare {
-    /// Its body.
-    #[must_use]
-    pub fn encode(self) -> [u8; 8] {
-        layout(|to| to.u32(self.from).zeros(4))
+impl<'a> Compare<'a> {
+    /// Appends its fields, and returns the cursor, which follows them. Errors: the cursor is too long.
+    pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_cursor(self.from)?;
+        let fields: [u8; 8] = layout(|to| to.u32(self.from.len() as u32).zeros(4));
+        out.extend_from_slice(&fields);
+        Ok(self.from)
     }
 
     /// Errors: the bytes are not such a request.
-    pub fn decode_body(body: &[u8]) -> Result<Self, Failure<'static>> {
+    pub fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<8>::split(body)?;
-        let from = fields.u32();
+        let length = fields.u32() as usize;
         fields.zeros(4);
         fields.done()?;
+        let (from, rest) = split(rest, length)?;
         nothing_left(rest)?;
+        check_cursor(from)?;
         Ok(Self { from })
     }
 }
@@ -53,19 +58,23 @@ impl<'a> RangeComparison<'a> {
     /// Appends what follows the answer's fields, except its last bytes.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         let Self { next, bytes, differing, .. } = *self;
-        let fields: [u8; 16] = layout(|to| to.u32(next).u32(differing.count()).u64(bytes));
+        check_cursor(next)?;
+        let fields: [u8; 16] = layout(|to| to.u32(next.len() as u32).u32(differing.count()).u64(bytes));
         out.extend_from_slice(&fields);
+        out.extend_from_slice(next);
         differing.put(out)
     }
 
     /// Decodes the answer with these fields and this payload. Errors: the bytes are not such an answer.
     pub fn decode_body(copies: u32, records: u64, payload: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<16>::split(payload)?;
-        let (next, differing, bytes) = (fields.u32(), fields.u32(), fields.u64());
+        let (length, differing, bytes) = (fields.u32() as usize, fields.u32(), fields.u64());
         fields.done()?;
         if differing > copies {
             return Err(BadRequestReason::Lengths.into());
         }
+        let (next, rest) = split(rest, length)?;
+        check_cursor(next)?;
         let differing = Elements::packed(differing, rest)?;
         Ok(Self { next, records, bytes, copies, differing })
     }

@@ -120,10 +120,10 @@ pub const SNAPSHOT_AGE_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
 pub const CLOCK_AHEAD_MS_MAX: u64 = 500;
 
 /// Oldest frame version that this program supports.
-pub const VERSION_MIN: u8 = 1;
+pub const VERSION_MIN: u8 = 2;
 
 /// Newest frame version that this program supports.
-pub const VERSION_MAX: u8 = 1;
+pub const VERSION_MAX: u8 = 2;
 
 /// Minimum length of a body to compress: LZ4 needs repetition, and its hash table costs about a microsecond.
 pub const COMPRESS_BYTES_MIN: usize = 1 << 10;

@@ -1,6 +1,7 @@
 //! A scan of the keys of a partition, page by page.
 //!
-//! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), zero (4); then cursor, prefix.
+//! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), bytes at most (4), length of the lower bound (4), length of
+//! the upper bound (4), 1 if it is in reverse (1), zero (7); then cursor, lower bound, upper bound, prefix.
 
 use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
@@ -11,7 +12,7 @@ use crate::record::{RecordType, check_key};
 
 /// Requests a page of the keys of a partition, in an order that the server chooses. A key that exists from the first page to the last is listed
 /// exactly once; one that is added or removed meanwhile, at most once. Answers `Page`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scan<'a> {
     /// The highest timestamp that the session has seen.
     pub seen: Timestamp,
@@ -23,6 +24,21 @@ pub struct Scan<'a> {
     pub keys_max: u32,
     /// Lists names of blobs, in their order, instead of keys: the cursor is the last name of the previous page.
     pub blobs: bool,
+    /// Bounds and direction. Keyspaces are hashed so far, and refuse all but the default.
+    pub range: ScanRange<'a>,
+}
+
+/// The part of an ordered keyspace that a scan lists, beside its prefix. The default is all of it, upwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanRange<'a> {
+    /// Only keys at or above this.
+    pub from: &'a [u8],
+    /// Only keys below this; empty: up to the last.
+    pub to: &'a [u8],
+    /// From the highest key down.
+    pub reverse: bool,
+    /// Maximum number of bytes of the keys of a page; 0: as many as the server sends.
+    pub bytes_max: u32,
 }
 
 /// One key of a page: version (8), key length (4), type (1), zero (3), key.
@@ -41,31 +57,46 @@ impl<'a> Scan<'a> {
     pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_cursor(self.cursor)?;
         check_keys_max(self.keys_max)?;
+        let ScanRange { from, to: upper, reverse, bytes_max } = self.range;
         let prefix_len = check_key(self.prefix)?;
-        let fields: [u8; 24] = layout(|to| {
-            to.u64(self.seen.0).u32(self.cursor.len() as u32).u32(prefix_len).u32(self.keys_max).zeros(4)
+        let (from_len, to_len) = (check_bound(from)?, check_bound(upper)?);
+        let fields: [u8; 40] = layout(|to| {
+            let to = to.u64(self.seen.0).u32(self.cursor.len() as u32).u32(prefix_len).u32(self.keys_max);
+            to.u32(bytes_max).u32(from_len).u32(to_len).u8(reverse.into()).zeros(7)
         });
         out.extend_from_slice(&fields);
         out.extend_from_slice(self.cursor);
+        out.extend_from_slice(from);
+        out.extend_from_slice(upper);
         Ok(self.prefix)
     }
 
     /// Errors: the bytes are not such a request.
     pub fn decode_body(blobs: bool, body: &'a [u8]) -> Result<Self, Failure<'static>> {
-        let (mut fields, rest) = FieldReader::<24>::split(body)?;
+        let (mut fields, rest) = FieldReader::<40>::split(body)?;
         let seen = Timestamp(fields.u64());
         let cursor_len = fields.u32() as usize;
         let prefix_len = fields.u32() as usize;
-        let keys_max = fields.u32();
-        fields.zeros(4);
+        let (keys_max, bytes_max) = (fields.u32(), fields.u32());
+        let (from_len, to_len) = (fields.u32() as usize, fields.u32() as usize);
+        let reverse = match fields.u8() {
+            0 => false,
+            1 => true,
+            _ => return Err(BadRequestReason::Detail.into()),
+        };
+        fields.zeros(7);
         fields.done()?;
         check_keys_max(keys_max)?;
         let (cursor, rest) = split(rest, cursor_len)?;
+        let (from, rest) = split(rest, from_len)?;
+        let (to, rest) = split(rest, to_len)?;
         let (prefix, rest) = split(rest, prefix_len)?;
         nothing_left(rest)?;
         check_cursor(cursor)?;
         check_key(prefix)?;
-        Ok(Self { seen, cursor, prefix, keys_max, blobs })
+        check_bound(from)?;
+        check_bound(to)?;
+        Ok(Self { seen, cursor, prefix, keys_max, blobs, range: ScanRange { from, to, reverse, bytes_max } })
     }
 }
 
@@ -76,6 +107,12 @@ pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
         return Err(Failure::KeyTooLong { length, limit });
     }
     Ok(())
+}
+
+/// A bound may be a byte longer than a key: the lowest key above one has a zero more.
+fn check_bound(bound: &[u8]) -> Result<u32, Failure<'static>> {
+    check_key(bound.strip_suffix(&[0]).unwrap_or(bound))?;
+    Ok(bound.len() as u32)
 }
 
 fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {

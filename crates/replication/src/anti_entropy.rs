@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
+use zerohop_engine::{Cursor, Engine, EngineError, EngineResult};
 use zerohop_wire::messages::{DigestRange, EntryName, Member, PeerBody};
 
 use super::compare::ComparisonRequest;
@@ -40,19 +40,43 @@ fn found_of(digested: &RecordDigest) -> CountAndDigest {
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     /// As primary: where the next range starts.
-    from: u32,
+    from: Cursor,
     pub(super) round: Option<Round>,
     /// Comparisons that clients have requested. The first is in progress.
     pub(super) client_requests: VecDeque<ComparisonRequest>,
     /// As another member: the range to answer once its entry is applied.
-    digest_requested: Option<DigestRange>,
+    digest_requested: Option<ComparedKeys>,
     /// As another member: the range that it has answered last.
-    digest_sent: Option<DigestRange>,
+    digest_sent: Option<ComparedKeys>,
+}
+
+/// The range of a digest: the keys from a cursor to another, or to the end, as of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ComparedKeys {
+    pub(super) as_of: EntryName,
+    pub(super) from: Cursor,
+    pub(super) to: Option<Cursor>,
+    pub(super) contents: bool,
+}
+
+impl ComparedKeys {
+    /// `None`: its cursors are longer than any.
+    fn of(range: &DigestRange<'_>) -> Option<ComparedKeys> {
+        let DigestRange { as_of, from, to, contents } = *range;
+        let (from, to) = (Cursor::from_bytes(from).ok()?, Cursor::from_bytes(to).ok()?);
+        Some(ComparedKeys { as_of, from, to: Some(to).filter(|to| !to.is_start()), contents })
+    }
+
+    /// As messages have it.
+    pub(super) fn message(&self) -> DigestRange<'_> {
+        let to = self.to.as_ref().map_or(&[][..], Cursor::as_bytes);
+        DigestRange { as_of: self.as_of, from: self.from.as_bytes(), to, contents: self.contents }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Round {
-    pub(super) range: DigestRange,
+    pub(super) range: ComparedKeys,
     pub(super) begun_us: u64,
     pub(super) own: Option<RecordDigest>,
     pub(super) others: Vec<(Member, CountAndDigest)>,
@@ -61,8 +85,8 @@ pub(super) struct Round {
 impl Audit {
     /// Limits the next commit step to the log index for which a digest is wanted.
     pub(super) fn stop(&self, applied: u64, through: u64) -> u64 {
-        let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| round.range);
-        let stop = own.or(self.digest_requested).map_or(u64::MAX, |range| range.as_of.index.0);
+        let own = self.round.as_ref().filter(|round| round.own.is_none()).map(|round| &round.range);
+        let stop = own.or(self.digest_requested.as_ref()).map_or(u64::MAX, |range| range.as_of.index.0);
         if applied < stop && !is_planted(Bug::DigestIndexNotChecked) { through.min(stop) } else { through }
     }
 }
@@ -81,11 +105,16 @@ impl Replica {
         if !self.has_common_seed(context.engine)? {
             return Ok(());
         }
-        let from = self.audit.from;
-        let begin = context.engine.cursor_of_number(handle, from)?;
-        let end = context.engine.range_end(handle, &begin, AUDIT_RECORDS, u64::MAX)?;
-        let end = end.map(|end| context.engine.number_of_cursor(handle, &end)).transpose()?;
-        self.begin_round(context, (from, end.map_or(u32::MAX, |end| end - 1)), false, effects)
+        let from = self.audit.from.clone();
+        let to = match context.engine.range_end(handle, &from, AUDIT_RECORDS, u64::MAX) {
+            // The log of another member was installed, and its hash seed was another.
+            Err(EngineError::Cursor(_)) => {
+                self.audit.from = Cursor::START;
+                return Ok(());
+            }
+            end => end?,
+        };
+        self.begin_round(context, (from, to), false, effects)
     }
 
     pub(super) fn may_begin_round<D: Disk>(&self, context: &Context<'_, D>) -> bool {
@@ -96,22 +125,22 @@ impl Replica {
             && !self.health.has_corruption
     }
 
-    /// Requests the digest of these hash fragments from all members, including this one.
+    /// Requests the digest of these keys from all members, including this one.
     pub(super) fn begin_round<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        (from, through): (u32, u32),
+        (from, to): (Cursor, Option<Cursor>),
         contents: bool,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         self.audit.round = None;
         let handle = self.partition.handle();
         let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
-        let range = DigestRange { as_of, from, through, contents };
-        self.audit.round = Some(Round { range, begun_us: context.now_us, own: None, others: Vec::new() });
+        let range = ComparedKeys { as_of, from, to, contents };
         for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
-            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(range));
+            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(range.message()));
         }
+        self.audit.round = Some(Round { range, begun_us: context.now_us, own: None, others: Vec::new() });
         self.audit_own(context, effects)
     }
 
@@ -123,12 +152,12 @@ impl Replica {
     ) -> EngineResult<()> {
         let applied = self.partition.applied();
         let Some(round) = &self.audit.round else { return Ok(()) };
-        let range = round.range;
+        let range = round.range.clone();
         let is_there = range.as_of.index.0 == applied || is_planted(Bug::DigestIndexNotChecked);
         if round.own.is_some() || !is_there {
             return Ok(());
         }
-        let found = self.digest_of(context.engine, range)?;
+        let found = self.digest_of(context.engine, &range)?;
         match (found, &mut self.audit.round) {
             (Some(found), Some(round)) => {
                 round.own = Some(found);
@@ -143,10 +172,10 @@ impl Replica {
     pub(super) fn handle_digest_request<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        range: DigestRange,
+        range: &DigestRange<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        self.audit.digest_requested = Some(range);
+        self.audit.digest_requested = ComparedKeys::of(range);
         self.answer_digest_request(context, effects)
     }
 
@@ -156,7 +185,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(range) = self.audit.digest_requested else { return Ok(()) };
+        let Some(range) = self.audit.digest_requested.clone() else { return Ok(()) };
         let (applied, EntryName { index, .. }) = (self.partition.applied(), range.as_of);
         let is_whole =
             !self.needs_snapshot() && self.follow.snapshot_install.is_none() && self.health.repair.is_idle();
@@ -171,27 +200,27 @@ impl Replica {
         if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestIndexNotChecked) {
             return Ok(());
         }
-        let found = if is_comparable { self.digest_of(context.engine, range)? } else { None };
+        let found = if is_comparable { self.digest_of(context.engine, &range)? } else { None };
         let (records, digest) = match found.as_ref().map(found_of) {
             Some(found) => found,
             // A client waits for this digest, so the member reports at once that it has none.
             None if range.contents && self.health.repair.is_idle() => INCOMPARABLE,
             None => return Ok(()),
         };
-        self.audit.digest_sent = Some(range);
-        let body = PeerBody::DigestReply { range, records, digest };
+        let body = PeerBody::DigestReply { range: range.message(), records, digest };
         effects.send(self.view.primary, self.view.epoch, &body);
+        self.audit.digest_sent = Some(range);
         Ok(())
     }
 
     pub(super) fn handle_digest(
         &mut self,
         from: Member,
-        (range, found): (DigestRange, CountAndDigest),
+        (range, found): (&DigestRange<'_>, CountAndDigest),
         now_us: u64,
         effects: &mut dyn ReplicaEffects,
     ) {
-        if let Some(round) = self.audit.round.as_mut().filter(|round| round.range == range)
+        if let Some(round) = self.audit.round.as_mut().filter(|round| round.range.message() == *range)
             && round.others.iter().all(|(other, _)| *other != from)
         {
             round.others.push((from, found));
@@ -200,8 +229,8 @@ impl Replica {
     }
 
     /// The primary reports that the digest of this member differs from its own.
-    pub(super) fn handle_digest_differs(&mut self, range: DigestRange) {
-        if self.audit.digest_sent.take() == Some(range) {
+    pub(super) fn handle_digest_differs(&mut self, range: &DigestRange<'_>) {
+        if self.audit.digest_sent.take().is_some_and(|sent| sent.message() == *range) {
             self.counts.differed += 1;
             self.give_up_repair();
         }
@@ -220,7 +249,7 @@ impl Replica {
 
     /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
     /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
-    fn comes_soon(&self, stream: &Stream, range: &DigestRange, now_us: u64) -> bool {
+    fn comes_soon(&self, stream: &Stream, range: &ComparedKeys, now_us: u64) -> bool {
         let gets_on = stream.sending.is_none() && now_us < stream.progressed_us + AUDIT_ROUND_US;
         !range.contents
             || self.view.in_sync.contains(&stream.member)
@@ -247,20 +276,20 @@ impl Replica {
         self.answer_compared(&range, (&digested, others.len()), &differing, effects);
         if is_own_fault {
             self.counts.differed += 1;
-            effects.differs(self.this_member, range);
+            effects.differs(self.this_member, range.message());
             self.give_up_repair();
             return;
         }
         if differing.is_empty() && !range.contents {
-            self.audit.from = range.through.wrapping_add(1);
+            self.audit.from = range.to.clone().unwrap_or(Cursor::START);
         }
         for member in differing {
-            effects.differs(member, range);
-            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(range));
+            effects.differs(member, range.message());
+            effects.send(member, self.view.epoch, &PeerBody::DigestDiffers(range.message()));
         }
     }
 
-    /// Whether this member uses the same hash fragments of keys as the other members.
+    /// Whether this member orders its keys as the other members do.
     pub(super) fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
         Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
     }
@@ -269,17 +298,15 @@ impl Replica {
     fn digest_of<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        range: DigestRange,
+        range: &ComparedKeys,
     ) -> EngineResult<Option<RecordDigest>> {
         let most = if range.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
         let state = self.partition.state();
         let of_state = hash(state.sessions_count() as u64, &(state.deadlines_count() as u64).to_le_bytes());
-        let handle = self.partition.handle();
-        let begin = engine.cursor_of_number(handle, range.from)?;
-        let end = range.through.checked_add(1).map(|end| engine.cursor_of_number(handle, end)).transpose()?;
-        match self.partition.digest(engine, (&begin, end.as_ref()), (4 * most, range.contents)) {
+        match self.partition.digest(engine, (&range.from, range.to.as_ref()), (4 * most, range.contents)) {
             Ok(digested) => Ok(Some(RecordDigest { sum: of_state.wrapping_add(digested.sum), ..digested })),
-            Err(DigestError::TooMany) => Ok(None),
+            // A primary with the same seed makes other cursors only if it is broken.
+            Err(DigestError::TooMany | DigestError::Engine(EngineError::Cursor(_))) => Ok(None),
             Err(DigestError::Corrupt(key)) => {
                 match key.map(|key| engine.corrupt_of(self.partition.handle(), &key)) {
                     Some(Ok(corrupt)) => self.record_corruption(corrupt),

@@ -7,12 +7,13 @@
 //!                 └────────────────────────────────────────────────────────────┘   5 s: with the digests that have arrived
 //! ```
 
-use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{Cursor, EngineError, EngineResult};
 use zerohop_wire::ids::InstanceId;
-use zerohop_wire::messages::{Compare, DigestRange, Member, Outcome, RangeComparison};
-use zerohop_wire::{Elements, Failure, Message};
+use zerohop_wire::messages::{Compare, Member, Outcome, RangeComparison};
+use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 
+use super::anti_entropy::ComparedKeys;
 use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
 use super::{Context, Replica, ReplicaEffects, failed, unavailable};
 use zerohop_partition::digest::RecordDigest;
@@ -23,7 +24,7 @@ use zerohop_partition::{PartitionEvent, RecordRequest, Token};
 #[derive(Debug)]
 pub(super) struct ComparisonRequest {
     pub(super) token: Token,
-    from: u32,
+    from: Cursor,
     /// Most records of a range. The number is reduced if the range was too much for one step.
     records: usize,
     /// When the comparison is started again, if it is not in progress.
@@ -37,7 +38,7 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         request: &RecordRequest<'_>,
-        compare: Compare,
+        compare: Compare<'_>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let RecordRequest { token, envelope, .. } = *request;
@@ -53,13 +54,17 @@ impl Replica {
             effects.answer(token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
             return Ok(());
         }
+        let Ok(from) = Cursor::from_bytes(compare.from) else {
+            effects.answer(token, &failed(BadRequestReason::Cursor.into()));
+            return Ok(());
+        };
         let time_out_us = match envelope.time_out_ms {
             0 => COMPARE_US,
             ms => COMPARE_US.min(u64::from(ms) * 1_000),
         };
         self.audit.client_requests.push_back(ComparisonRequest {
             token,
-            from: compare.from,
+            from,
             records: COMPARED_RECORDS,
             next_us: context.now_us,
             until_us: context.now_us + time_out_us,
@@ -73,9 +78,11 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        while let Some(&ComparisonRequest { token, from, records, next_us, until_us }) =
+        while let Some(ComparisonRequest { token, from, records, next_us, until_us }) =
             self.audit.client_requests.front()
         {
+            let (token, records, next_us, until_us) = (*token, *records, *next_us, *until_us);
+            let from = from.clone();
             if let Some(failure) = self.cannot_compare() {
                 self.audit.client_requests.pop_front();
                 effects.answer(token, &failed(failure));
@@ -101,14 +108,19 @@ impl Replica {
             }
             if !self.has_common_seed(context.engine)? {
                 self.audit.client_requests.pop_front();
-                self.compare_own_copy(context, (token, from), effects)?;
+                self.compare_own_copy(context, (token, &from), effects)?;
                 continue;
             }
             let handle = self.partition.handle();
-            let begin = context.engine.cursor_of_number(handle, from)?;
-            let end = context.engine.range_end(handle, &begin, records, COMPARED_BYTES)?;
-            let end = end.map(|end| context.engine.number_of_cursor(handle, &end)).transpose()?;
-            self.begin_round(context, (from, end.map_or(u32::MAX, |end| end - 1)), true, effects)?;
+            let to = match context.engine.range_end(handle, &from, records, COMPARED_BYTES) {
+                Err(EngineError::Cursor(_)) => {
+                    self.audit.client_requests.pop_front();
+                    effects.answer(token, &failed(BadRequestReason::Cursor.into()));
+                    continue;
+                }
+                end => end?,
+            };
+            self.begin_round(context, (from, to), true, effects)?;
         }
         Ok(())
     }
@@ -124,16 +136,16 @@ impl Replica {
     fn compare_own_copy<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        (token, from): (Token, u32),
+        (token, from): (Token, &Cursor),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let message = Message::Compare(Compare { from });
+        let message = Message::Compare(Compare { from: from.as_bytes() });
         let request = RecordRequest { token, envelope: Default::default(), message: &message };
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects)
     }
 
     /// Whether the range of a round was too much for one step. In that case a smaller range is compared instead.
-    pub(super) fn narrow_if_incomplete(&mut self, range: &DigestRange, digested: &RecordDigest) -> bool {
+    pub(super) fn narrow_if_incomplete(&mut self, range: &ComparedKeys, digested: &RecordDigest) -> bool {
         let Some(one) = self.audit.client_requests.front_mut().filter(|one| one.from == range.from) else {
             return false;
         };
@@ -147,7 +159,7 @@ impl Replica {
     /// Answers the client that has requested the range of a round.
     pub(super) fn answer_compared(
         &mut self,
-        range: &DigestRange,
+        range: &ComparedKeys,
         (digested, others): (&RecordDigest, usize),
         differing: &[Member],
         effects: &mut dyn ReplicaEffects,
@@ -158,7 +170,7 @@ impl Replica {
         let Some(one) = self.audit.client_requests.pop_front() else { return };
         let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
         let compared = RangeComparison {
-            next: range.through.wrapping_add(1),
+            next: range.to.as_ref().map_or(&[], Cursor::as_bytes),
             records: digested.records,
             bytes: digested.bytes,
             copies: others as u32 + 1,

@@ -100,7 +100,7 @@ pub enum ReplicaEffect<'e> {
         /// The member.
         who: Member,
         /// The records that differ.
-        range: DigestRange,
+        range: DigestRange<'e>,
     },
     /// An invariant of the replica is broken. It has stopped: it serves and acknowledges nothing more, until the process starts
     /// again. The report is for the operator of the cluster.
@@ -139,7 +139,7 @@ impl dyn ReplicaEffects + '_ {
         self.push_replica(ReplicaEffect::ProposeChange { epoch, change });
     }
 
-    pub(crate) fn differs(&mut self, who: Member, range: DigestRange) {
+    pub(crate) fn differs(&mut self, who: Member, range: DigestRange<'_>) {
         self.push_replica(ReplicaEffect::Differs { who, range });
     }
 

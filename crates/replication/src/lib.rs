@@ -307,21 +307,23 @@ impl Replica {
             PeerBody::Replicate { preceding, commit, entries } if is_from_primary => {
                 self.handle_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
             }
-            PeerBody::StatePart { as_of, attempt, part, contents: holds } if from == self.view.primary => {
-                self.handle_snapshot_part(context, (*as_of, *attempt), (*part, holds), effects)
+            PeerBody::StatePart { as_of, attempt, part, cursor, contents: holds }
+                if from == self.view.primary =>
+            {
+                self.handle_snapshot_part(context, (*as_of, *attempt), (*part, cursor, holds), effects)
             }
             PeerBody::ReplicateAck(report) if self.role == Role::Primary => {
                 self.handle_report(context, from, *report, effects)
             }
             PeerBody::DigestAsk(range) if is_from_primary => {
-                self.handle_digest_request(context, *range, effects)
+                self.handle_digest_request(context, range, effects)
             }
             PeerBody::DigestReply { range, records, digest } if self.role == Role::Primary => {
-                self.handle_digest(from, (*range, (*records, *digest)), context.now_us, effects);
+                self.handle_digest(from, (range, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }
             PeerBody::DigestDiffers(range) if is_from_primary => {
-                self.handle_digest_differs(*range);
+                self.handle_digest_differs(range);
                 Ok(())
             }
             PeerBody::EntryGet(name) => self.handle_entry_request(context, from, *name, effects),
@@ -330,7 +332,7 @@ impl Replica {
                 self.handle_entry_missing(*name);
                 Ok(())
             }
-            PeerBody::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
+            PeerBody::StateAck { as_of, attempt, parts, .. } if self.role == Role::Primary => {
                 self.handle_snapshot_ack(context, from, (*as_of, *attempt, *parts), effects)
             }
             _ => Ok(()),

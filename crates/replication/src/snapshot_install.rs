@@ -15,6 +15,8 @@ pub(super) struct SnapshotInstall {
     attempt: u64,
     /// Parts accepted so far.
     parts: u32,
+    /// The cursor of the last of them.
+    cursor: Vec<u8>,
     state: Vec<u8>,
     is_installed: bool,
     /// When the last part was accepted.
@@ -39,7 +41,7 @@ impl Replica {
         &mut self,
         context: &mut Context<'_, D>,
         (as_of, attempt): (EntryName, u64),
-        (part, holds): (u32, &StatePart<'_>),
+        (part, cursor, holds): (u32, &[u8], &StatePart<'_>),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         if !matches!(self.role, Role::InSync | Role::Follower) {
@@ -52,11 +54,11 @@ impl Replica {
             && has_it
         {
             // The acknowledgement of the last part was lost, or the part belongs to an old snapshot.
-            self.acknowledge_parts((as_of, attempt), part + 1, effects);
+            self.acknowledge_parts((as_of, attempt), (part + 1, cursor), effects);
             return Ok(());
         }
         if self.follow.snapshot_install.is_none() && part > 0 {
-            self.acknowledge_parts((as_of, attempt), 0, effects);
+            self.acknowledge_parts((as_of, attempt), (0, &[]), effects);
             return Ok(());
         }
         if self.role == Role::InSync {
@@ -91,6 +93,7 @@ impl Replica {
         }
         if let Some(taking) = &mut self.follow.snapshot_install {
             taking.parts = part + 1;
+            taking.cursor = cursor.to_vec();
             taking.part_accepted_us = context.now_us;
         }
         self.answer_part(context, (as_of, attempt), effects)
@@ -115,6 +118,7 @@ impl Replica {
             as_of,
             attempt,
             parts: 0,
+            cursor: Vec::new(),
             state,
             is_installed: false,
             part_accepted_us: grew_us,
@@ -174,11 +178,10 @@ impl Replica {
         let Some(taking) = self.follow.snapshot_install.as_ref().filter(|taking| is_it(taking)) else {
             return Ok(());
         };
-        let (parts, is_installed) = (taking.parts, taking.is_installed);
-        if is_installed {
+        if taking.is_installed {
             return self.end_install(context, effects);
         }
-        self.acknowledge_parts((as_of, attempt), parts, effects);
+        self.acknowledge_parts((as_of, attempt), (taking.parts, &taking.cursor), effects);
         Ok(())
     }
 
@@ -192,6 +195,7 @@ impl Replica {
             return Ok(());
         };
         let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
+        let cursor = taking.cursor.clone();
         // An empty log has no checkpoint and needs none, because it is already complete.
         let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
         if reaches_disk && context.engine.partition_stats(self.partition.handle())?.checkpoint_bytes == 0 {
@@ -204,16 +208,17 @@ impl Replica {
         self.clear_damage();
         self.follow.matched = Some(as_of.index.0);
         self.follow.snapshot_install = None;
-        self.acknowledge_parts((as_of, attempt), parts, effects);
+        self.acknowledge_parts((as_of, attempt), (parts, &cursor), effects);
         Ok(())
     }
 
     fn acknowledge_parts(
         &self,
         (as_of, attempt): (EntryName, u64),
-        parts: u32,
+        (parts, cursor): (u32, &[u8]),
         effects: &mut dyn ReplicaEffects,
     ) {
-        effects.send(self.view.primary, self.view.epoch, &PeerBody::StateAck { as_of, attempt, parts });
+        let body = PeerBody::StateAck { as_of, attempt, parts, cursor };
+        effects.send(self.view.primary, self.view.epoch, &body);
     }
 }

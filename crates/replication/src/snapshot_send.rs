@@ -96,7 +96,7 @@ impl Replica {
             effects.send(
                 stream.member,
                 self.view.epoch,
-                &PeerBody::StatePart { as_of, attempt, part, contents: holds },
+                &PeerBody::StatePart { as_of, attempt, part, cursor: &[], contents: holds },
             );
             sending.under_way.push_back(UnacknowledgedPart { begins, bytes });
             sending.under_way_bytes += bytes;

@@ -54,7 +54,7 @@ struct MemberOutput {
 /// The answer to a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ComparisonAnswer {
-    next: u32,
+    next: Vec<u8>,
     records: u64,
     bytes: u64,
     copies: u32,
@@ -94,7 +94,7 @@ impl MemberOutput {
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
             let wire::RangeComparison { next, records, bytes, copies, differing } = *found;
             self.compared.push(ComparisonAnswer {
-                next,
+                next: next.to_vec(),
                 records,
                 bytes,
                 copies,

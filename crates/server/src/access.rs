@@ -142,6 +142,7 @@ mod tests {
         let scan = Message::Scan(Scan {
             seen: Timestamp::ZERO,
             cursor: b"",
+            range: Default::default(),
             prefix: b"",
             keys_max: 1,
             blobs: false,

@@ -22,6 +22,7 @@ use zerohop_session::{
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, SessionId, Timestamp,
 };
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::{
     ClusterId, Condition, Expiry, HelloAck, Insert, Map, OperationAnswer, Outcome, Query, RecordOperation,
     RecordRead, RecordWrite, SessionOpened, WriteChange,
@@ -77,10 +78,12 @@ impl GatherServer {
             Message::Hello(hello) => {
                 let features = hello.features.common(self.features);
                 let (cluster, map_epoch) = (ClusterId([9; 16]), MapEpoch(1));
-                let ack = HelloAck { version: 1, features, cluster, map_epoch, ..HelloAck::default() };
+                let ack =
+                    HelloAck { version: VERSION_MAX, features, cluster, map_epoch, ..HelloAck::default() };
                 self.say(envelope, &Message::HelloAck(ack))?;
+                self.encoder.version = VERSION_MAX;
                 (self.decoder, self.gathers) =
-                    (Decoder::with_version(1, features), features.has(Features::COALESCED));
+                    (Decoder::with_version(VERSION_MAX, features), features.has(Features::COALESCED));
                 Ok(())
             }
             Message::MapGet(_) => {

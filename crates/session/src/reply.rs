@@ -105,8 +105,8 @@ pub enum Reply {
 pub struct ComparedRange {
     /// The partition.
     pub partition: PartitionId,
-    /// Where the next range begins; 0: this was the last.
-    pub next: u32,
+    /// The cursor at which the next range begins; empty: this was the last.
+    pub next: Bytes,
     /// Number of records in the range.
     pub records: u64,
     /// Number of bytes of their contents.
@@ -173,6 +173,7 @@ impl Reply {
             }
             Outcome::Compared(RangeComparison { next, records, bytes, copies, differing }) => {
                 let differing = differing.iter().collect();
+                let next = owned(next, frame);
                 Self::Compared(ComparedRange { partition, next, records, bytes, copies, differing })
             }
         }

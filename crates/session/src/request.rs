@@ -62,7 +62,7 @@ pub(crate) enum RequestKind {
         blobs: bool,
     },
     /// A comparison of a hash range of a partition by its members.
-    Compare { keyspace: KeyspaceId, hash_range: HashRange, from: u32 },
+    Compare { keyspace: KeyspaceId, hash_range: HashRange, from: Bytes },
     /// A request about a snapshot of a partition, encoded as its body.
     Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: FrameKind, body: Bytes },
     /// A control request to a manager.
@@ -112,7 +112,7 @@ impl RequestKind {
             Self::Point { bytes, .. } => bytes.len(),
             Self::Together(together) => together.bytes(),
             Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
-            Self::Compare { .. } => 0,
+            Self::Compare { from, .. } => from.len(),
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
             Self::Keyspace { name, .. } => name.len(),
@@ -287,11 +287,11 @@ impl SessionRequest {
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }
 
-    /// A comparison by the members of a partition of a hash range. `from` is a hash fragment: 0 at first, then the value in
+    /// A comparison by the members of a partition of a range. `from` is a cursor: empty at first, then the one in
     /// [`Reply::Compared`](crate::Reply::Compared). If the keyspace has more partitions now, the request ends with
-    /// [`SessionError::Split`](crate::SessionError::Split), and the comparison must start from 0.
+    /// [`SessionError::Split`](crate::SessionError::Split), and the comparison must start from the beginning.
     #[must_use]
-    pub fn compare(keyspace: KeyspaceId, hash_range: HashRange, from: u32, limit_us: u64) -> Self {
+    pub fn compare(keyspace: KeyspaceId, hash_range: HashRange, from: Bytes, limit_us: u64) -> Self {
         let ask = RequestKind::Compare { keyspace, hash_range, from };
         Self { operation: ask, limit_us, collecting: Coalescing::Never }
     }

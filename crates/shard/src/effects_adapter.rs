@@ -105,10 +105,10 @@ impl zerohop_replication::ReplicaEffects for EffectsAdapter<'_> {
                 self.out.push(InstanceEffect::ProposeChange { place, change });
             }
             ReplicaEffect::Differs { who, range } => {
-                let DigestRange { as_of, from, through, .. } = range;
+                let DigestRange { as_of, from, to, .. } = range;
                 self.counters.record_error_text(format!(
-                    "keyspace {keyspace}, partition {partition}: instance {} has different records than the other copies (hash \
-                     fragments {from} to {through} as of entry {} of epoch {}); it is rebuilt from them",
+                    "keyspace {keyspace}, partition {partition}: instance {} has different records than the other copies (cursors \
+                     {from:02x?} to {to:02x?} as of entry {} of epoch {}); it is rebuilt from them",
                     who.instance, as_of.index, as_of.epoch
                 ));
             }

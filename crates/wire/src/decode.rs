@@ -8,7 +8,7 @@ use std::fmt;
 use crate::checksum::crc32c;
 use crate::compress::expand;
 use crate::error::{BadRequestReason, Failure};
-use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
+use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC, TRACE_BYTES, TraceContext};
 use crate::kind::FrameKind;
 use crate::limits::{BODY_BYTES_MAX, HELLO_BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use crate::messages::Message;
@@ -88,6 +88,7 @@ pub struct Frame<'b> {
     pub envelope: Envelope,
     body: &'b [u8],
     compressed: bool,
+    traced: bool,
 }
 
 impl Decoder {
@@ -144,7 +145,8 @@ impl Decoder {
         };
         match self.check(&header, body) {
             Ok(kind) => {
-                let frame = Frame { kind, envelope, body, compressed: header.flags.has(Flags::LZ4) };
+                let (compressed, traced) = (header.flags.has(Flags::LZ4), header.flags.has(Flags::TRACE));
+                let frame = Frame { kind, envelope, body, compressed, traced };
                 DecodeResult::Frame { frame, used }
             }
             Err(failure) => {
@@ -195,8 +197,26 @@ impl<'b> Frame<'b> {
     where
         'b: 's,
     {
-        let body = if self.compressed { expand(self.body, scratch)? } else { self.body };
-        Message::decode_kind(self.kind, body)
+        self.traced_message(scratch).map(|(_, message)| message)
+    }
+
+    /// The same, with the trace context that came with it.
+    #[inline]
+    pub fn traced_message<'s>(
+        &self,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<(Option<TraceContext>, Message<'s>), Failure<'static>>
+    where
+        'b: 's,
+    {
+        let mut body = if self.compressed { expand(self.body, scratch)? } else { self.body };
+        let mut trace = None;
+        if self.traced {
+            let (context, rest) =
+                body.split_first_chunk::<TRACE_BYTES>().ok_or(BadRequestReason::FieldsCut)?;
+            (trace, body) = (Some(TraceContext(*context)), rest);
+        }
+        Ok((trace, Message::decode_kind(self.kind, body)?))
     }
 }
 

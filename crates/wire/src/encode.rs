@@ -3,9 +3,9 @@
 use crate::checksum::{crc32c, crc32c_joined, crc32c_of};
 use crate::compress::compress_from;
 use crate::error::Failure;
-use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES};
+use crate::header::{Envelope, Flags, FrameHeader, HEADER_BYTES, TraceContext};
 use crate::kind::FrameKind;
-use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
+use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN, VERSION_MAX};
 use crate::messages::{Message, OperationAnswer, Outcome};
 use crate::tail::Tail;
 use crate::version::GREETING_VERSION;
@@ -29,6 +29,16 @@ impl Default for Encoder {
 }
 
 impl Encoder {
+    /// The encoder of a connection of the newest version for this message: a greeting has a version of its own.
+    #[must_use]
+    pub fn newest_for(message: &Message<'_>) -> Self {
+        let version = match message {
+            Message::Hello(_) | Message::HelloAck(_) => GREETING_VERSION,
+            _ => VERSION_MAX,
+        };
+        Self { version, ..Self::default() }
+    }
+
     /// Appends the frame to `out`. Errors: a limit is exceeded or fields contradict each other; `out` is unchanged.
     pub fn encode(
         &self,
@@ -71,6 +81,38 @@ impl Encoder {
         self.write(envelope, message, SPLIT_BYTES_MIN, out)
     }
 
+    /// Same as [`Self::encode`], with a trace context in front of the message.
+    pub fn encode_traced(
+        &self,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        trace: &TraceContext,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure<'static>> {
+        let start = out.len();
+        self.begin(out);
+        out.extend_from_slice(&trace.0);
+        let written = message.put(out).and_then(|tail| {
+            out.extend_from_slice(tail);
+            let body_len = out.len() - start - HEADER_BYTES;
+            match body_len <= BODY_BYTES_MAX {
+                true => Ok(body_len),
+                false => Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 }),
+            }
+        });
+        match written {
+            Ok(body_len) => self.seal(
+                start,
+                envelope,
+                (message.kind(), Flags::TRACE),
+                (body_len, Tail::One(&[]), None),
+                out,
+            ),
+            Err(_) => out.truncate(start),
+        }
+        written.map(|_| ())
+    }
+
     #[inline]
     fn write<'m>(
         &self,
@@ -102,7 +144,7 @@ impl Encoder {
     pub fn end(&self, start: usize, envelope: &Envelope, kind: FrameKind, out: &mut Vec<u8>) {
         let body_len = out.len() - start - HEADER_BYTES;
         assert!(body_len <= BODY_BYTES_MAX, "a body of {body_len} bytes was put together");
-        self.seal(start, envelope, kind, (body_len, Tail::One(&[]), None), out);
+        self.seal(start, envelope, (kind, Flags::default()), (body_len, Tail::One(&[]), None), out);
     }
 
     /// Writes the frame of an answer whose payload is in several buffers and is long enough to be sent from there. `None`: it is not, and nothing
@@ -131,7 +173,7 @@ impl Encoder {
             return Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 });
         }
         let tail = Tail::Several(pieces);
-        self.seal(start, envelope, FrameKind::Answer, (body_len, tail, crc), out);
+        self.seal(start, envelope, (FrameKind::Answer, Flags::default()), (body_len, tail, crc), out);
         Ok(Some(tail))
     }
 
@@ -155,7 +197,13 @@ impl Encoder {
             out.extend_from_slice(tail);
             tail = &[];
         }
-        self.seal(start, envelope, message.kind(), (body_len, Tail::One(tail), None), out);
+        self.seal(
+            start,
+            envelope,
+            (message.kind(), Flags::default()),
+            (body_len, Tail::One(tail), None),
+            out,
+        );
         Ok(tail)
     }
 
@@ -169,12 +217,11 @@ impl Encoder {
         &self,
         start: usize,
         envelope: &Envelope,
-        kind: FrameKind,
+        (kind, mut flags): (FrameKind, Flags),
         (mut body_len, tail, tail_crc): (usize, Tail<'_>, Option<u32>),
         out: &mut Vec<u8>,
     ) {
         let body_at = start + HEADER_BYTES;
-        let mut flags = Flags::default();
         if self.compresses(body_len) && compress_from(out, body_at) {
             flags = flags.with(Flags::LZ4);
             body_len = out.len() - body_at;

@@ -41,7 +41,10 @@ impl Flags {
     /// The request asks for a read lock with a time limit; see [`Envelope::read_lock`].
     pub const READ_LOCK: Self = Self(4);
 
-    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::READ_LOCK.0;
+    /// The body begins with a [`TraceContext`].
+    pub const TRACE: Self = Self(8);
+
+    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::READ_LOCK.0 | Self::TRACE.0;
 
     /// Whether all flags of `other` are set.
     #[must_use]
@@ -61,6 +64,14 @@ impl Flags {
         self.0 & !Self::KNOWN == 0
     }
 }
+
+/// The place of a request in a trace that spans processes: version (1), trace (16), parent (8), flags (1), as in a `traceparent` of W3C. No program
+/// uses it yet: receivers skip it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceContext(pub [u8; TRACE_BYTES]);
+
+/// Length of a [`TraceContext`] in bytes.
+pub const TRACE_BYTES: usize = 26;
 
 /// The part of the header that its sender chooses, beside the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ mod version;
 pub use answer_gathering::AnswerGathering;
 pub use decode::{BrokenStream, DecodeResult, Decoder, Frame};
 pub use encode::Encoder;
-pub use header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC};
+pub use header::{Envelope, Flags, FrameHeader, HEADER_BYTES, MAGIC, TRACE_BYTES, TraceContext};
 pub use messages::Message;
 pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};

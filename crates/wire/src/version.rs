@@ -61,12 +61,12 @@ mod tests {
 
     #[test]
     fn the_newest_common_version_is_chosen() {
-        assert_eq!(choose_version(1, 1), Ok(1));
+        assert_eq!(choose_version(1, VERSION_MAX), Ok(VERSION_MAX));
         assert_eq!(choose_version(0, 200), Ok(VERSION_MAX));
         let failure = Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX };
-        assert_eq!(choose_version(0, 0), Err(failure.clone()));
+        assert_eq!(choose_version(0, VERSION_MIN - 1), Err(failure.clone()));
         assert_eq!(choose_version(VERSION_MAX + 1, 9), Err(failure.clone()));
-        assert_eq!(choose_version(2, 1), Err(failure));
+        assert_eq!(choose_version(VERSION_MAX, VERSION_MAX - 1), Err(failure));
     }
 
     #[test]

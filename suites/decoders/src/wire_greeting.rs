@@ -10,8 +10,8 @@ pub fn run(bytes: &[u8]) {
     let Ok(secret) = Secret::from_text(&[b's'; 64]) else { return };
     let mut guard = Guard::new(&secret, Nonces::new([1; 32]));
     let mut mine = Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: zerohop_wire::limits::VERSION_MIN,
+        version_max: zerohop_wire::limits::VERSION_MAX,
         features: Features(0),
         cluster: ClusterId::default(),
         map_epoch: Default::default(),

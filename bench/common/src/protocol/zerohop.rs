@@ -13,6 +13,7 @@ use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_wire::ids::{
     KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{
     ClusterId, Condition, Expiry, Hello, Insert, MapGet, Outcome, Query, RecordRead, RecordWrite, Remove,
     SessionOpen, Stamp, WriteChange,
@@ -153,8 +154,8 @@ impl Zerohop {
 
     fn new(routing: Rc<Routing>, session: SessionId) -> Zerohop {
         let lanes = vec![SequenceLane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
-        let decoder = Decoder::with_version(1, Features::default());
-        let (seen, encoder) = (session.issued, Encoder::default());
+        let decoder = Decoder::with_version(VERSION_MAX, Features::default());
+        let (seen, encoder) = (session.issued, Encoder { version: VERSION_MAX, ..Encoder::default() });
         Zerohop { routing, encoder, decoder, session, seen, lanes, turn: 0, scratch: Vec::new() }
     }
 
@@ -240,8 +241,8 @@ impl BlockingConnection {
         let stream = connect(address)?;
         let mut opened = BlockingConnection { stream, decoder: Decoder::before_hello(), request: 0 };
         let hello = Hello {
-            version_min: 1,
-            version_max: 1,
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
             features: Features::default(),
             cluster: ClusterId::default(),
             map_epoch: MapEpoch(0),
@@ -253,7 +254,7 @@ impl BlockingConnection {
             Message::HelloAck(_) => Some(()),
             _ => None,
         })?;
-        opened.decoder = Decoder::with_version(1, Features::default());
+        opened.decoder = Decoder::with_version(VERSION_MAX, Features::default());
         Ok(opened)
     }
 
@@ -276,7 +277,7 @@ impl BlockingConnection {
         self.request += 1;
         envelope.request = RequestId(self.request);
         let mut bytes = Vec::new();
-        Encoder::default().encode(&envelope, message, &mut bytes).map_err(refused)?;
+        Encoder::newest_for(message).encode(&envelope, message, &mut bytes).map_err(refused)?;
         let asking = || Failure::while_doing(format!("asking for {:?}", message.kind()));
         self.stream.write_all(&bytes).map_err(asking())?;
 
@@ -335,7 +336,8 @@ mod tests {
         let (key, value) = (records.key(index), records.value(index, 0));
         let mut out = Vec::new();
         zerohop.request(&Request { op, index, key, value, slot: 5 }, &mut out).unwrap();
-        let DecodeResult::Frame { frame, used } = Decoder::with_version(1, Features::default()).decode(&out)
+        let DecodeResult::Frame { frame, used } =
+            Decoder::with_version(VERSION_MAX, Features::default()).decode(&out)
         else {
             panic!("no frame")
         };
@@ -391,7 +393,9 @@ mod tests {
     fn answered(answer: zerohop_wire::messages::OperationAnswer<'_>) -> Vec<u8> {
         let envelope = Envelope { request: RequestId(1 << 16), ..Envelope::default() };
         let mut out = Vec::new();
-        Encoder::default().encode(&envelope, &Message::Answer(answer), &mut out).unwrap();
+        Encoder { version: VERSION_MAX, ..Encoder::default() }
+            .encode(&envelope, &Message::Answer(answer), &mut out)
+            .unwrap();
         out
     }
 

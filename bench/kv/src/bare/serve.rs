@@ -9,7 +9,7 @@ use bench_common::limits::RECEIVE_BYTES;
 use bench_common::maps::map_of_one;
 use bench_common::readiness::{Events, Readiness, Watch};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::limits::BODY_BYTES_MAX;
+use zerohop_wire::limits::{BODY_BYTES_MAX, VERSION_MAX};
 use zerohop_wire::{DecodeResult, Decoder, Features, HEADER_BYTES};
 
 use super::store::Store;
@@ -83,7 +83,7 @@ fn accept(
         readiness.add(&stream, free as u64)?;
         let connection = Connection {
             stream,
-            decoder: Decoder::with_version(1, Features::default()),
+            decoder: Decoder::with_version(VERSION_MAX, Features::default()),
             received: vec![0; RECEIVE_BYTES],
             filled: 0,
             out: Vec::new(),

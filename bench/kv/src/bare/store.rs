@@ -6,6 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use xxhash_rust::xxh3::xxh3_64;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, SessionId, Timestamp};
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::{
     HelloAck, Insert, Map, Message, OperationAnswer, Outcome, Pong, Query, RecordOperation, RecordRead,
     RecordWrite, Remove, SessionOpened, WriteChange,
@@ -39,7 +40,7 @@ impl Store {
             map,
             clock: now,
             sessions: 0,
-            encoder: Encoder::default(),
+            encoder: Encoder { version: VERSION_MAX, ..Encoder::default() },
             packed: Vec::new(),
             expanded: Vec::new(),
         }
@@ -184,8 +185,8 @@ mod tests {
     fn said(store: &mut Store, message: &Message<'_>) -> String {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let envelope = Envelope { request: 4.into(), ..Envelope::default() };
-        Encoder::default().encode(&envelope, message, &mut request).unwrap();
-        let decoder = Decoder::with_version(1, Features::default());
+        Encoder::newest_for(message).encode(&envelope, message, &mut request).unwrap();
+        let decoder = Decoder::with_version(VERSION_MAX, Features::default());
         let DecodeResult::Frame { frame, .. } = decoder.decode(&request) else { panic!("no frame") };
         store.answer(&frame, &mut out).unwrap();
         let DecodeResult::Frame { frame, used } = decoder.decode(&out) else { panic!("no answer") };

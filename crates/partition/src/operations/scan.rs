@@ -9,7 +9,9 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
-use zerohop_wire::messages::{OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScannedKey};
+use zerohop_wire::messages::{
+    OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScanRange, ScannedKey,
+};
 use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
 use super::EngineResultExt;
@@ -77,6 +79,7 @@ pub(crate) fn keys<'o>(
     foreign: Option<HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
+    check_range(scan)?;
     let mut at = Cursor::from_bytes(scan.cursor).map_err(|_| BadRequestReason::Cursor)?;
     let mut count = 0;
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
@@ -126,6 +129,7 @@ pub(crate) fn names<'o, 'n>(
     mut look: impl FnMut(&[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
+    check_range(scan)?;
     let mut count = 0;
     for name in names {
         let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
@@ -145,12 +149,17 @@ pub(crate) fn names<'o, 'n>(
     Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
+/// All keyspaces are hashed so far: their scans have no bounds and no direction.
+fn check_range(scan: &Scan<'_>) -> Result<(), Failure<'static>> {
+    if scan.range == ScanRange::default() { Ok(()) } else { Err(BadRequestReason::NotOrdered.into()) }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use zerohop_wire::messages::{Expiry, Insert, WriteChange};
-    use zerohop_wire::{BadRequestReason, Failure};
+    use zerohop_wire::messages::{Expiry, Insert, Scan, ScanRange, WriteChange};
+    use zerohop_wire::{BadRequestReason, Failure, Message};
 
     use zerohop_wire::limits::CURSOR_BYTES_MAX;
 
@@ -196,6 +205,25 @@ mod tests {
         let (keys, next) = bench.scan(b"", b"b", 4096);
         assert_eq!((keys.len(), next.len()), (50, 0));
         assert!(keys.iter().all(|key| key[0] == b'b'));
+    }
+
+    #[test]
+    fn bounds_and_directions_are_refused_in_hashed_keyspaces() {
+        let mut bench = PartitionBench::new();
+        bench.write(b"k", insert(b"v")).number().expect("is done");
+        let all = Scan { keys_max: 9, ..Scan::default() };
+        assert_eq!(bench.answer_of(&Message::Scan(all)).page().0.len(), 1);
+        let ranges = [
+            ScanRange { from: b"a", ..ScanRange::default() },
+            ScanRange { to: b"z", ..ScanRange::default() },
+            ScanRange { reverse: true, ..ScanRange::default() },
+            ScanRange { bytes_max: 1, ..ScanRange::default() },
+        ];
+        for (range, blobs) in ranges.into_iter().flat_map(|range| [(range, false), (range, true)]) {
+            let refused = bench.answer_of(&Message::Scan(Scan { range, blobs, ..all }));
+            let expected = Failure::BadRequest { reason: BadRequestReason::NotOrdered };
+            assert_eq!(refused.number(), Err(expected), "{range:?}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Cursor, Engine};
 use zerohop_wire::messages::{Compare, OperationAnswer, Outcome, RangeComparison};
-use zerohop_wire::{Elements, Failure, Message};
+use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 
 use super::Partition;
 use crate::digest::{self, DigestError, RecordDigest};
@@ -16,23 +16,29 @@ impl Partition {
     pub(super) fn compare<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        compare: &Compare,
+        compare: &Compare<'_>,
         token: Token,
         effects: &mut dyn PartitionEffects,
     ) {
-        effects.answer(token, &Message::Answer(self.compare_records(engine, compare.from)));
+        let mut next = Vec::new();
+        effects.answer(token, &Message::Answer(self.compare_records(engine, compare.from, &mut next)));
     }
 
-    fn compare_records<D: Disk>(&mut self, engine: &mut Engine<D>, from: u32) -> OperationAnswer<'static> {
-        let begin = engine.cursor_of_number(self.handle(), from).or_fail()?;
+    fn compare_records<'o, D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        from: &[u8],
+        next: &'o mut Vec<u8>,
+    ) -> OperationAnswer<'o> {
+        let begin = Cursor::from_bytes(from).map_err(|_| BadRequestReason::Cursor)?;
         let mut records = COMPARED_RECORDS;
         loop {
             let end = engine.range_end(self.handle(), &begin, records, COMPARED_BYTES).or_fail()?;
             match self.digest(engine, (&begin, end.as_ref()), (4 * COMPARED_RECORDS, true)) {
                 Ok(digested) if digested.is_incomplete && records > 1 => records /= 2,
                 Ok(RecordDigest { records, bytes, .. }) => {
-                    let next = end.map(|end| engine.number_of_cursor(self.handle(), &end).or_fail());
-                    let (next, differing) = (next.transpose()?.unwrap_or(0), Elements::from_slice(&[]));
+                    next.extend_from_slice(end.as_ref().map_or(&[], Cursor::as_bytes));
+                    let differing = Elements::from_slice(&[]);
                     return Ok(Outcome::Compared(RangeComparison {
                         next,
                         records,

@@ -120,7 +120,8 @@ pub(super) enum ReceivedAnswer {
 pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, ReceivedAnswer)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let DecodeResult::Frame { frame, used } = Decoder::with_version(1, FEATURES).decode(bytes) else {
+        let DecodeResult::Frame { frame, used } = Decoder::with_version(bytes[3], FEATURES).decode(bytes)
+        else {
             panic!("the server sent what is no frame: {bytes:02x?}");
         };
         match frame.message(&mut Vec::new()).unwrap() {
@@ -149,7 +150,14 @@ fn frame_of(message: Message<'_>) -> ReceivedAnswer {
 
 pub(super) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    Encoder::default().encode(&envelope(request), message, &mut out).unwrap();
+    Encoder::newest_for(message).encode(&envelope(request), message, &mut out).unwrap();
+    out
+}
+
+/// The same, as a frame of this version.
+pub(super) fn encoded_as(version: u8, request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Encoder { version, ..Encoder::default() }.encode(&envelope(request), message, &mut out).unwrap();
     out
 }
 
@@ -164,8 +172,8 @@ pub(super) fn hello() -> Vec<u8> {
 
 pub(super) fn hello_message() -> Hello<'static> {
     Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: zerohop_wire::limits::VERSION_MIN,
+        version_max: zerohop_wire::limits::VERSION_MAX,
         features: Features(0),
         cluster: ClusterId::default(),
         map_epoch: MapEpoch(0),

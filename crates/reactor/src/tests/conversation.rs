@@ -1,5 +1,6 @@
 //! Tests with well-behaved clients.
 
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, Ping};
 use zerohop_wire::{Failure, Message};
 
@@ -40,7 +41,12 @@ fn refused_hello_gets_a_reason_and_is_closed() {
         (Hello { cluster: ClusterId([0xbb; 16]), ..hello_message() }, Failure::Unauthorized),
         (
             Hello { version_min: 8, version_max: 9, ..hello_message() },
-            Failure::UnsupportedVersion { min: 1, max: 1 },
+            Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX },
+        ),
+        // A program of before.
+        (
+            Hello { version_min: 1, version_max: VERSION_MIN - 1, ..hello_message() },
+            Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX },
         ),
     ] {
         let peer = bench.world.borrow_mut().connect();
@@ -51,7 +57,7 @@ fn refused_hello_gets_a_reason_and_is_closed() {
         bench.run_until_idle();
         assert!(bench.is_closed(peer));
     }
-    assert_eq!((bench.counters().ended(CloseReason::Misbehaved), bench.reactor.service.requests), (2, 0));
+    assert_eq!((bench.counters().ended(CloseReason::Misbehaved), bench.reactor.service.requests), (3, 0));
 }
 
 #[test]

@@ -41,7 +41,12 @@ fn called(bench: &mut ReactorBench) -> usize {
 }
 
 fn ack() -> Vec<u8> {
-    let ack = HelloAck { version: 1, instance: InstanceId(9), cluster: CLUSTER, ..HelloAck::default() };
+    let ack = HelloAck {
+        version: zerohop_wire::limits::VERSION_MAX,
+        instance: InstanceId(9),
+        cluster: CLUSTER,
+        ..HelloAck::default()
+    };
     encoded(0, &Message::HelloAck(ack))
 }
 
@@ -97,7 +102,7 @@ fn peer_input_is_read_while_peer_output_blocks() {
 fn refused_or_unanswered_connect_is_reported() {
     let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     let peer = called(&mut bench);
-    bench.send(peer, &encoded(0, &Message::Answer(Err(Failure::Unauthorized))));
+    bench.send(peer, &encoded_as(1, 0, &Message::Answer(Err(Failure::Unauthorized))));
     bench.run_until_idle();
     assert!(bench.is_closed(peer));
     assert_eq!(bench.reactor.service.linked, [None]);

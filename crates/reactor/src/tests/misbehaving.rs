@@ -1,5 +1,6 @@
 //! Peers that violate the protocol, and the effect on others.
 
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::{Ping, Pong};
 use zerohop_wire::{BadRequestReason, Failure, HEADER_BYTES, Message};
 
@@ -26,7 +27,7 @@ fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
 
 /// A frame with this body length in its header, and a valid checksum.
 fn claiming(length: u32) -> Vec<u8> {
-    header(1, length)
+    header(VERSION_MAX, length)
 }
 
 fn header(version: u8, body_len: u32) -> Vec<u8> {
@@ -43,7 +44,8 @@ fn answerable_bad_requests_keep_the_connection() {
     let body_at = HEADER_BYTES + 3;
     let corrupt = damaged(lookup(5, b"abc"), body_at);
     let answer = encoded(6, &Message::Pong(Pong::default()));
-    bench.send(bad, &[corrupt, answer, hello(), lookup(7, b"abc")].concat());
+    let late_hello = encoded_as(VERSION_MAX, 1, &Message::Hello(hello_message()));
+    bench.send(bad, &[corrupt, answer, late_hello, lookup(7, b"abc")].concat());
     assert_eq!(
         bench.answers(bad),
         [
@@ -61,7 +63,7 @@ fn answerable_bad_requests_keep_the_connection() {
 #[test]
 fn unknown_frame_boundary_closes_connection() {
     let too_long = Failure::FrameTooLong { length: u64::from(u32::MAX), limit: 16_908_288 };
-    let wrong_version = Failure::UnsupportedVersion { min: 1, max: 1 };
+    let wrong_version = Failure::UnsupportedVersion { min: VERSION_MAX, max: VERSION_MAX };
     for (bytes, last_answer) in [
         (claiming(u32::MAX), Some(too_long)),
         (header(9, 0), Some(wrong_version)),
@@ -89,10 +91,10 @@ fn unknown_frame_boundary_closes_connection() {
 #[test]
 fn requests_before_hello_are_refused() {
     for (bytes, request, failure) in [
-        (encoded(4, &Message::Ping(Ping::default())), 4, BadRequestReason::HelloExpected.into()),
-        (lookup(5, b"abc"), 5, BadRequestReason::HelloExpected.into()),
+        (encoded_as(1, 4, &Message::Ping(Ping::default())), 4, BadRequestReason::HelloExpected.into()),
+        (lookup(5, b"abc"), 5, Failure::UnsupportedVersion { min: 1, max: 1 }),
         (damaged(hello(), HEADER_BYTES), 1, Failure::Corrupt),
-        (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
+        (header(1, 2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
         (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),
     ] {
         let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);

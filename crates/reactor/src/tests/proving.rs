@@ -2,6 +2,7 @@
 
 use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::{AuthFault, BadRequestReason, DecodeResult, Decoder, Failure, Features, Message};
 
@@ -31,7 +32,7 @@ fn first_message<T>(bench: &mut ReactorBench, peer: usize, hear: impl FnOnce(Mes
     bench.run_until_idle();
     bench.read_all();
     let bytes = std::mem::take(&mut bench.world.borrow_mut().peers[peer].bytes_read);
-    let DecodeResult::Frame { frame, .. } = Decoder::before_hello().decode(&bytes) else {
+    let DecodeResult::Frame { frame, .. } = Decoder::before_proof(bytes[3]).decode(&bytes) else {
         panic!("{bytes:02x?}")
     };
     let mut scratch = Vec::new();
@@ -109,7 +110,11 @@ fn missing_or_wrong_proof_is_refused_with_reason() {
         (wrong, 2, failed(AuthFault::Proof)),
         (lookup(2, b"no proof"), 2, BadRequestReason::ProofExpected.into()),
         (encoded(2, &peer_message()), 2, BadRequestReason::ProofExpected.into()),
-        (hello(), 1, BadRequestReason::ProofExpected.into()),
+        (
+            encoded_as(VERSION_MAX, 1, &Message::Hello(hello_message())),
+            1,
+            BadRequestReason::ProofExpected.into(),
+        ),
     ] {
         let hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
         let (peer, prove) = request_challenge(&mut bench, "another", hello);
@@ -250,7 +255,7 @@ fn called(bench: &mut ReactorBench, text: Option<&str>) -> (usize, Option<Challe
     let (_, peer) = *bench.world.borrow().called.last().unwrap();
     bench.world.borrow_mut().accept_call(peer);
     let mut ack = HelloAck {
-        version: 1,
+        version: zerohop_wire::limits::VERSION_MAX,
         instance: InstanceId(9),
         cluster: CLUSTER,
         features: Features::PEER,

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use crate::give_up::GIVE_UP_AFTER;
 use zerohop_wire::ids::{MapEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, Outcome, Query, RecordRead};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
 
 /// The content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl SocketClient {
         let mut chunk = [0; 1 << 16];
         loop {
             if let DecodeResult::Frame { frame, used } =
-                Decoder::with_version(1, Features(0)).decode(&self.received)
+                Decoder::with_version(version_of(&self.received), Features(0)).decode(&self.received)
             {
                 let said = match frame.message(&mut Vec::new()).unwrap() {
                     Message::HelloAck(_) => SocketAnswer::Ack,
@@ -69,10 +69,15 @@ impl SocketClient {
     }
 }
 
+/// The version of the first frame of these bytes: a greeting has one of its own.
+fn version_of(bytes: &[u8]) -> u8 {
+    bytes.get(3).copied().unwrap_or(GREETING_VERSION)
+}
+
 pub(crate) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
-    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    Encoder::newest_for(message).encode(&envelope, message, &mut out).unwrap();
     out
 }
 
@@ -82,8 +87,8 @@ pub(crate) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
 
 pub(crate) fn hello() -> Vec<u8> {
     let hello = Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: zerohop_wire::limits::VERSION_MIN,
+        version_max: zerohop_wire::limits::VERSION_MAX,
         features: Features(0),
         cluster: ClusterId::default(),
         map_epoch: MapEpoch(0),

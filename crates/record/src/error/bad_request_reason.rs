@@ -57,6 +57,8 @@ numbered!(
         ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
         /// A cursor that the partition's index did not make, or made for another order of the keys.
         Cursor = 26, "the cursor is no position in this partition: begin the scan again";
+        /// A scan with bounds or a direction, of a keyspace whose keys have no order.
+        NotOrdered = 27, "the keyspace is not ordered: only a prefix and a number of keys limit its scans";
         /// A write or read of a chunk outside its limits, or an invalid chunk size.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
         /// The key belongs to a blob's header or chunk, and the operation is for other records.

@@ -4,8 +4,13 @@ use std::fmt;
 
 use super::Failure;
 use crate::ids::KeyspaceId;
-use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX};
+use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX, VERSION_MAX, VERSION_MIN};
 use crate::words::{by_number, counted};
+
+/// Versions of the protocol, as a sentence has them.
+fn versions(min: u8, max: u8) -> String {
+    if min == max { format!("version {min}") } else { format!("versions {min} to {max}") }
+}
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,7 +18,9 @@ impl fmt::Display for Failure<'_> {
             Self::BadRequest { reason } => write!(f, "bad request: {reason}"),
             Self::UnsupportedVersion { min, max } => write!(
                 f,
-                "the other side speaks versions {min} to {max} of the protocol: use a client or server that does too"
+                "the other side speaks {} of the protocol, and this program {}: use programs of one version",
+                versions(*min, *max),
+                versions(VERSION_MIN, VERSION_MAX)
             ),
             Self::UnknownKind { kind } => write!(
                 f,
@@ -196,6 +203,14 @@ mod tests {
         let limit = BLOB_ATTRIBUTES_BYTES_MAX as u32;
         let attributes = Failure::ValueTooLong { length: 40_000, limit }.to_string();
         assert!(attributes.contains("attributes have 40000 bytes, 32768"), "{attributes}");
+        let older = Failure::UnsupportedVersion { min: 1, max: 1 }.to_string();
+        let ours = format!("speaks version 1 of the protocol, and this program version {VERSION_MAX}:");
+        assert!(older.contains(&ours), "{older}");
+        let several = Failure::UnsupportedVersion { min: 3, max: 5 }.to_string();
+        assert!(
+            several.contains("versions 3 to 5") && several.contains(&VERSION_MAX.to_string()),
+            "{several}"
+        );
         let bad = Failure::from(BadRequestReason::Reserved).to_string();
         assert!(bad.starts_with("bad request: a byte that must be zero"), "{bad}");
     }

@@ -6,7 +6,7 @@ use super::audit::{exchange, pair};
 use super::*;
 use crate::limits::{AUDIT_ROUND_US, COMPARE_US, COMPARES_MAX};
 
-fn compare(from: u32) -> Message<'static> {
+fn compare(from: &[u8]) -> Message<'_> {
     Message::Compare(Compare { from })
 }
 
@@ -16,16 +16,16 @@ fn all(
     b: &mut TestNode,
     mut meanwhile: impl FnMut(&mut TestNode, u64),
 ) -> Vec<ComparisonAnswer> {
-    let (mut found, mut from): (Vec<ComparisonAnswer>, _) = (Vec::new(), 0);
+    let (mut found, mut from): (Vec<ComparisonAnswer>, _) = (Vec::new(), Vec::new());
     loop {
         meanwhile(a, found.len() as u64);
-        a.send_request(9_000, &compare(from));
+        a.send_request(9_000, &compare(&from));
         meanwhile(a, 500 + found.len() as u64);
         exchange(a, b);
         assert_eq!(a.out.compared.len(), 1, "range {}", found.len());
         found.append(&mut a.out.compared);
-        from = found[found.len() - 1].next;
-        if from == 0 {
+        from = found[found.len() - 1].next.clone();
+        if from.is_empty() {
             return found;
         }
     }
@@ -101,7 +101,7 @@ fn comparison_too_large_for_one_step_uses_smaller_hash_ranges() {
 #[test]
 fn silent_member_is_left_out_after_a_wait() {
     let (mut a, _) = pair();
-    a.send_request(9_000, &compare(0));
+    a.send_request(9_000, &compare(b""));
     let began_us = a.now_us;
     while a.out.compared.is_empty() {
         let wake_us = a.tick_due_us();
@@ -124,7 +124,7 @@ fn comparison_does_not_wait_for_stuck_follower() {
         node.handle_event(ReplicaEvent::Group(view(2, 1, &[], &[2])));
     }
     exchange(&mut a, &mut b);
-    a.send_request(9_000, &compare(0));
+    a.send_request(9_000, &compare(b""));
     exchange(&mut a, &mut b);
     assert_eq!(a.out.compared.pop().unwrap().copies, 2, "it is where the primary is");
 
@@ -132,7 +132,7 @@ fn comparison_does_not_wait_for_stuck_follower() {
     a.out.sent.clear();
     a.now_us += 2 * AUDIT_ROUND_US;
     let began_us = a.now_us;
-    a.send_request(9_001, &compare(0));
+    a.send_request(9_001, &compare(b""));
     while a.out.compared.is_empty() {
         let wake_us = a.tick_due_us();
         assert!(wake_us > a.now_us && a.now_us < began_us + AUDIT_ROUND_US, "it is waited for");
@@ -161,17 +161,17 @@ fn waiting_comparisons_are_bounded_and_dropped() {
     let (mut a, _) = pair();
     a.out.answered.clear();
     for n in 0..COMPARES_MAX as u64 {
-        a.send_request(n, &compare(0));
+        a.send_request(n, &compare(b""));
     }
     assert!(a.out.answered.is_empty() && a.replica.has_waits());
-    a.send_request(100, &compare(0));
+    a.send_request(100, &compare(b""));
     assert_eq!(a.out.answered, [(100, false)]);
     a.handle_event(ReplicaEvent::Disconnected { connection: 1 });
     assert!(!a.replica.has_waits());
-    a.send_request(101, &compare(0));
+    a.send_request(101, &compare(b""));
     a.handle_event(ReplicaEvent::Group(view(2, 2, &[1], &[])));
     assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
-    a.send_request(102, &compare(0));
+    a.send_request(102, &compare(b""));
     assert_eq!(a.out.wrong_owner, 2, "it is not the primary");
 }
 
@@ -179,13 +179,13 @@ fn waiting_comparisons_are_bounded_and_dropped() {
 fn primary_with_unreadable_data_redirects_the_client() {
     let (mut a, _) = pair();
     a.out.answered.clear();
-    a.send_request(1, &compare(0));
+    a.send_request(1, &compare(b""));
     assert!(a.out.answered.is_empty(), "it waits for the other");
     a.replica.give_up_repair();
     a.now_us += 3_000;
     a.granted_by(2);
     a.handle_event(ReplicaEvent::Tick);
-    a.send_request(2, &compare(0));
+    a.send_request(2, &compare(b""));
     assert_eq!(a.out.answered, [(1, false), (2, false)]);
     assert!(!a.replica.has_waits() && a.out.compared.is_empty());
 }

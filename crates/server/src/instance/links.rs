@@ -18,7 +18,7 @@ use zerohop_reactor::{ConnectionId, Now, Replies};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Member, PeerBody};
-use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
+use zerohop_wire::{Encoder, Envelope, Failure, Features, Message};
 
 use super::limits::{
     LINK_QUEUED_BYTES_MAX, LINK_RETRY_MS_MAX, LINK_RETRY_MS_MIN, LINK_UNSENT_BYTES_MAX, LINK_UNSENT_SMALL_MAX,
@@ -182,7 +182,7 @@ impl Links {
                 (link.retry_ms, link.is_logged) = (LINK_RETRY_MS_MIN, false);
                 let queued = std::mem::take(&mut link.queued_frames);
                 // Frames of another version than the agreed one would end the connection.
-                if ack.version == GREETING_VERSION && !queued.is_empty() {
+                if ack.version == VERSION_MAX && !queued.is_empty() {
                     replies.send_frames(connection, &queued);
                 }
                 info!(instance = instance.0, incarnation = ack.incarnation.0, "another instance is reached");
@@ -257,9 +257,10 @@ impl Link {
 
     /// Buffers a frame until the other instance has greeted. `false`: there is no room.
     fn queue_frame(&mut self, envelope: &Envelope, message: &Message<'_>) -> bool {
+        let encoder = Encoder { version: VERSION_MAX, ..Encoder::default() };
         // A message that cannot be encoded could not be sent either.
         self.queued_frames.len() < LINK_QUEUED_BYTES_MAX
-            && Encoder::default().encode(envelope, message, &mut self.queued_frames).is_ok()
+            && encoder.encode(envelope, message, &mut self.queued_frames).is_ok()
     }
 
     fn failed(&mut self, now_ms: u64) {

@@ -15,7 +15,7 @@ use zerohop_reactor::{Limits, MioDriver, ReactorMailbox};
 use zerohop_shard::Identity;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId, RequestId};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, Message};
-use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
+use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, GREETING_VERSION};
 
 use super::*;
 use crate::control_job::ControlJob;
@@ -82,8 +82,8 @@ impl ServiceBench {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let hello = Hello {
-            version_min: 1,
-            version_max: 1,
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
             features: Features::default(),
             cluster: ClusterId::default(),
             map_epoch: Default::default(),
@@ -125,8 +125,13 @@ fn node(id: u32, incarnation: u64, address: SocketAddr) -> Node {
 fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
-    Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+    Encoder::newest_for(message).encode(&envelope, message, &mut bytes).unwrap();
     bytes
+}
+
+/// The version of the first frame of these bytes: a greeting has one of its own.
+fn version_of(bytes: &[u8]) -> u8 {
+    bytes.get(3).copied().unwrap_or(GREETING_VERSION)
 }
 
 /// All answers until the connection ends: the request, and its failure.
@@ -134,7 +139,7 @@ fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
     let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), 0);
     stream.read_to_end(&mut bytes).unwrap();
     while let DecodeResult::Frame { frame, used } =
-        Decoder::with_version(1, Features::default()).decode(&bytes[at..])
+        Decoder::with_version(version_of(&bytes[at..]), Features::default()).decode(&bytes[at..])
     {
         let mut expanded = Vec::new();
         let failure = match frame.message(&mut expanded).unwrap() {
@@ -172,10 +177,9 @@ fn excess_control_requests_are_refused() {
     stream.write_all(&requests.collect::<Vec<u8>>()).unwrap();
     // The first request occupies the only place.
     let mut busy = Vec::new();
-    let decoder = Decoder::with_version(1, Features::default());
     let (mut bytes, mut chunk, mut at) = (Vec::new(), [0; 4096], 0);
     while busy.len() < 2 {
-        match decoder.decode(&bytes[at..]) {
+        match Decoder::with_version(version_of(&bytes[at..]), Features::default()).decode(&bytes[at..]) {
             DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 if let Message::Answer(Err(Failure::Busy { .. })) = frame.message(&mut expanded).unwrap() {

@@ -1,9 +1,10 @@
-//! Comparison of the members of all partitions of a keyspace, one hash range at a time.
+//! Comparison of the members of all partitions of a keyspace, one range at a time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::{ComparedRange, Reply, SessionRequest};
+use bytes::Bytes;
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::PartitionId;
 
@@ -23,8 +24,8 @@ const WAIT: Duration = Duration::from_secs(6);
 pub struct Comparison {
     keyspace: Keyspace,
     partitions: PartitionCount,
-    /// The partitions that remain, each with the hash fragment from which to continue.
-    left: VecDeque<(PartitionId, u32)>,
+    /// The partitions that remain, each with the cursor at which to continue.
+    left: VecDeque<(PartitionId, Bytes)>,
     /// The error of the last round, which the call reports after the results of the other partitions.
     failed: Option<Error>,
 }
@@ -32,7 +33,12 @@ pub struct Comparison {
 impl Comparison {
     pub(crate) fn new(keyspace: Keyspace) -> Self {
         let partitions = keyspace.config().partitions;
-        Self { keyspace, partitions, left: partitions.ids().map(|id| (id, 0)).collect(), failed: None }
+        Self {
+            keyspace,
+            partitions,
+            left: partitions.ids().map(|id| (id, Bytes::new())).collect(),
+            failed: None,
+        }
     }
 
     /// Compares the next hash ranges, of several partitions; `None` at the end. A member that differs has by then already started to install a new
@@ -52,8 +58,9 @@ impl Comparison {
             let client = self.keyspace.client().clone();
             let limit_us = client.limit_us().saturating_add(micros(WAIT));
             let at_once = self.left.len().min(PARTITIONS_AT_ONCE);
-            let request = |&(partition, from): &(PartitionId, u32)| {
-                Ok(SessionRequest::compare(self.keyspace.id(), (partition, self.partitions), from, limit_us))
+            let request = |(partition, from): &(PartitionId, Bytes)| {
+                let hash_range = (*partition, self.partitions);
+                Ok(SessionRequest::compare(self.keyspace.id(), hash_range, from.clone(), limit_us))
             };
             let requests = self.left.iter().take(at_once).map(request).collect();
             let (mut slices, mut split) = (Vec::new(), None);
@@ -61,8 +68,8 @@ impl Comparison {
                 let Some((partition, from)) = self.left.pop_front() else { return Err(Error::Unexpected) };
                 match result.map_err(Error::general) {
                     Ok(Reply::Compared(range)) => {
-                        if range.next != 0 {
-                            self.left.push_back((partition, range.next));
+                        if !range.next.is_empty() {
+                            self.left.push_back((partition, range.next.clone()));
                         }
                         slices.push(range);
                     }
@@ -88,8 +95,8 @@ impl Comparison {
     /// The keyspace was split: each remaining partition has become several.
     fn begin_again(&mut self, partitions: PartitionCount) {
         let each = partitions.get() / self.partitions.get();
-        let children = |(partition, _): (PartitionId, u32)| {
-            (0..each).map(move |n| (PartitionId(partition.0 * each + n), 0))
+        let children = |(partition, _): (PartitionId, Bytes)| {
+            (0..each).map(move |n| (PartitionId(partition.0 * each + n), Bytes::new()))
         };
         self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
         self.partitions = partitions;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use zerohop_wire::auth::Caller;
 use zerohop_wire::ids::RequestId;
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{
     Hello, HelloAck, Map, Message, OperationAnswer, SessionOpened, TransactionDone,
 };
@@ -38,8 +39,8 @@ impl<T> Session<T> {
         };
         let name = self.settings.name.clone();
         let mut hello = Hello {
-            version_min: zerohop_wire::limits::VERSION_MIN,
-            version_max: zerohop_wire::limits::VERSION_MAX,
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
             features,
             cluster: self.cluster,
             map_epoch: self.mapping.epoch(),
@@ -318,6 +319,10 @@ impl<T> Session<T> {
     fn handle_hello_ack(&mut self, now: Time, index: u32, ack: &HelloAck) {
         let cluster = self.cluster;
         let connection = self.connections.existing(index);
+        if !(VERSION_MIN..=VERSION_MAX).contains(&ack.version) {
+            let failure = Failure::UnsupportedVersion { min: ack.version, max: ack.version };
+            return self.refused(now, index, failure, None);
+        }
         let prove = match Caller::check_if_any(connection.protocol.caller.take(), ack) {
             Ok(prove) => prove,
             Err(failure) => return self.refused(now, index, failure, None),

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
-    StageBytes, Stamp, Transact,
+    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, ScanRange,
+    SnapshotRequest, StageBytes, Stamp, Transact,
 };
 use zerohop_wire::{Elements, Envelope, Failure, FrameKind};
 
@@ -123,9 +123,10 @@ impl<T> Transmitter<'_, T> {
                 WireOperation::Write(write) => Message::Write { stamp, write },
             },
             RequestKind::Scan { cursor, prefix, keys_max, blobs, .. } => {
-                Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max, blobs: *blobs })
+                let (keys_max, blobs, range) = (*keys_max, *blobs, ScanRange::default());
+                Message::Scan(Scan { seen, cursor, prefix, keys_max, blobs, range })
             }
-            RequestKind::Compare { from, .. } => Message::Compare(Compare { from: *from }),
+            RequestKind::Compare { from, .. } => Message::Compare(Compare { from }),
             RequestKind::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
                 Message::Snapshot(snapshot) => Message::Snapshot(SnapshotRequest { seen, ..snapshot }),
                 other => other,

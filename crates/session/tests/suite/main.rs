@@ -11,3 +11,4 @@ mod secrets;
 mod support;
 mod transactions;
 mod transactions_random;
+mod versions;

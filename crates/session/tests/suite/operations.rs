@@ -258,7 +258,8 @@ fn wait_carries_its_time_out_and_is_not_retried() {
     assert_eq!(world.result(token), &Err(SessionError::Answer { failure }));
     let frames = world.sent.as_ref().unwrap();
     let DecodeResult::Frame { frame, .. } =
-        Decoder::with_version(1, support::FEATURES).decode(&frames.last().unwrap().bytes)
+        Decoder::with_version(zerohop_wire::limits::VERSION_MAX, support::FEATURES)
+            .decode(&frames.last().unwrap().bytes)
     else {
         panic!()
     };

@@ -280,7 +280,12 @@ fn scan_with_outdated_partition_count_fails_with_new_count() {
     world.run_until_idle();
     let partitions = PartitionCount::new(2 * PARTITIONS).expect("is a power of two");
     assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
-    let token = world.submit(SessionRequest::compare(KEYSPACE, partition_of(3), 7, LIMIT_US));
+    let token = world.submit(SessionRequest::compare(
+        KEYSPACE,
+        partition_of(3),
+        Bytes::from_static(b"from here"),
+        LIMIT_US,
+    ));
     world.run_until_idle();
     assert_eq!(world.result(token), &Err(SessionError::Split { partitions }));
 }

@@ -12,8 +12,8 @@ use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
 
 fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
     Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: zerohop_wire::limits::VERSION_MIN,
+        version_max: zerohop_wire::limits::VERSION_MAX,
         features: Features(0),
         cluster,
         map_epoch: MapEpoch(map_epoch),

@@ -83,7 +83,14 @@ fn scanned(bench: &mut InstanceBench) -> Vec<String> {
         let now = bench.now;
         bench.instance.run(now, to, place, (&mut walk, &mut reply), &mut bench.sent).expect("runs");
         let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
-        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096, blobs: false };
+        let scan = Scan {
+            seen: Timestamp::ZERO,
+            cursor: b"",
+            prefix: b"",
+            keys_max: 4096,
+            blobs: false,
+            range: Default::default(),
+        };
         let request_id = bench.send_request(envelope, &Message::Scan(scan));
         bench.end();
         let page = bench.answer(request_id).expect("is answered").expect("is a page");
@@ -160,7 +167,14 @@ fn request_routed_by_newer_map_is_temporarily_refused_and_served_after_split() {
     let requests = [
         Message::Write { stamp: Stamp::default(), write },
         Message::Read { seen: Timestamp::ZERO, read },
-        Message::Scan(Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 10, blobs: false }),
+        Message::Scan(Scan {
+            seen: Timestamp::ZERO,
+            cursor: b"",
+            prefix: b"",
+            keys_max: 10,
+            blobs: false,
+            range: Default::default(),
+        }),
     ];
     let send = |bench: &mut InstanceBench, request: &Message<'_>| {
         let request_id = bench.send_request(envelope, request);

@@ -331,7 +331,7 @@ impl SimulatedCluster {
                     read_lock: false,
                 };
                 let mut frame = Vec::new();
-                let encoded = Encoder::default().encode(&envelope, &message, &mut frame);
+                let encoded = Encoder::newest_for(&message).encode(&envelope, &message, &mut frame);
                 debug_assert!(encoded.is_ok(), "a short read keeps every bound");
                 self.agenda.at(
                     now.after_us(after_us),

@@ -3,7 +3,7 @@
 //! A part is a request like one in a frame of its own, and has an id of its own: the id of the frame and its position, from 1. It therefore
 //! succeeds, fails or is rerouted independently. An error that concerns the entire frame is answered under the frame's id.
 //!
-//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), flags (2: 1 requests a read lock), length (4), and the body as in a frame of
+//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), flags (2: 1 requests a read lock, 2: the body begins with a trace context), length (4), and the body as in a frame of
 //! its own. An answer: request id (8), kind (2), duration of the read lock in us (2), length (4), and the body likewise. The parts follow each
 //! other to the end of the frame's body.
 
@@ -11,7 +11,7 @@ use super::Message;
 use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, split};
-use crate::header::Envelope;
+use crate::header::{Envelope, TRACE_BYTES};
 use crate::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
 use crate::kind::FrameKind;
 use crate::limits::COALESCED_MAX;
@@ -21,6 +21,8 @@ const REQUEST_HEADER_BYTES: usize = 24;
 
 /// The flag of a request for a read lock.
 const READ_LOCK: u16 = 1;
+/// The flag of a request whose body begins with a trace context, which is skipped.
+const TRACE: u16 = 2;
 
 /// Length of the prefix of an answer, in bytes.
 pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
@@ -123,13 +125,17 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (mut fields, rest) = FieldReader::<REQUEST_HEADER_BYTES>::split(bytes)?;
         let (keyspace, partition) = (KeyspaceId(fields.u32()), PartitionId(fields.u32()));
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
-        let read_lock = match fields.u16() {
-            flags @ (0 | READ_LOCK) => flags == READ_LOCK,
-            _ => return Err(BadRequestReason::Flags.into()),
-        };
+        let flags = fields.u16();
+        if flags & !(READ_LOCK | TRACE) != 0 {
+            return Err(BadRequestReason::Flags.into());
+        }
+        let read_lock = flags & READ_LOCK != 0;
         let length = fields.u32() as usize;
         fields.done()?;
-        let (body, rest) = split(rest, length)?;
+        let (mut body, rest) = split(rest, length)?;
+        if flags & TRACE != 0 {
+            body = body.get(TRACE_BYTES..).ok_or(BadRequestReason::FieldsCut)?;
+        }
         *bytes = rest;
         Ok(Self { keyspace, partition, partition_epoch, kind, read_lock, body })
     }

@@ -28,7 +28,7 @@ pub use zerohop_record::{
     Append, BlobChange, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit,
     Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome,
     Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
-    Scan, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
+    Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;
@@ -73,8 +73,8 @@ pub enum Message<'a> {
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
-    /// A comparison of a hash range of a partition by its members.
-    Compare(Compare),
+    /// A comparison of a range of a partition by its members.
+    Compare(Compare<'a>),
     /// A request about a snapshot.
     Snapshot(SnapshotRequest<'a>),
     /// A write of a record.
@@ -177,7 +177,7 @@ impl<'a> Message<'a> {
             Self::Gather(requests) => return requests.put(out),
             Self::Gathered(answers) => return answers.put(out),
             Self::Scan(scan) => return scan.put(out),
-            Self::Compare(compare) => out.extend_from_slice(&compare.encode()),
+            Self::Compare(compare) => return compare.put(out),
             Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
             Self::Hello(hello) => return hello.put(out),

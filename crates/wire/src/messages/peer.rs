@@ -7,6 +7,7 @@ use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
 use crate::kind::FrameKind;
 use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
 use crate::messages::{UnitReport, UnitRequest};
+use zerohop_record::scan::check_cursor;
 
 /// An instance and the start of its process: a restarted instance is another member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,16 +99,17 @@ pub enum StatePart<'a> {
     },
 }
 
-/// A hash range of a partition as of a log index: the keys whose hash fragment, the order of the storage engine's index, is between the two bounds.
-/// 24 bytes: the entry (index 8, epoch 4), 1 if the digest includes contents (1), zero (3), first fragment (4), last fragment (4).
+/// A range of a partition as of a log index: the keys between two cursors of the storage engine's index.
+/// 24 bytes: the entry (index 8, epoch 4), 1 if the digest includes contents (1), zero (3), length of the first cursor (4), length of the second (4);
+/// then both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DigestRange {
+pub struct DigestRange<'a> {
     /// The last entry applied.
     pub as_of: EntryName,
-    /// First fragment.
-    pub from: u32,
-    /// Last fragment, inclusive.
-    pub through: u32,
+    /// The cursor at which it begins; empty: before the first key.
+    pub from: &'a [u8],
+    /// The cursor at which it ends; empty: behind the last key.
+    pub to: &'a [u8],
     /// Whether the digest includes the contents of the records, not only their metadata.
     pub contents: bool,
 }
@@ -126,8 +128,8 @@ pub enum PeerBody<'a> {
     },
     /// See [`FollowerReport`].
     ReplicateAck(FollowerReport),
-    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), contents (1: the log, from the beginning of a segment
-    /// on, 2: state, 3: the last of the state, 4: continuation of the log), zero (3); then the bytes.
+    /// 40 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), contents (1: the log, from the beginning of a segment
+    /// on, 2: state, 3: the last of the state, 4: continuation of the log), zero (3), length of the cursor (4), zero (4); then cursor and bytes.
     StatePart {
         /// The entry that the state is as of.
         as_of: EntryName,
@@ -135,10 +137,12 @@ pub enum PeerBody<'a> {
         attempt: u64,
         /// Number of the part, from zero.
         part: u32,
+        /// Where the sender would continue behind this part; empty if only the numbers of parts say so. Only the sender interprets it.
+        cursor: &'a [u8],
         /// Its contents.
         contents: StatePart<'a>,
     },
-    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of parts that have arrived (4), zero (4).
+    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of parts that have arrived (4), length of the cursor (4); then the cursor.
     StateAck {
         /// As in `StatePart`.
         as_of: EntryName,
@@ -146,6 +150,8 @@ pub enum PeerBody<'a> {
         attempt: u64,
         /// All parts before this one have arrived.
         parts: u32,
+        /// The cursor of the last of them.
+        cursor: &'a [u8],
     },
     /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
     LeaseAsk {
@@ -176,18 +182,18 @@ pub enum PeerBody<'a> {
     /// 16 bytes: its name.
     EntryLost(EntryName),
     /// See [`DigestRange`].
-    DigestAsk(DigestRange),
-    /// 40 bytes: the slice (24), records (8), digest (8).
+    DigestAsk(DigestRange<'a>),
+    /// 40 bytes: the range (24), records (8), digest (8); then the two cursors of the range.
     DigestReply {
-        /// The hash range.
-        range: DigestRange,
+        /// The range.
+        range: DigestRange<'a>,
         /// Number of records in it.
         records: u64,
         /// Digest of keys, versions, lengths and, if requested, contents, and of the numbers of sessions and deadlines of the partition.
         digest: u64,
     },
     /// See [`DigestRange`]: the addressee's digest of it differs from the primary's.
-    DigestDiffers(DigestRange),
+    DigestDiffers(DigestRange<'a>),
     /// See [`UnitRequest`].
     UnitAsk(UnitRequest<'a>),
     /// See [`UnitReport`]. It is sent on the connection on which the unit arrived.
@@ -208,17 +214,25 @@ impl EntryName {
     }
 }
 
-impl DigestRange {
-    fn encode(self) -> [u8; 24] {
+impl<'a> DigestRange<'a> {
+    /// Appends the fields, and others that stand before both cursors. Returns the second cursor, which follows.
+    fn put(self, others: &[u8], out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_cursor(self.from)?;
+        check_cursor(self.to)?;
         let EntryName { epoch, index } = self.as_of;
-        layout(|to| {
-            to.u64(index.0).u32(epoch).u8(u8::from(self.contents)).zeros(3).u32(self.from).u32(self.through)
-        })
+        let (from, until) = (self.from.len() as u32, self.to.len() as u32);
+        let fields: [u8; 24] =
+            layout(|to| to.u64(index.0).u32(epoch).u8(u8::from(self.contents)).zeros(3).u32(from).u32(until));
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(others);
+        out.extend_from_slice(self.from);
+        Ok(self.to)
     }
 
+    /// The range, without its cursors, and the lengths of these.
     fn decode_fields<const N: usize>(
         fields: &mut FieldReader<'_, N>,
-    ) -> Result<DigestRange, Failure<'static>> {
+    ) -> Result<(DigestRange<'static>, (usize, usize)), Failure<'static>> {
         let (index, epoch) = (LogIndex(fields.u64()), fields.u32());
         let contents = match fields.u8() {
             0 => false,
@@ -227,7 +241,22 @@ impl DigestRange {
         };
         fields.zeros(3);
         let as_of = EntryName { epoch, index };
-        Ok(DigestRange { as_of, from: fields.u32(), through: fields.u32(), contents })
+        let lengths = (fields.u32() as usize, fields.u32() as usize);
+        Ok((DigestRange { as_of, from: &[], to: &[], contents }, lengths))
+    }
+
+    /// The range with its cursors, which are all that is left.
+    fn with_cursors(
+        self,
+        (from, to): (usize, usize),
+        rest: &'a [u8],
+    ) -> Result<DigestRange<'a>, Failure<'static>> {
+        let (from, rest) = split(rest, from)?;
+        let (to, rest) = split(rest, to)?;
+        nothing_left(rest)?;
+        check_cursor(from)?;
+        check_cursor(to)?;
+        Ok(DigestRange { from, to, ..self })
     }
 }
 
@@ -319,7 +348,8 @@ impl<'a> PeerMessage<'a> {
                 return entries.put(out);
             }
             PeerBody::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
-            PeerBody::StatePart { as_of, attempt, part, contents: holds } => {
+            PeerBody::StatePart { as_of, attempt, part, cursor, contents: holds } => {
+                check_cursor(cursor)?;
                 out.extend_from_slice(&as_of.encode());
                 let (what, bytes) = match *holds {
                     StatePart::Log { begins: true, bytes } => (1, bytes),
@@ -327,14 +357,19 @@ impl<'a> PeerMessage<'a> {
                     StatePart::State { is_last: true, bytes } => (3, bytes),
                     StatePart::Log { begins: false, bytes } => (4, bytes),
                 };
-                let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*part).u8(what).zeros(3));
+                let length = cursor.len() as u32;
+                let fields: [u8; 24] =
+                    layout(|to| to.u64(*attempt).u32(*part).u8(what).zeros(3).u32(length).zeros(4));
                 out.extend_from_slice(&fields);
+                out.extend_from_slice(cursor);
                 return Ok(bytes);
             }
-            PeerBody::StateAck { as_of, attempt, parts } => {
+            PeerBody::StateAck { as_of, attempt, parts, cursor } => {
+                check_cursor(cursor)?;
                 out.extend_from_slice(&as_of.encode());
-                let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).zeros(4));
+                let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).u32(cursor.len() as u32));
                 out.extend_from_slice(&fields);
+                return Ok(cursor);
             }
             PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound }
             | PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
@@ -343,13 +378,10 @@ impl<'a> PeerMessage<'a> {
             }
             PeerBody::Yield | PeerBody::Stale => {}
             PeerBody::EntryGet(name) | PeerBody::EntryLost(name) => out.extend_from_slice(&name.encode()),
-            PeerBody::DigestAsk(range) | PeerBody::DigestDiffers(range) => {
-                out.extend_from_slice(&range.encode())
-            }
+            PeerBody::DigestAsk(range) | PeerBody::DigestDiffers(range) => return range.put(&[], out),
             PeerBody::DigestReply { range, records, digest } => {
-                out.extend_from_slice(&range.encode());
                 let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
-                out.extend_from_slice(&fields);
+                return range.put(&fields, out);
             }
             PeerBody::EntryGot(entry) => return entry.put(out),
             PeerBody::UnitAsk(ask) => return ask.put(out),
@@ -381,26 +413,31 @@ impl<'a> PeerBody<'a> {
             }
             FrameKind::ReplicateAck => Self::ReplicateAck(FollowerReport::decode_body(body)?),
             FrameKind::StatePart => {
-                let (mut fields, bytes) = FieldReader::<32>::split(body)?;
+                let (mut fields, rest) = FieldReader::<40>::split(body)?;
                 let as_of = EntryName::decode_fields(&mut fields);
                 let (attempt, part, what) = (fields.u64(), fields.u32(), fields.u8());
                 fields.zeros(3);
+                let length = fields.u32() as usize;
+                fields.zeros(4);
                 fields.done()?;
+                let (cursor, bytes) = split(rest, length)?;
+                check_cursor(cursor)?;
                 let holds = match what {
                     1 | 4 => StatePart::Log { begins: what == 1, bytes },
                     2 | 3 => StatePart::State { is_last: what == 3, bytes },
                     _ => return Err(BadRequestReason::Reserved.into()),
                 };
-                Self::StatePart { as_of, attempt, part, contents: holds }
+                Self::StatePart { as_of, attempt, part, cursor, contents: holds }
             }
             FrameKind::StateAck => {
                 let (mut fields, rest) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::decode_fields(&mut fields);
-                let (attempt, parts) = (fields.u64(), fields.u32());
-                fields.zeros(4);
+                let (attempt, parts, length) = (fields.u64(), fields.u32(), fields.u32() as usize);
                 fields.done()?;
+                let (cursor, rest) = split(rest, length)?;
                 nothing_left(rest)?;
-                Self::StateAck { as_of, attempt, parts }
+                check_cursor(cursor)?;
+                Self::StateAck { as_of, attempt, parts, cursor }
             }
             FrameKind::LeaseAsk | FrameKind::LeaseGrant => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
@@ -425,17 +462,17 @@ impl<'a> PeerBody<'a> {
             }
             FrameKind::DigestAsk | FrameKind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
-                let range = DigestRange::decode_fields(&mut fields)?;
+                let (range, lengths) = DigestRange::decode_fields(&mut fields)?;
                 fields.done()?;
-                nothing_left(rest)?;
+                let range = range.with_cursors(lengths, rest)?;
                 if kind == FrameKind::DigestAsk { Self::DigestAsk(range) } else { Self::DigestDiffers(range) }
             }
             FrameKind::DigestReply => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
-                let range = DigestRange::decode_fields(&mut fields)?;
+                let (range, lengths) = DigestRange::decode_fields(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
                 fields.done()?;
-                nothing_left(rest)?;
+                let range = range.with_cursors(lengths, rest)?;
                 Self::DigestReply { range, records, digest }
             }
             FrameKind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),

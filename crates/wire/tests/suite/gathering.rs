@@ -181,7 +181,9 @@ fn inconsistent_lengths_and_nonzero_reserved_bytes_are_refused() {
     };
     assert_eq!(refused(48, 5), BadRequestReason::Lengths.into());
     assert_eq!(refused(48, 3), BadRequestReason::FieldsCut.into());
-    assert_eq!(refused(18, 2), BadRequestReason::Flags.into());
+    assert_eq!(refused(18, 4), BadRequestReason::Flags.into());
+    // A trace context is longer than this body.
+    assert_eq!(refused(18, 2), BadRequestReason::FieldsCut.into());
     assert_eq!(
         Message::decode_body(FrameKind::Gather, &body[..40]).unwrap_err(),
         BadRequestReason::FieldsCut.into()

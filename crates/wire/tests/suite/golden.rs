@@ -11,16 +11,17 @@ use crate::support::{admin, failures};
 use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim,
 };
 use zerohop_wire::{
     AbortReason, AuthFault, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode,
-    Failure, Features, FrameKind, Message,
+    Failure, Features, Flags, FrameHeader, FrameKind, Message, TRACE_BYTES, TraceContext,
 };
 
-const DECODER: Decoder = Decoder::with_version(1, Features(Features::LZ4.0 | Features::COALESCED.0));
+const FEATURES: Features = Features(Features::LZ4.0 | Features::COALESCED.0);
 const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
 const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
 const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
@@ -67,7 +68,7 @@ type Check<'c> = &'c mut dyn FnMut(&str, &str, &Message<'_>);
 fn connection(check: Check<'_>) {
     let cluster = ClusterId(*b"cluster of tests");
     let hello = Hello {
-        version_min: 1,
+        version_min: 2,
         version_max: 3,
         features: Features::LZ4,
         cluster,
@@ -76,9 +77,9 @@ fn connection(check: Check<'_>) {
         nonce: [0; 32],
         name: "zerohop cli",
     };
-    check("hello", "a client that speaks versions 1 to 3 and LZ4", &Message::Hello(hello));
+    check("hello", "a client that speaks versions 2 and 3 and LZ4", &Message::Hello(hello));
     let ack = HelloAck {
-        version: 1,
+        version: 2,
         instance: InstanceId(6),
         features: Features::LZ4,
         cluster,
@@ -87,7 +88,7 @@ fn connection(check: Check<'_>) {
         now: VERSION,
         proof: Proof { method: 1, nonce: [0xaa; 32], proof: [0xbb; 32] },
     };
-    check("hello_ack", "version 1 is chosen; nonce all aa, proof all bb", &Message::HelloAck(ack));
+    check("hello_ack", "version 2 is chosen; nonce all aa, proof all bb", &Message::HelloAck(ack));
     check("prove", "proof all cc", &Message::Prove(Prove { proof: [0xcc; 32] }));
     check("proved", "no body", &Message::Proved);
     check("ping", "map epoch 9", &Message::Ping(Ping { map_epoch: MapEpoch(9) }));
@@ -140,11 +141,24 @@ fn reads(check: Check<'_>) {
         Query::Wait(Wait { until: WaitUntil::Changed(VERSION) }),
     );
     read("confirm", "whether the version is the same", Query::Confirm(Confirm { version: VERSION }));
-    let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000, blobs: false };
+    let scan = Scan {
+        seen: SEEN,
+        cursor: b"from here",
+        prefix: b"user/",
+        keys_max: 1000,
+        blobs: false,
+        range: ScanRange::default(),
+    };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
+    let range = ScanRange { from: b"user/a", to: b"user/n", reverse: true, bytes_max: 65_536 };
+    check(
+        "scan_range",
+        "from user/n, which is left out, down to user/a",
+        &Message::Scan(Scan { range, ..scan }),
+    );
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
-    check("compare", "the range from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
+    check("compare", "the range from a cursor on", &Message::Compare(Compare { from: b"from here" }));
     let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
         check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, request: ask }));
@@ -368,12 +382,16 @@ fn peers(check: Check<'_>) {
     peer("replicate_ack_no_room", "its disk is full", PeerBody::ReplicateAck(FollowerReport::DiskFull));
     let as_of = name(5, 102);
     let attempt = 7_654_321;
-    let part = |part, holds| PeerBody::StatePart { as_of, attempt, part, contents: holds };
+    let part = |part, holds| PeerBody::StatePart { as_of, attempt, part, cursor: b"next", contents: holds };
     peer("state_part_begins", "part 0", part(0, StatePart::Log { begins: true, bytes: b"header, entries" }));
     peer("state_part_log", "part 1", part(1, StatePart::Log { begins: false, bytes: b"more entries" }));
     peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
     peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
-    peer("state_ack", "parts 0 and 1 are held", PeerBody::StateAck { as_of, attempt, parts: 2 });
+    peer(
+        "state_ack",
+        "parts 0 and 1 are held",
+        PeerBody::StateAck { as_of, attempt, parts: 2, cursor: b"next" },
+    );
     let (sent_us, map_epoch, timestamp_bound) = (1_234_567, MapEpoch(11), VERSION);
     peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound });
     peer(
@@ -386,8 +404,8 @@ fn peers(check: Check<'_>) {
     peer("entry_get", "entry (5, 101)", PeerBody::EntryGet(name(5, 101)));
     peer("entry_got", "entry (5, 101)", PeerBody::EntryGot(entry));
     peer("entry_lost", "entry (5, 101)", PeerBody::EntryLost(name(5, 101)));
-    let range = DigestRange { as_of: name(5, 102), from: 1 << 16, through: 3 << 16, contents: false };
-    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", PeerBody::DigestAsk(range));
+    let range = DigestRange { as_of: name(5, 102), from: b"here", to: b"up to", contents: false };
+    peer("digest_ask", "keys between two cursors as of (5, 102)", PeerBody::DigestAsk(range));
     let whole = DigestRange { contents: true, ..range };
     peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestAsk(whole));
     peer(
@@ -432,7 +450,7 @@ fn outcomes(check: Check<'_>) {
     outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
     let differing = [InstanceId(70_001)];
     let differing = Elements::from_slice(&differing);
-    let compared = RangeComparison { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
+    let compared = RangeComparison { next: b"go on", records: 7, bytes: 4096, copies: 3, differing };
     outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
 }
 
@@ -472,7 +490,7 @@ fn every_message_has_exactly_its_golden_bytes() {
             &FOR_CONNECTION
         };
         let mut bytes = Vec::new();
-        Encoder::default().encode(envelope, message, &mut bytes).unwrap();
+        Encoder::newest_for(message).encode(envelope, message, &mut bytes).unwrap();
         let golden = golden_bytes(name, comment, &bytes);
         assert_eq!(hex(&bytes), hex(&golden), "{name} is encoded otherwise than its golden vector");
         assert_says(name, &golden, envelope, message);
@@ -482,6 +500,7 @@ fn every_message_has_exactly_its_golden_bytes() {
     for kind in FrameKind::ALL {
         assert!(kinds.contains(kind), "no golden vector for messages of kind {kind}");
     }
+    names.insert("lookup_traced".into());
     names.insert("insert_lz4".into());
     names.insert("insert_unchecked".into());
     for file in std::fs::read_dir(folder()).unwrap() {
@@ -517,14 +536,43 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
 }
 
 #[test]
+fn trace_context_is_in_front_of_a_message_and_skipped() {
+    let message = Message::Read { seen: SEEN, read: RecordRead { key: b"key", query: Query::Lookup } };
+    let mut trace = TraceContext([0xab; TRACE_BYTES]);
+    (trace.0[0], trace.0[25]) = (0, 1);
+    let mut bytes = Vec::new();
+    Encoder::newest_for(&message).encode_traced(&FOR_PARTITION, &message, &trace, &mut bytes).unwrap();
+    let golden = golden_bytes("lookup_traced", "key, with a trace context", &bytes);
+    assert_eq!(hex(&bytes), hex(&golden));
+    assert_says("lookup_traced", &golden, &FOR_PARTITION, &message);
+    let decoder = Decoder::with_version(VERSION_MAX, FEATURES);
+    let DecodeResult::Frame { frame, .. } = decoder.decode(&golden) else { panic!("it is whole") };
+    assert_eq!(frame.traced_message(&mut Vec::new()), Ok((Some(trace), message.clone())));
+    // The body of a pong, under the flag: too short for a trace context.
+    let mut body = Vec::new();
+    let header = FrameHeader {
+        version: VERSION_MAX,
+        kind: FrameKind::Pong.number(),
+        flags: Flags::TRACE,
+        envelope: FOR_CONNECTION,
+        body_len: 16,
+        body_crc: 0,
+    };
+    body.extend_from_slice(&header.encode());
+    body.extend_from_slice(&[0; 16]);
+    let DecodeResult::Frame { frame, .. } = decoder.decode(&body) else { panic!("it is whole") };
+    assert_eq!(frame.message(&mut Vec::new()), Err(BadRequestReason::FieldsCut.into()));
+}
+
+#[test]
 fn golden_bytes_with_other_flags_are_still_read() {
     // What a compressor makes of a body may change; that it is read may not.
     let value = [b'z'; 2000];
     let insert = WriteChange::Insert(Insert { value: &value, expiry: Expiry::Never });
     let write = RecordWrite { key: b"key", condition: Condition::Always, change: insert };
     let message = Message::Write { stamp: STAMP, write };
-    let lz4 = Encoder { compress_from_bytes: Some(0), ..Encoder::default() };
-    let unchecked = Encoder { body_checksum: false, ..Encoder::default() };
+    let lz4 = Encoder { compress_from_bytes: Some(0), ..Encoder::newest_for(&message) };
+    let unchecked = Encoder { body_checksum: false, ..Encoder::newest_for(&message) };
     for (name, encoder) in [("insert_lz4", lz4), ("insert_unchecked", unchecked)] {
         let mut bytes = Vec::new();
         encoder.encode(&FOR_PARTITION, &message, &mut bytes).unwrap();
@@ -534,8 +582,9 @@ fn golden_bytes_with_other_flags_are_still_read() {
 }
 
 fn assert_says(name: &str, bytes: &[u8], envelope: &Envelope, message: &Message<'_>) {
-    let DecodeResult::Frame { frame, used } = DECODER.decode(bytes) else {
-        panic!("{name}: {:?}", DECODER.decode(bytes));
+    let decoder = Decoder::with_version(Encoder::newest_for(message).version, FEATURES);
+    let DecodeResult::Frame { frame, used } = decoder.decode(bytes) else {
+        panic!("{name}: {:?}", decoder.decode(bytes));
     };
     assert_eq!((used, &frame.envelope), (bytes.len(), envelope), "{name}");
     assert_eq!(frame.message(&mut Vec::new()).as_ref(), Ok(message), "{name}");

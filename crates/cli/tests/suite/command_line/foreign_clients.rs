@@ -111,7 +111,8 @@ fn node_of_other_version_stops_and_names_versions() {
     });
     let output = refused(&["--memory", "--join", &at], &[&at, "cannot be joined", "version"]);
     let error = stderr(&output);
-    assert!(error.contains(&newer.to_string()), "{error}");
+    let both = format!("speaks version {newer} of the protocol, and this program version {VERSION_MAX}");
+    assert!(error.contains(&both), "{error}");
 }
 
 fn answer_as_of(version: u8, mut stream: std::net::TcpStream) {

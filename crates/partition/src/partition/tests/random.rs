@@ -377,7 +377,14 @@ impl RandomRun {
 
     fn scan(&mut self) {
         let token = self.token();
-        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 100, blobs: false };
+        let scan = Scan {
+            seen: Timestamp::ZERO,
+            cursor: b"",
+            prefix: b"",
+            keys_max: 100,
+            blobs: false,
+            range: Default::default(),
+        };
         self.rig.send(token, 0, &Message::Scan(scan));
         let mut keys = self.rig.answer(token).expect("is answered at once").keys();
         keys.sort();

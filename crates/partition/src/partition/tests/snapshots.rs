@@ -52,7 +52,14 @@ fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Op
 fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
     let (mut cursor, mut all) = (Vec::new(), Vec::new());
     loop {
-        let scan = Scan { seen: Timestamp::ZERO, cursor: &cursor, prefix: b"", keys_max: 3, blobs };
+        let scan = Scan {
+            seen: Timestamp::ZERO,
+            cursor: &cursor,
+            prefix: b"",
+            keys_max: 3,
+            blobs,
+            range: Default::default(),
+        };
         let (keys, next) = send_snapshot_request(bench, id, SnapshotAsk::Scan { at, scan }).page();
         all.extend(keys);
         if next.is_empty() {

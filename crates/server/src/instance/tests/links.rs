@@ -121,13 +121,14 @@ impl Pair {
             ..Envelope::default()
         };
         let mut bytes = Vec::new();
-        Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+        Encoder::newest_for(message).encode(&envelope, message, &mut bytes).unwrap();
         stream.write_all(&bytes).unwrap();
         let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
         loop {
             let mut at = 0;
             while let DecodeResult::Frame { frame, used } =
-                Decoder::with_version(1, Features::default()).decode(&bytes[at..])
+                Decoder::with_version(super::version_of(&bytes[at..]), Features::default())
+                    .decode(&bytes[at..])
             {
                 at += used;
                 if frame.envelope.request == RequestId(2) {

@@ -9,9 +9,11 @@ use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, StatusGet,
 };
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
-use zerohop_wire::limits::VALUE_BYTES_MAX;
+use zerohop_wire::limits::{VALUE_BYTES_MAX, VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Admin, Hello, Insert, Message, Query, RecordRead as Lookup};
-use zerohop_wire::{BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features};
+use zerohop_wire::{
+    BadRequestReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, GREETING_VERSION,
+};
 
 use crate::server::support::{block_on, client, default_keyspace, in_memory};
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -26,7 +28,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let envelope = Envelope { request: RequestId(request), keyspace: KeyspaceId(1), ..Envelope::default() };
-    Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+    Encoder::newest_for(message).encode(&envelope, message, &mut bytes).unwrap();
     bytes
 }
 
@@ -34,8 +36,8 @@ fn hello() -> Vec<u8> {
     frame(
         1,
         &Message::Hello(Hello {
-            version_min: 1,
-            version_max: 1,
+            version_min: VERSION_MIN,
+            version_max: VERSION_MAX,
             features: Features::default(),
             cluster: Default::default(),
             map_epoch: Default::default(),
@@ -57,11 +59,11 @@ enum ForeignAnswer {
 /// Reads up to so many answers, each with its request id.
 fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, ForeignAnswer)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
-    // Frames of the greeting and of the agreed version have the same form.
-    let decoder = Decoder::with_version(1, Features::default());
     let mut chunk = vec![0; 64 << 10];
     while found.len() < many {
-        match decoder.decode(&bytes[at..]) {
+        // A greeting has a version of its own.
+        let version = bytes.get(at + 3).copied().unwrap_or(GREETING_VERSION);
+        match Decoder::with_version(version, Features::default()).decode(&bytes[at..]) {
             DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 let said = match frame.message(&mut expanded).unwrap() {

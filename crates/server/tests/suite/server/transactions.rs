@@ -14,7 +14,9 @@ use zerohop_wire::messages::{
     CompareSwap, Condition, Expiry, Extend, Hello, Increment, Insert, MapGet, Outcome, Query,
     RecordOperation, RecordRead, RecordWrite, SessionOpen, Stamp, Transact, WriteChange,
 };
-use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message, pack};
+use zerohop_wire::{
+    AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failure, Features, GREETING_VERSION, Message, pack,
+};
 
 use crate::server::support::{block_on, client, create, fixed_ports, on};
 use crate::support::give_up::GIVE_UP_AFTER;
@@ -32,8 +34,8 @@ impl InstanceConnection {
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
         let mut wire = InstanceConnection { stream, bytes: Vec::new(), requests: 0 };
         let hello = Message::Hello(Hello {
-            version_min: 1,
-            version_max: 1,
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
             features: Features::default(),
             cluster: Default::default(),
             map_epoch: Default::default(),
@@ -49,15 +51,17 @@ impl InstanceConnection {
         self.requests += 1;
         let mut bytes = Vec::new();
         let envelope = Envelope { request: RequestId(self.requests), ..envelope };
-        Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+        Encoder::newest_for(message).encode(&envelope, message, &mut bytes).unwrap();
         self.stream.write_all(&bytes).unwrap();
         self.requests
     }
 
     /// The next answer, to any request.
     fn next<T>(&mut self, take: impl FnOnce(u64, &Message<'_>) -> T) -> T {
-        let decoder = Decoder::with_version(1, Features::default());
         loop {
+            // A greeting has a version of its own.
+            let version = self.bytes.get(3).copied().unwrap_or(GREETING_VERSION);
+            let decoder = Decoder::with_version(version, Features::default());
             if let DecodeResult::Frame { frame, used } = decoder.decode(&self.bytes) {
                 let mut scratch = Vec::new();
                 let result = take(frame.envelope.request.0, &frame.message(&mut scratch).unwrap());

@@ -125,7 +125,14 @@ impl Pages<'_> {
         };
         while let Some((partition, cursor)) = self.left.front() {
             let (seen, keys_max) = (Timestamp::ZERO, SCAN_PAGE_KEYS_MAX);
-            let scan = Scan { seen, cursor, prefix: &self.prefix, keys_max, blobs: self.blobs };
+            let scan = Scan {
+                seen,
+                cursor,
+                prefix: &self.prefix,
+                keys_max,
+                blobs: self.blobs,
+                range: Default::default(),
+            };
             let ask = SnapshotAsk::Scan { at: inner.at, scan };
             let request = inner.request((self.keyspace.id(), *partition, partitions), ask)?;
             let Reply::Page { next, keys } = inner.client.send_request(request).await? else {

@@ -222,7 +222,8 @@ impl SessionWorld {
         let bytes = [head, tail].concat();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let DecodeResult::Frame { used, .. } = Decoder::with_version(1, FEATURES).decode(rest) else {
+            let DecodeResult::Frame { used, .. } = Decoder::with_version(rest[3], FEATURES).decode(rest)
+            else {
                 panic!("the session sends whole frames");
             };
             let (frame, after) = rest.split_at(used);
@@ -355,7 +356,7 @@ pub fn insert(key: &str, value: &[u8]) -> SessionRequest {
 /// The kinds of the frames sent so far, with their targets.
 pub fn kinds(world: &SessionWorld) -> Vec<(FrameKind, String)> {
     let frames = world.sent.as_ref().unwrap();
-    let kind = |bytes: &[u8]| match Decoder::with_version(1, FEATURES).decode(bytes) {
+    let kind = |bytes: &[u8]| match Decoder::with_version(bytes[3], FEATURES).decode(bytes) {
         DecodeResult::Frame { frame, .. } => frame.kind,
         other => panic!("{other:?}"),
     };
@@ -375,7 +376,7 @@ pub fn stamps(world: &SessionWorld) -> Vec<Stamp> {
         Message::Transact(transact) => Some(transact.stamp),
         _ => None,
     };
-    let of_frame = |bytes: &[u8]| match Decoder::with_version(1, FEATURES).decode(bytes) {
+    let of_frame = |bytes: &[u8]| match Decoder::with_version(bytes[3], FEATURES).decode(bytes) {
         DecodeResult::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
             Message::Gather(requests) => {
                 requests.iter().filter_map(|request| stamp(request.message().unwrap())).collect()

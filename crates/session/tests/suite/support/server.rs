@@ -16,7 +16,7 @@ use zerohop_wire::*;
 
 use super::KEYSPACE;
 use super::random::Random;
-use super::replies::{answer_of, encode, encode_read_locked, fail};
+use super::replies::{answer_of, encode, encode_read_locked, fail, refuse_greeting};
 use zerohop_wire::messages::{Append, Increment, Insert, Remove};
 
 pub const PARTITIONS: u32 = 8;
@@ -97,6 +97,10 @@ pub struct FakeCluster {
     pub features: Features,
     pub sessions_opened: u64,
     pub cluster_id: ClusterId,
+    /// The version that it chooses for every connection.
+    pub version: u8,
+    /// What it answers to every greeting, if that is an error.
+    pub refuses_greetings: Option<Failure<'static>>,
     /// The guard of the secret, if there is one.
     pub guard: Option<Guard>,
     challenges: BTreeMap<ConnectionId, Challenge>,
@@ -148,6 +152,8 @@ impl FakeCluster {
             features: Features::LZ4,
             sessions_opened: 0,
             cluster_id: ClusterId([9; 16]),
+            version: zerohop_wire::limits::VERSION_MAX,
+            refuses_greetings: None,
             guard: None,
             challenges: BTreeMap::new(),
             proved: BTreeSet::new(),
@@ -224,7 +230,7 @@ impl FakeCluster {
         address: Option<String>,
         bytes: &[u8],
     ) -> Vec<Vec<u8>> {
-        match Decoder::with_version(1, super::FEATURES).decode(bytes) {
+        match Decoder::with_version(bytes[3], super::FEATURES).decode(bytes) {
             DecodeResult::Frame { frame, .. } => {
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("the session keeps to the protocol");
@@ -262,7 +268,7 @@ impl FakeCluster {
                 }
                 let frame = frames.swap_remove(self.random.below(frames.len() as u64) as usize);
                 let DecodeResult::Frame { frame, .. } =
-                    Decoder::with_version(1, super::FEATURES).decode(&frame)
+                    Decoder::with_version(frame[3], super::FEATURES).decode(&frame)
                 else {
                     panic!("an answer is a frame")
                 };
@@ -291,8 +297,11 @@ impl FakeCluster {
         Some(match message {
             Message::Hello(hello) => {
                 self.client_epochs.insert(id, hello.map_epoch);
+                if let Some(failure) = &self.refuses_greetings {
+                    return Some(refuse_greeting(envelope, failure.clone()));
+                }
                 let mut ack = HelloAck {
-                    version: 1,
+                    version: self.version,
                     features: hello.features.common(self.features),
                     cluster: self.cluster_id,
                     map_epoch: ours,
@@ -301,7 +310,7 @@ impl FakeCluster {
                 if let Some(guard) = &mut self.guard {
                     match guard.challenge(&hello, &mut ack) {
                         Ok(challenge) => drop(self.challenges.insert(id, challenge)),
-                        Err(failure) => return Some(encode(envelope, &Message::Answer(Err(failure)))),
+                        Err(failure) => return Some(refuse_greeting(envelope, failure)),
                     }
                 }
                 encode(envelope, &Message::HelloAck(ack))

@@ -9,7 +9,14 @@ impl InstanceNetwork {
     fn scan(&mut self, key: &str, blobs: bool) -> (usize, u64) {
         let holder = self.holder(key);
         let envelope = self.benches[holder].envelope(KEYSPACE, key);
-        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 10, blobs };
+        let scan = Scan {
+            seen: Timestamp::ZERO,
+            cursor: b"",
+            prefix: b"",
+            keys_max: 10,
+            blobs,
+            range: Default::default(),
+        };
         (holder, self.benches[holder].send_request(envelope, &Message::Scan(scan)))
     }
 

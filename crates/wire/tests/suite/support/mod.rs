@@ -82,7 +82,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         3 => Message::Answer(answer(seed, *sub, value, &slices)),
         4 => Message::BatchAnswer(Elements::from_slice(&answers)),
         5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::from_slice(&keys) })),
-        6 if sub % 16 == 0 => Message::Compare(Compare { from: n[0] as u32 }),
+        6 if sub % 16 == 0 => Message::Compare(Compare { from: value }),
         6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
         6 => Message::Scan(scan(seed, *sub, value)),
         7 => Message::Hello(Hello {
@@ -161,8 +161,8 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
     let part = n[0] as u32;
     let range = DigestRange {
         as_of: name,
-        from: n[0] as u32,
-        through: n[1] as u32,
+        from: &seed.key,
+        to: &seed.value[..seed.value.len().min(9)],
         contents: n[4].is_multiple_of(3),
     };
     let body = match seed.sub % 19 {
@@ -177,13 +177,13 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
         3 => PeerBody::ReplicateAck(FollowerReport::NeedsState),
         4 => {
             let holds = StatePart::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
-            PeerBody::StatePart { as_of: name, attempt: n[3], part, contents: holds }
+            PeerBody::StatePart { as_of: name, attempt: n[3], part, cursor: &seed.key, contents: holds }
         }
         5 | 6 => {
             let holds = StatePart::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
-            PeerBody::StatePart { as_of: name, attempt: n[3], part, contents: holds }
+            PeerBody::StatePart { as_of: name, attempt: n[3], part, cursor: &seed.key, contents: holds }
         }
-        7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part },
+        7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part, cursor: &seed.key },
         8 => PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound },
         9 => PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
         10 => {
@@ -247,7 +247,13 @@ fn stamp(n: &[u64; 5]) -> Stamp {
 fn scan<'a>(seed: &'a Seed, sub: u8, cursor: &'a [u8]) -> Scan<'a> {
     let Seed { key, n, .. } = seed;
     let keys_max = (n[1] % 4096) as u32 + 1;
-    Scan { seen: Timestamp(n[0]), cursor, prefix: key, keys_max, blobs: sub % 2 == 1 }
+    let range = ScanRange {
+        from: &key[..key.len().min(3)],
+        to: key,
+        reverse: n[2].is_multiple_of(2),
+        bytes_max: n[3] as u32,
+    };
+    Scan { seen: Timestamp(n[0]), cursor, prefix: key, keys_max, blobs: sub % 2 == 1, range }
 }
 
 fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a> {
@@ -388,7 +394,7 @@ fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) 
     let failures = failures(n, value);
     match sub % 8 {
         7 => Ok(Outcome::Compared(RangeComparison {
-            next: n[0] as u32,
+            next: value,
             records: n[1],
             bytes: n[2],
             copies: n[3] as u32 % 4 + 2,
