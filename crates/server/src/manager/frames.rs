@@ -3,10 +3,12 @@
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::warn;
 use zerohop_partition::limits::SESSION_IDLE_MS;
 use zerohop_wire::auth::{Access, Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
@@ -282,7 +284,10 @@ impl<'s> Conversation<'s> {
     fn handle_hello(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
         let (ack, challenge) = match self.answer_hello(hello) {
             Ok(answer) => answer,
-            Err(failure) => return self.refuse(envelope, failure),
+            Err(failure) => {
+                log_refused_version(hello, &failure);
+                return self.refuse(envelope, failure);
+            }
         };
         self.answer(envelope, &Message::HelloAck(ack));
         self.epoch = hello.map_epoch;
@@ -372,6 +377,21 @@ impl<'s> Conversation<'s> {
             let encoded = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
             assert!(encoded.is_ok(), "an error without a payload always fits a frame");
         }
+    }
+}
+
+/// Logs that a program is refused because of its version. Once for each version: it will try again and again.
+fn log_refused_version(hello: &Hello<'_>, failure: &Failure<'_>) {
+    static LAST: AtomicU16 = AtomicU16::new(0);
+    let Failure::UnsupportedVersion { min, max } = failure else { return };
+    let theirs = u16::from_le_bytes([hello.version_min, hello.version_max]);
+    if LAST.swap(theirs, Ordering::Relaxed) != theirs {
+        warn!(
+            name = hello.name,
+            "a program of another version is refused: it speaks versions {} to {} of the protocol, and this node {min} to {max}",
+            hello.version_min,
+            hello.version_max
+        );
     }
 }
 

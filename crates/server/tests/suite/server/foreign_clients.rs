@@ -33,11 +33,16 @@ fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
 }
 
 fn hello() -> Vec<u8> {
+    hello_of(VERSION_MIN, VERSION_MAX)
+}
+
+/// The greeting of a program that speaks these versions.
+fn hello_of(version_min: u8, version_max: u8) -> Vec<u8> {
     frame(
         1,
         &Message::Hello(Hello {
-            version_min: VERSION_MIN,
-            version_max: VERSION_MAX,
+            version_min,
+            version_max,
             features: Features::default(),
             cluster: Default::default(),
             map_epoch: Default::default(),
@@ -149,11 +154,17 @@ fn manager_redirects_record_requests() {
 fn manager_accepts_nothing_before_hello_or_beyond_limits() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
-    stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
+    let (mut ping, envelope) = (Vec::new(), Envelope { request: RequestId(7), ..Envelope::default() });
+    Encoder::default().encode(&envelope, &Message::Ping(Default::default()), &mut ping).unwrap();
+    stream.write_all(&ping).unwrap();
     assert_eq!(
         answers(&mut stream, 2),
         [(7, ForeignAnswer::Failure(BadRequestReason::HelloExpected.into()))]
     );
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&hello_of(1, VERSION_MIN - 1)).unwrap();
+    let refusal = Failure::UnsupportedVersion { min: VERSION_MIN, max: VERSION_MAX };
+    assert_eq!(answers(&mut stream, 2), [(1, ForeignAnswer::Failure(refusal))]);
 
     let mut stream = connect(server.manager_address());
     stream.write_all(&hello()).unwrap();
