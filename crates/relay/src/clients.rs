@@ -231,7 +231,7 @@ impl Clients {
         let mut closes = ends && !client.connection.is_waiting();
         if client.connection.awaits_output_space() && !out.is_empty() {
             // It continues once this is sent.
-        } else if ends {
+        } else if ends && !client.connection.awaits_output_space() {
             goes_on = false;
         } else if goes_on {
             // Without new bytes: it may have waited to close until all its output was sent.
@@ -301,12 +301,14 @@ impl Clients {
             Some(client) => client,
             None => self.welcome(id, at),
         };
-        if self.scheduler.farewell.ends {
+        // No command is accepted any more, but a long reply goes on.
+        if self.scheduler.farewell.ends && !client.connection.awaits_output_space() {
             let waits = client.connection.is_waiting();
             self.table[id.slot as usize] = Some(client);
             let paused = ReceivedBytes::Used { used: 0, need: 0, pauses: true, waits };
             return if waits { paused } else { ReceivedBytes::Close };
         }
+        let bytes = if self.scheduler.farewell.ends { &[] } else { bytes };
         let mut here =
             ClientWorld { at, scheduler: &mut self.scheduler, others: &self.table, connection: id };
         let received = client.connection.receive(bytes, &mut here, out);

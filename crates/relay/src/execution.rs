@@ -25,6 +25,8 @@ pub(super) struct Execution<'e> {
     pub(super) snapshot: SnapshotId,
     /// The long reply that it has ended with, if any; then nothing was answered.
     pub(super) paged: Option<PagedReply>,
+    /// The time of day in milliseconds.
+    pub(super) now_ms: u64,
 }
 
 /// A wait of a unit: until this record no longer has this version.
@@ -57,7 +59,12 @@ impl Program for Execution<'_> {
     }
 
     fn reads_past(&self) -> Option<(SnapshotId, Timestamp)> {
-        self.unit.reads_past()
+        let past = self.unit.reads_past();
+        if is_planted(Bug::PagesOfLaterMoments) {
+            let now = Timestamp::from_millis(self.now_ms);
+            return past.map(|(snapshot, at)| (snapshot, at.max(now)));
+        }
+        past
     }
 
     fn run_past<D: Disk>(

@@ -15,11 +15,12 @@
 //! unit. This crate brings a unit to the primary of its keys, in the order of its client's
 //! commands, and returns the reply within a time limit. [`client_queues`] has the rules,
 //! [`remote`] the messages between nodes. Units with keys in several partitions go to
-//! [`RelayContext::run_across`].
+//! [`RelayContext::run_across`], and [`cross_partition`] executes them as transactions of a client.
 
 mod client_queues;
 mod clients;
 mod context;
+pub mod cross_partition;
 mod delays;
 mod execution;
 pub mod limits;

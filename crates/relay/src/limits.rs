@@ -5,6 +5,9 @@
 /// refused.
 pub(crate) const UNDER_WAY_MAX: usize = 1 << 16;
 
+/// Records that are fetched concurrently for one unit over several partitions.
+pub(crate) const FETCHES_MAX: usize = 256;
+
 /// How long to wait for the outcome of a write at an instance that is no longer primary. It knows
 /// the outcome at once, if the question reaches it.
 pub(crate) const DEPOSED_MS: u64 = 1_000;

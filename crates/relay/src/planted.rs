@@ -14,6 +14,12 @@ pub enum Bug {
     FollowerRuns,
     /// A unit runs here before earlier units of its lane that are queued.
     QueueOvertaken,
+    /// A unit over several partitions whose outcome is unknown is run again.
+    UnknownUnitRunAgain,
+    /// The commit of a unit over several partitions does not check the records that it has read.
+    FetchedRecordsUnchecked,
+    /// The pages of a long reply show a later moment than its beginning.
+    PagesOfLaterMoments,
     /// `EXEC` runs though a watched key has changed.
     WatchIgnored,
     /// An orderly stop closes connections before their commands are answered.
@@ -22,12 +28,15 @@ pub enum Bug {
 
 impl Bug {
     /// All mutants.
-    pub const ALL: [Bug; 7] = [
+    pub const ALL: [Bug; 10] = [
         Bug::LostWritesSentAgain,
         Bug::DoubtDenied,
         Bug::OutcomesByOrder,
         Bug::FollowerRuns,
         Bug::QueueOvertaken,
+        Bug::UnknownUnitRunAgain,
+        Bug::FetchedRecordsUnchecked,
+        Bug::PagesOfLaterMoments,
         Bug::WatchIgnored,
         Bug::EndsUnanswered,
     ];

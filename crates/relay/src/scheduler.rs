@@ -152,7 +152,8 @@ impl UnitScheduler {
         let me = at.this_member();
         let snapshot = answer_snapshot(me, number);
         let scratch = &mut self.scratch;
-        let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None };
+        let now_ms = at.now().unix_ms;
+        let mut program = Execution { unit, scratch, waits: None, snapshot, paged: None, now_ms };
         let place = (to.keyspace, to.partition);
         let ran = at.run(token, place, (&mut program, reply));
         let waits = program.waits.take();

@@ -11,6 +11,7 @@ use super::RelayContext;
 use super::clients::Clients;
 use super::limits::YIELD_MS;
 use super::planted::{Bug, is_planted};
+use super::redis_client::RedisClient;
 use super::scheduler::UnitScheduler;
 use super::shutdown_progress::StepProgress;
 
@@ -54,12 +55,18 @@ impl Clients {
             self.scheduler.farewell.yielding = Some(StepProgress::Done);
         }
         if self.scheduler.farewell.ending == Some(StepProgress::UnderWay)
-            && (is_planted(Bug::EndsUnanswered) || !self.scheduler.has_unfinished(at.has_answers()))
+            && (is_planted(Bug::EndsUnanswered) || !self.has_unfinished(at.has_answers()))
         {
             // The rest waits for records: nothing of it was executed.
             self.clients().for_each(|client| at.close(client.id, &[]));
             self.scheduler.farewell.ending = Some(StepProgress::Done);
         }
+    }
+
+    /// Whether answers are missing that do not wait for a record, or a long reply waits for its client to read it.
+    fn has_unfinished(&self, has_answers: bool) -> bool {
+        let is_sending = |client: &RedisClient| client.connection.awaits_output_space();
+        self.scheduler.has_unfinished(has_answers) || self.clients().any(is_sending)
     }
 
     /// When the shutdown must continue even if no event comes.

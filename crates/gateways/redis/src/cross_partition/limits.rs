@@ -3,6 +3,3 @@
 /// Units under way, and as many that wait. A connection has one at a time; more than some hundreds
 /// conflict with each other. Further ones are refused, and the instance asks again.
 pub(crate) const UNDER_WAY_MAX: usize = 1_024;
-
-/// Records that are fetched concurrently for one unit.
-pub(crate) const FETCHES_MAX: usize = 256;

@@ -1,20 +1,15 @@
-//! Redis commands with keys in several partitions, each executed as one transaction of a client.
-//!
-//! An instance executes units with keys in one partition itself; the others come here. A unit is
-//! executed over records that are fetched on demand ([`zerohop_resp::GatheredRecords`]). Its
-//! changes are committed if the fetched records have not changed; else it starts again. A unit
-//! without changes is confirmed: its records were all current at one time.
+//! The thread that executes Redis commands with keys in several partitions: a client of the cluster
+//! for [`zerohop_relay::cross_partition`].
 
 mod limits;
-mod records;
-mod work;
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc;
-use zerohop_client::{Client, ClientOptions, Error, Keyspace};
+use zerohop_client::{Client, ClientOptions, ClusterHandle, Error};
+use zerohop_relay::cross_partition::{CrossPartitionUnits, refuse_unit};
 
 use self::limits::UNDER_WAY_MAX;
 
@@ -70,44 +65,36 @@ impl CrossPartitionCommands {
     }
 }
 
-/// The cluster, once it is reached, and its keyspaces by name.
+/// The cluster, and what executes the units once it is reached.
 struct Cluster {
     endpoints: Vec<String>,
     options: ClientOptions,
-    client: tokio::sync::Mutex<Option<Client>>,
-    keyspaces: Mutex<BTreeMap<String, Keyspace>>,
+    units: tokio::sync::OnceCell<CrossPartitionUnits>,
 }
 
 impl Cluster {
-    async fn keyspace(&self, name: &str) -> Result<(Client, Keyspace), Error> {
-        let client = {
-            let mut client = self.client.lock().await;
-            match &*client {
-                Some(client) => client.clone(),
-                None => {
-                    let endpoints: Vec<&str> = self.endpoints.iter().map(String::as_str).collect();
-                    let connected = Client::connect_with(&endpoints, self.options.clone()).await?;
-                    client.insert(connected).clone()
-                }
-            }
+    async fn units(&self) -> Result<&CrossPartitionUnits, Error> {
+        let connect = || async {
+            let endpoints: Vec<&str> = self.endpoints.iter().map(String::as_str).collect();
+            let client = Client::connect_with(&endpoints, self.options.clone()).await?;
+            Ok(CrossPartitionUnits::new(ClusterHandle::clone(&client)))
         };
-        let known = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        let keyspace = match known {
-            Some(keyspace) => keyspace,
-            None => {
-                let found = client.keyspace(name).await?;
-                let mut keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
-                keyspaces.insert(name.to_owned(), found.clone());
-                found
-            }
-        };
-        Ok((client, keyspace))
+        self.units.get_or_try_init(connect).await
     }
 
-    /// Another keyspace may have this name by now.
-    fn remove_keyspace(&self, name: &str) {
-        self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    async fn execute(&self, keyspace: &str, unit: &[u8], reply: &mut Vec<u8>) {
+        match self.units().await {
+            Ok(units) => units.execute(keyspace, unit, now_ms, reply).await,
+            Err(error) => refuse_unit(&error, unit, reply),
+        }
     }
+}
+
+/// Deadlines that clients give are by the time of day.
+#[expect(clippy::disallowed_methods, reason = "a gateway, which has the clock of its process")]
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
 async fn serve(
@@ -115,8 +102,7 @@ async fn serve(
     endpoints: Vec<String>,
     options: ClientOptions,
 ) {
-    let (client, keyspaces) = (tokio::sync::Mutex::new(None), Mutex::new(BTreeMap::new()));
-    let cluster = Arc::new(Cluster { endpoints, options, client, keyspaces });
+    let cluster = Arc::new(Cluster { endpoints, options, units: tokio::sync::OnceCell::new() });
     let room = Arc::new(tokio::sync::Semaphore::new(UNDER_WAY_MAX));
     while let Some(CrossPartitionUnit { keyspace, unit, send_reply: tell }) = receiver.recv().await {
         // The semaphore is never closed.
@@ -124,7 +110,7 @@ async fn serve(
         let cluster = Arc::clone(&cluster);
         tokio::spawn(async move {
             let mut reply = Vec::new();
-            work::execute(&cluster, &keyspace, &unit, &mut reply).await;
+            cluster.execute(&keyspace, &unit, &mut reply).await;
             tell(reply);
             drop(permit);
         });

@@ -1,38 +1,25 @@
 //! Reads records within a transaction for a unit, and turns the unit's changes into operations.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use zerohop_client::{Error, Expiry, Keyspace, Range, Record, Transaction};
 use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info};
+use zerohop_session::procedures::{Error, Keyspace, Record, Transaction};
+use zerohop_wire::messages::{Expiry, Range};
 
-use super::limits::FETCHES_MAX;
+use super::joined::all_or_first_error;
+use crate::limits::FETCHES_MAX;
 
 /// Reads records, and the contents of those marked `true`. They must be unchanged at commit.
-pub(crate) async fn fetch(
+pub(super) async fn fetch(
     transaction: &Transaction,
     keyspace: &Keyspace,
     wants: BTreeMap<Vec<u8>, bool>,
 ) -> Result<Vec<(Vec<u8>, FoundRecord)>, Error> {
-    let room = Arc::new(Semaphore::new(FETCHES_MAX));
-    let mut fetches = JoinSet::new();
-    let count = wants.len();
-    for (key, looks) in wants {
-        let (transaction, keyspace, room) = (transaction.clone(), keyspace.clone(), Arc::clone(&room));
-        fetches.spawn(async move {
-            // The semaphore is never closed.
-            let _permit = room.acquire().await;
-            let found = read(&transaction, &keyspace, &key, looks).await;
-            found.map(|found| (key, found))
-        });
-    }
-    let mut all = Vec::with_capacity(count);
-    while let Some(fetched) = fetches.join_next().await {
-        all.push(fetched.map_err(|_| Error::Unexpected)??);
-    }
-    Ok(all)
+    let fetches = wants.into_iter().map(|(key, looks)| async move {
+        let found = read(transaction, keyspace, &key, looks).await;
+        found.map(|found| (key, found))
+    });
+    all_or_first_error(fetches, FETCHES_MAX).await
 }
 
 async fn read(
@@ -79,7 +66,7 @@ async fn read(
 }
 
 /// Adds these changes to the transaction.
-pub(crate) fn write(
+pub(super) fn write(
     transaction: &Transaction,
     keyspace: &Keyspace,
     changes: &[(Vec<u8>, GatheredChange)],

@@ -1,33 +1,16 @@
 //! One unit, from its bytes to its reply.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a gateway: deadlines that clients give are by the time of day"
-)]
-
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, Reason, Transaction};
 use zerohop_resp::{GatherStep, GatheredRecords, Scratch, Shares, Unit, error_reply, failure_reply};
+use zerohop_session::SessionError as Reason;
+use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Transaction};
+use zerohop_wire::{AbortReason, Failure};
 
-use super::Cluster;
 use super::records::{fetch, write};
+use crate::planted::{Bug, is_planted};
 
-/// Executes a unit and appends its reply, also if it fails.
-pub(crate) async fn execute(cluster: &Cluster, name: &str, unit: &[u8], reply: &mut Vec<u8>) {
-    let result = match cluster.keyspace(name).await {
-        Ok((client, keyspace)) => run(&client, &keyspace, unit).await,
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(bytes) => reply.extend_from_slice(&bytes),
-        Err(error) => {
-            if matches!(error.failure(), Some(Failure::UnknownKeyspace { .. })) {
-                cluster.remove_keyspace(name);
-            }
-            append_error(&error, may_write(unit), reply);
-        }
-    }
+/// Appends the reply to a unit that was not executed, or not completely.
+pub fn refuse_unit(error: &Error, unit: &[u8], reply: &mut Vec<u8>) {
+    append_error(error, may_write(unit), reply);
 }
 
 /// Whether the unit can change a record; bytes that are no unit change none.
@@ -78,19 +61,37 @@ fn append_error(error: &Error, may_write: bool, reply: &mut Vec<u8>) {
     }
 }
 
-async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
+/// Executes a unit. `now_ms` is the time of day, by which the deadlines that clients give count.
+pub(super) async fn run(
+    client: &ClusterHandle,
+    keyspace: &Keyspace,
+    unit: &[u8],
+    now_ms: &impl Fn() -> u64,
+) -> Result<Vec<u8>, Error> {
     // The instance has sent these bytes; they are invalid only if its protocol version differs.
     let Ok(decoded) = Unit::decode(unit) else { return Err(Error::Unexpected) };
     let mut reply = Vec::new();
     let unit_may_write = decoded.may_write();
     match decoded.shares() {
         Shares::SingleStep => {
-            return client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
+            let attempt = |transaction: Transaction| {
+                let is_unchecked = unit_may_write && is_planted(Bug::FetchedRecordsUnchecked);
+                let reads = if is_unchecked { client.begin() } else { transaction.clone() };
+                attempt((reads, transaction), keyspace, unit, now_ms())
+            };
+            let run = || client.transaction(attempt);
+            return match run().await {
+                Err(error) if error.is_unknown() && is_planted(Bug::UnknownUnitRunAgain) => run().await,
+                result => result,
+            };
         }
         Shares::Refused(text) => error_reply(&text, &mut reply),
         Shares::Parts(units, mut joined) => {
             for unit in &units {
-                let part = client.transaction(|transaction| attempt(transaction, keyspace, unit)).await;
+                let part = client.transaction(|transaction| {
+                    attempt((transaction.clone(), transaction), keyspace, unit, now_ms())
+                });
+                let part = part.await;
                 let part = part.unwrap_or_else(|error| {
                     let mut refusal = Vec::new();
                     append_error(&error, unit_may_write, &mut refusal);
@@ -106,12 +107,15 @@ async fn run(client: &Client, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8
     Ok(reply)
 }
 
-/// Executes the unit over the current records and leaves the commit to the caller. It ends the
+/// Executes the unit over the current records, which are read in the first handle of its transaction, and leaves the commit to the caller. It ends the
 /// transaction if there is nothing to commit.
-async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> Result<Vec<u8>, Error> {
+async fn attempt(
+    (reads, transaction): (Transaction, Transaction),
+    keyspace: &Keyspace,
+    unit: &[u8],
+    now_ms: u64,
+) -> Result<Vec<u8>, Error> {
     let (mut gathered, mut scratch) = (GatheredRecords::default(), Scratch::default());
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let mut has_read = false;
     loop {
         let mut reply = Vec::new();
@@ -121,7 +125,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
         match step {
             GatherStep::NeedsRecords(wants) => {
                 has_read = true;
-                for (key, found) in fetch(&transaction, keyspace, wants).await? {
+                for (key, found) in fetch(&reads, keyspace, wants).await? {
                     if let Err(too_much) = gathered.add_record(key, found) {
                         error_reply(&format!("ERR {too_much}"), &mut reply);
                         transaction.abort();
@@ -147,7 +151,7 @@ async fn attempt(transaction: Transaction, keyspace: &Keyspace, unit: &[u8]) -> 
 
 #[cfg(test)]
 mod tests {
-    use zerohop_client::AttemptFailure;
+    use zerohop_session::AttemptFailure;
 
     use super::*;
 
