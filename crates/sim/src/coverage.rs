@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 61] = [
+pub const BLOBS: [&str; 63] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -105,6 +105,8 @@ pub const BLOBS: [&str; 61] = [
     "plain blobs: attributes set",
     "plain blobs: attributes read",
     "plain blobs: truncations",
+    "plain blobs: truncations in steps",
+    "plain blobs: truncations cut short",
     "plain blobs: writes",
     "plain blobs: reads",
     "plain blobs: removals",
@@ -135,7 +137,7 @@ pub const BLOBS: [&str; 61] = [
 ];
 
 /// Cases of Redis clients.
-pub const REDIS: [&str; 13] = [
+pub const REDIS: [&str; 15] = [
     "redis: commands done",
     "redis: watched transactions done",
     "redis: watched transactions aborted",
@@ -148,6 +150,8 @@ pub const REDIS: [&str; 13] = [
     "redis: waits elsewhere",
     "redis: connections between nodes lost",
     "redis: units queued over a split",
+    "redis: units over several partitions",
+    "redis: long replies that wait for their client",
     "redis: nodes stopped after all replies",
 ];
 

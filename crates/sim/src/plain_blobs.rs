@@ -27,6 +27,8 @@ pub enum PlainBlobAct {
     Truncate {
         /// The size in bytes.
         size: u64,
+        /// In steps, as its client does with many chunks.
+        in_steps: bool,
     },
     /// Writes a value to the start of a chunk.
     Write {
@@ -51,6 +53,15 @@ impl PlainBlobAct {
     #[must_use]
     pub fn is_write(self) -> bool {
         !matches!(self, PlainBlobAct::Stat | PlainBlobAct::Read)
+    }
+
+    /// Whether its client makes it in several steps.
+    #[must_use]
+    pub fn is_in_steps(self) -> bool {
+        matches!(
+            self,
+            PlainBlobAct::Remove { in_steps: true } | PlainBlobAct::Truncate { in_steps: true, .. }
+        )
     }
 }
 
@@ -88,6 +99,8 @@ pub enum PlainBlobEnd {
     Answered(PlainBlobReply),
     /// It has not taken effect.
     NotDone(String),
+    /// It has not taken effect: its client has seen the time of a fast clock, and is refused until that time.
+    ClockAhead,
     /// It may have taken effect, or may still do so.
     Unknown,
     /// It was answered with bytes that nobody has written, or a failure that is impossible.

@@ -10,11 +10,14 @@ use zerohop_wire::ids::KeyspaceId;
 #[expect(missing_docs, reason = "each is a Redis command")]
 pub enum RedisStep {
     Set(u64),
+    /// A text of [`LONG_BYTES`].
+    SetLong(u64),
     Append(u64),
     Get,
     GetDel,
     Incr,
     GetCounter,
+    SetCounter(i64),
     Push(u64),
     Range,
     DelList,
@@ -39,8 +42,8 @@ impl RedisStep {
     #[must_use]
     pub fn key(self) -> RedisKey {
         match self {
-            Self::Set(_) | Self::Append(_) | Self::Get | Self::GetDel => RedisKey::Text,
-            Self::Incr | Self::GetCounter => RedisKey::Counter,
+            Self::Set(_) | Self::SetLong(_) | Self::Append(_) | Self::Get | Self::GetDel => RedisKey::Text,
+            Self::Incr | Self::GetCounter | Self::SetCounter(_) => RedisKey::Counter,
             Self::Push(_) | Self::Range | Self::DelList => RedisKey::List,
         }
     }
@@ -51,11 +54,12 @@ impl RedisStep {
         !matches!(self, Self::Get | Self::GetCounter | Self::Range)
     }
 
-    /// The token that it writes.
+    /// The value that it writes, which is unique.
     #[must_use]
-    pub fn token(self) -> Option<u64> {
+    pub fn value(self) -> Option<Vec<u8>> {
         match self {
-            Self::Set(token) | Self::Append(token) | Self::Push(token) => Some(token),
+            Self::Set(token) | Self::Append(token) | Self::Push(token) => Some(token_bytes(token)),
+            Self::SetLong(token) => Some(long_bytes(token)),
             _ => None,
         }
     }
@@ -65,6 +69,21 @@ impl RedisStep {
 #[must_use]
 pub fn token_bytes(token: u64) -> Vec<u8> {
     format!("<{token}>").into_bytes()
+}
+
+/// Bytes of a long text: a reply with [`REPEATS`] of them is read in pages.
+pub const LONG_BYTES: usize = 2_200;
+
+/// How often a long reply names the text.
+pub const REPEATS: usize = 1_000;
+
+/// A long text with a token.
+#[must_use]
+pub fn long_bytes(token: u64) -> Vec<u8> {
+    let mut bytes = format!("<{token}").into_bytes();
+    bytes.resize(LONG_BYTES - 1, b'.');
+    bytes.push(b'>');
+    bytes
 }
 
 /// What a client asks for.
@@ -78,6 +97,12 @@ pub enum RedisCommand {
     Transaction(Vec<RedisStep>),
     /// `WATCH` of the text, and then the same.
     Watched(Vec<RedisStep>),
+    /// `MGET` or `MSET` of the text and the counter, with the steps that it is equal to.
+    Many([RedisStep; 2]),
+    /// `MGET` of the text, [`REPEATS`] times: all replies show one moment.
+    Repeated,
+    /// `DEL` of all keys.
+    DelAll,
     /// Waits at most so long until the text is this token.
     Wait {
         /// The token.
@@ -93,15 +118,17 @@ impl RedisCommand {
     pub fn steps(&self) -> &[RedisStep] {
         match self {
             Self::One(step) => std::slice::from_ref(step),
+            Self::Repeated => &[RedisStep::Get],
             Self::Transaction(steps) | Self::Watched(steps) => steps,
-            Self::Ping(_) | Self::Wait { .. } => &[],
+            Self::Many(steps) => steps,
+            Self::Ping(_) | Self::DelAll | Self::Wait { .. } => &[],
         }
     }
 
     /// Whether it may change a key.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        self.steps().iter().any(|step| step.is_write())
+        *self == Self::DelAll || self.steps().iter().any(|step| step.is_write())
     }
 }
 
@@ -152,6 +179,8 @@ pub struct RedisCall {
     pub command: RedisCommand,
     /// When it was sent.
     pub invoked: Time,
+    /// When the reply to its `WATCH` arrived.
+    pub watched: Option<Time>,
     /// When its last reply, or the end of its connection, arrived.
     pub returned: Option<Time>,
     /// The end.

@@ -14,7 +14,9 @@ use zerohop_wire::ids::KeyspaceId;
 use super::Violation;
 use super::call_order::{OrderedCall, StuckOrder, search};
 use crate::history::RunHistory;
-use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, token_bytes};
+use crate::redis::{
+    RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, long_bytes, token_bytes,
+};
 
 const CHECKER: &str = "redis";
 
@@ -66,6 +68,10 @@ impl RedisModel {
                 self.text = Some(token_bytes(token));
                 StepReply::Ok
             }
+            RedisStep::SetLong(token) => {
+                self.text = Some(long_bytes(token));
+                StepReply::Ok
+            }
             RedisStep::Append(token) => {
                 let text = self.text.get_or_insert_default();
                 text.extend(token_bytes(token));
@@ -78,6 +84,10 @@ impl RedisModel {
                 *counter += 1;
                 StepReply::Number(*counter)
             }
+            RedisStep::SetCounter(counter) => {
+                self.counter = Some(counter);
+                StepReply::Ok
+            }
             RedisStep::GetCounter => bulk(self.counter.map(|counter| counter.to_string().into_bytes())),
             RedisStep::Push(token) => {
                 self.list.push(token);
@@ -88,6 +98,39 @@ impl RedisModel {
         }
     }
 
+    /// Whether a step may get this reply in this state: the costly ones are excluded without a copy of the state.
+    fn may_fit(&self, step: RedisStep, reply: &StepReply) -> bool {
+        let is_text = |wanted: &StepReply| match (wanted, &self.text) {
+            (StepReply::Bytes(bytes), Some(text)) => bytes == text,
+            (StepReply::Nil, None) => true,
+            _ => false,
+        };
+        let number = |length: usize| *reply == StepReply::Number(length as i64);
+        match step {
+            RedisStep::Get | RedisStep::GetDel => is_text(reply),
+            RedisStep::Append(token) => {
+                number(self.text.as_ref().map_or(0, Vec::len) + token_bytes(token).len())
+            }
+            RedisStep::Incr => *reply == StepReply::Number(self.counter.unwrap_or(0) + 1),
+            RedisStep::Push(_) => number(self.list.len() + 1),
+            RedisStep::Range => match reply {
+                StepReply::List(values) => {
+                    values.len() == self.list.len()
+                        && values
+                            .last()
+                            .zip(self.list.last())
+                            .is_none_or(|(value, token)| *value == token_bytes(*token))
+                }
+                _ => false,
+            },
+            RedisStep::Set(_)
+            | RedisStep::SetLong(_)
+            | RedisStep::SetCounter(_)
+            | RedisStep::GetCounter
+            | RedisStep::DelList => true,
+        }
+    }
+
     /// The state after a call with its replies, if they fit. Without replies any fit.
     fn after(&self, call: &RedisCall, replies: Option<&[StepReply]>) -> Option<RedisModel> {
         if let RedisCommand::Wait { token, .. } = call.command {
@@ -95,7 +138,19 @@ impl RedisModel {
             let fits = replies.is_none_or(|replies| *replies == [StepReply::Number(i64::from(holds))]);
             return fits.then(|| self.clone());
         }
+        if let (Some(step), Some(Some(reply))) = (call.command.steps().first(), replies.map(<[_]>::first))
+            && !self.may_fit(*step, reply)
+        {
+            return None;
+        }
         let mut next = self.clone();
+        if call.command == RedisCommand::DelAll {
+            let (had_text, had_counter) = (next.text.is_some(), next.counter.take().is_some());
+            next.apply(RedisStep::GetDel);
+            let had_list = next.apply(RedisStep::DelList) == StepReply::Number(1);
+            let count = i64::from(had_text) + i64::from(had_counter) + i64::from(had_list);
+            return replies.is_none_or(|replies| *replies == [StepReply::Number(count)]).then_some(next);
+        }
         for (at, step) in call.command.steps().iter().enumerate() {
             let reply = next.apply(*step);
             if replies.is_some_and(|replies| replies.get(at) != Some(&reply)) {
@@ -148,7 +203,17 @@ impl OrderedCall for CheckedCommand<'_> {
         &self.behind
     }
 
+    fn is_read(&self) -> bool {
+        self.part == CommandPart::Whole && !self.call.command.is_write()
+    }
+
     fn after(&self, state: &RedisModel) -> Option<RedisModel> {
+        if self.part == CommandPart::Whole {
+            let (RedisEnd::Done(replies) | RedisEnd::Unwatched(replies)) = &self.call.end else {
+                return state.after(self.call, None);
+            };
+            return state.after(self.call, self.required.then_some(&replies[..]));
+        }
         let mut state = state.clone();
         let is_changed = match self.part {
             CommandPart::Watch => {
@@ -215,11 +280,7 @@ fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String
     let denied = denied.filter(|call| call.returned.is_some_and(|at| at < lost));
     let denied: BTreeMap<Vec<u8>, &&RedisCall> = denied
         .flat_map(|call| {
-            call.command
-                .steps()
-                .iter()
-                .filter_map(|step| step.token())
-                .map(move |token| (token_bytes(token), call))
+            call.command.steps().iter().filter_map(|step| step.value()).map(move |value| (value, call))
         })
         .collect();
     for call in calls {
@@ -234,7 +295,7 @@ fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String
             };
             let mut seen = BTreeSet::new();
             for token in tokens {
-                let shown = String::from_utf8_lossy(&token).into_owned();
+                let shown = format!("{:.40}", String::from_utf8_lossy(&token));
                 if let Some(denied) = denied.get(&token) {
                     report(format!(
                         "{shown} was seen though its command was not done\n    {denied}\n    {call}"
@@ -269,7 +330,9 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
         let mut behind = Vec::new();
         if required && !matches!(call.command, RedisCommand::Wait { .. }) {
             let watched = is_watched.then_some(RedisKey::Text);
+            let all: &[RedisKey] = if call.command == RedisCommand::DelAll { &RedisKey::ALL } else { &[] };
             let own = call.command.steps().iter().map(|step| step.key()).chain(watched);
+            let own = own.chain(all.iter().copied());
             let whole = items.len() + usize::from(is_watched);
             // Keys of one partition: one order for all of them.
             let keys: BTreeSet<RedisKey> = if is_apart { own.collect() } else { RedisKey::ALL.into() };
@@ -281,6 +344,7 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
         let mut part = CommandPart::Whole;
         if is_watched {
             let (place, behind) = (items.len(), std::mem::take(&mut behind));
+            let until = call.watched.unwrap_or(until);
             items.push(CheckedCommand { call, part: CommandPart::Watch, required, until, place, behind });
             part = CommandPart::Exec(place);
         }
@@ -332,6 +396,7 @@ mod tests {
             group: 0,
             command: RedisCommand::One(step),
             invoked: Time(from),
+            watched: None,
             returned: Some(Time(to)),
             end,
         }
@@ -357,6 +422,35 @@ mod tests {
         };
         assert!(both(1, 2).is_empty());
         assert_eq!(both(2, 1).len(), 1);
+    }
+
+    #[test]
+    fn watch_sees_the_text_before_its_reply() {
+        let with = |watched: u64| {
+            let command = RedisCommand::Watched(vec![RedisStep::Incr]);
+            let watched = RedisCall {
+                command,
+                watched: Some(Time(watched)),
+                ..call(2, (3, 9), RedisStep::Incr, number(1))
+            };
+            let first = call(1, (1, 2), RedisStep::Set(1), RedisEnd::Done(vec![StepReply::Ok]));
+            let second = call(1, (6, 7), RedisStep::Set(2), RedisEnd::Done(vec![StepReply::Ok]));
+            findings(vec![first, watched, second]).len()
+        };
+        assert_eq!((with(5), with(8)), (1, 0));
+    }
+
+    #[test]
+    fn removal_of_all_keys_counts_those_that_were_there() {
+        let with = |count| {
+            let removal = RedisCall {
+                command: RedisCommand::DelAll,
+                ..call(1, (3, 4), RedisStep::Incr, number(count))
+            };
+            let after = call(1, (5, 6), RedisStep::Incr, number(1));
+            findings(vec![call(1, (1, 2), RedisStep::Incr, number(1)), removal, after]).len()
+        };
+        assert_eq!((with(1), with(2)), (0, 1));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
+use super::redis::RedisRun;
 use super::scans::PUTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
@@ -63,10 +64,18 @@ impl SimulatedCluster {
             None => self.clients.push(begun),
         }
         self.trace.record(now, format_args!("c{client} begins, life {life}"));
+        if self.is_of_node(client) {
+            return;
+        }
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
             self.agenda.at(now.after_us(soon), ClusterEvent::Call { client, life });
         }
+    }
+
+    /// Whether a client belongs to a node, which executes Redis commands over several partitions with it.
+    fn is_of_node(&self, client: usize) -> bool {
+        client >= self.scenario.clients
     }
 
     /// A client dies: its open calls may or may not have taken effect, and are not retried.
@@ -117,6 +126,7 @@ impl SimulatedCluster {
         self.handle_snapshot_reports();
         self.handle_blob_reports();
         PlainBlobRun { world: self }.handle_reports();
+        RedisRun { world: self }.handle_spanned();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
@@ -229,7 +239,8 @@ impl SimulatedCluster {
 
     /// Schedules copies of some write frames, over connections of their own.
     fn draw_repeats(&mut self, client: usize, place: usize, bytes: &[u8]) {
-        if self.phase != ClusterPhase::Faults || self.scenario.network.repeats == 0 {
+        if self.phase != ClusterPhase::Faults || self.scenario.network.repeats == 0 || self.is_of_node(client)
+        {
             return;
         }
         let decoder = Decoder::with_version(zerohop_wire::limits::VERSION_MAX, FEATURES);

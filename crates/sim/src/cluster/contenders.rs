@@ -24,7 +24,7 @@ impl SimulatedCluster {
             for _ in 0..self.transacting.draws.random().between(1, RIVALS_MAX) {
                 let Some(plan) = self.transacting.draws.rival(steps) else { return };
                 let random = self.transacting.draws.random();
-                let other = random.below(self.clients.len() as u64) as usize;
+                let other = random.below(self.scenario.clients as u64) as usize;
                 let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
                 let after_us = random.below(most_us);
                 if other != client {

@@ -522,7 +522,7 @@ impl SimulatedCluster {
     }
 
     fn any_client(&mut self) -> usize {
-        self.streams.client.below(self.clients.len() as u64) as usize
+        self.streams.client.below(self.scenario.clients as u64) as usize
     }
 }
 

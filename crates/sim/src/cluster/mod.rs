@@ -221,7 +221,9 @@ impl SimulatedCluster {
         let mut streams = scenario::streams(seed);
         let scenario = ClusterScenario::new(&mut streams.scenario, limits);
         let now = START;
-        let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
+        // Nodes have clients of their own for Redis commands over several partitions.
+        let clients = scenario.clients + scenario.nodes.len();
+        let network = Network::new(streams.network.clone(), scenario.network, clients);
         let peers = Peers::new(streams.network.fork(1), scenario.peers);
         let mut place = 0;
         let hosts = scenario.nodes.iter().enumerate().map(|(at, count)| {
@@ -243,7 +245,11 @@ impl SimulatedCluster {
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
-        let plan_draws = transactional::PlanDraws::new(streams.workload.fork(1), scenario.large_values);
+        let plan_draws = transactional::PlanDraws::new(
+            streams.workload.fork(1),
+            scenario.large_values,
+            scenario.truncates_in_steps,
+        );
         let mut world = Self {
             trace: Trace::new(keep),
             history: RunHistory::default(),

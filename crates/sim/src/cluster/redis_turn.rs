@@ -1,6 +1,8 @@
 //! What a turn of the Redis clients of a simulated instance leaves to do.
 
+use zerohop_base::connection::ConnectionId;
 use zerohop_relay::{ReplyBatch, Units};
+use zerohop_resp::Ticket;
 use zerohop_wire::ids::InstanceId;
 
 use crate::network::{LinkEnd, LinkId};
@@ -10,6 +12,16 @@ use crate::network::{LinkEnd, LinkId};
 pub(super) enum SiblingMessage {
     Run(Units),
     Ran(ReplyBatch),
+}
+
+/// A unit over several partitions, which a client of the node executes.
+#[derive(Debug)]
+pub(super) struct SpanningUnit {
+    /// The name of the keyspace.
+    pub(super) keyspace: String,
+    pub(super) unit: Vec<u8>,
+    /// To whom the reply goes.
+    pub(super) asker: (ConnectionId, Ticket),
 }
 
 /// What a turn of the Redis side leaves to do.
@@ -22,6 +34,8 @@ pub(super) struct RedisTurn {
     /// Other nodes' instances to connect to.
     pub(super) calls: Vec<InstanceId>,
     pub(super) siblings: Vec<(usize, SiblingMessage)>,
+    /// Units over several partitions.
+    pub(super) spanning: Vec<SpanningUnit>,
     pub(super) counts: RedisCounts,
 }
 
@@ -35,4 +49,6 @@ pub(super) struct RedisCounts {
     pub(super) waits_elsewhere: u64,
     pub(super) links_lost: u64,
     pub(super) queued_over_splits: u64,
+    pub(super) spanning: u64,
+    pub(super) pages_awaited: u64,
 }

@@ -185,7 +185,7 @@ impl SimulatedCluster {
             return;
         }
         for _ in 0..SCANS_OF_SPLIT {
-            let client = self.scans.random.below(self.clients.len() as u64) as usize;
+            let client = self.scans.random.below(self.scenario.clients as u64) as usize;
             if self.is_paused(client) {
                 continue;
             }

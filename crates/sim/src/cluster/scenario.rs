@@ -39,6 +39,9 @@ const CRASH_POINTS_FORK: u64 = 32_268_403;
 /// The stream that draws whether invariants break in a run, for the same reason.
 const BREAKS_FORK: u64 = 2_288;
 
+/// The stream that draws whether clients truncate the plain blob in steps, for the same reason.
+const TRUNCATIONS_FORK: u64 = 51_953;
+
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterScenario {
@@ -85,6 +88,8 @@ pub(crate) struct ClusterScenario {
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
     pub(crate) impatient: bool,
+    /// Clients truncate the plain blob in steps, and some of them are gone amid.
+    pub(crate) truncates_in_steps: bool,
     /// How long a node is down before its copies are made again.
     pub(crate) replace_after_ms: u64,
     pub(crate) log_entries_max: usize,
@@ -134,13 +139,19 @@ pub struct ScenarioDraws {
     pub kinds: Kinds,
     /// Every other client names no epoch of the partitions that it requests.
     pub names_no_epoch: bool,
+    /// Clients truncate the plain blob in steps, and some of them are gone amid.
+    pub truncates_in_steps: bool,
 }
 
 /// The draws of a seed, without a run.
 #[must_use]
 pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
-    ScenarioDraws { kinds: scenario.kinds, names_no_epoch: scenario.names_no_epoch }
+    ScenarioDraws {
+        kinds: scenario.kinds,
+        names_no_epoch: scenario.names_no_epoch,
+        truncates_in_steps: scenario.truncates_in_steps,
+    }
 }
 
 /// The random streams of a cluster, independent of those of a single node.
@@ -157,6 +168,7 @@ impl ClusterScenario {
         let mut crash_points = random.fork(CRASH_POINTS_FORK);
         let has_crash_points = crash_points.chance(2, 3);
         let has_breaks = random.fork(BREAKS_FORK).chance(1, 4);
+        let truncates_in_steps = random.fork(TRUNCATIONS_FORK).chance(1, 6);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
             let chance = match kind {
@@ -246,6 +258,7 @@ impl ClusterScenario {
             large_values: random.chance(1, 4),
             expires: random.chance(1, 3),
             impatient: random.chance(1, 4),
+            truncates_in_steps,
             replace_after_ms: *random.pick(&[1_000, 4_000, 12_000]),
             log_entries_max: *random.pick(&[32, 256, 1024]),
         }

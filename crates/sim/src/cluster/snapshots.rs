@@ -107,7 +107,7 @@ impl SimulatedCluster {
     /// open snapshots of it later.
     pub(super) fn begin_snapshots_over_split(&mut self) {
         for at in 1..=SNAPSHOTS_OF_SPLIT {
-            let client = self.snapshots.random.below(self.clients.len() as u64) as usize;
+            let client = self.snapshots.random.below(self.scenario.clients as u64) as usize;
             if self.is_paused(client) {
                 continue;
             }

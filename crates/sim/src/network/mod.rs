@@ -191,11 +191,22 @@ impl Network {
     /// One end closes the connection in order: the other end learns of it after all earlier data.
     pub(crate) fn close(&mut self, now: Time, link: LinkId, by: LinkEnd) {
         let other = if by == LinkEnd::Node { LinkEnd::Opener } else { LinkEnd::Node };
+        let can_learn = self.can_learn(link, other);
         self.put(now, link, other, LinkArrival::Disconnected);
         self.shut(link, other);
         self.empty(link, by);
         self.shut(link, by);
-        self.over(link);
+        if can_learn {
+            self.over(link);
+        }
+    }
+
+    /// Whether an end of a connection learns of its end: nothing arrives at an end of a half-open connection before it is reset.
+    /// Clients need no reset, as they give up a connection that is silent.
+    fn can_learn(&self, link: LinkId, end: LinkEnd) -> bool {
+        self.links.get(&link).is_none_or(|link| {
+            matches!(link.opener, Opener::Client { .. } | Opener::Ghost) || !link.pipe(end).is_shut
+        })
     }
 
     /// The node's process is gone, and every connection with it. If `silently`, openers find out by
@@ -205,7 +216,7 @@ impl Network {
         for id in self.those(|link| !link.is_over && is_its(link.instance)) {
             self.empty(id, LinkEnd::Node);
             self.shut(id, LinkEnd::Node);
-            if !silently {
+            if !silently && self.can_learn(id, LinkEnd::Opener) {
                 if self.random.chance(1, 2) {
                     self.empty(id, LinkEnd::Opener);
                 }
@@ -247,7 +258,7 @@ impl Network {
         for id in self.those(|link| !link.is_over && is_its(link.opener)) {
             self.empty(id, LinkEnd::Opener);
             self.shut(id, LinkEnd::Opener);
-            if !silently {
+            if !silently && self.can_learn(id, LinkEnd::Node) {
                 self.put(now, id, LinkEnd::Node, LinkArrival::Disconnected);
                 self.over(id);
             }

@@ -119,14 +119,16 @@ pub(crate) struct PlanDraws {
     /// The last value that was drawn.
     values: u64,
     has_large_values: bool,
+    /// Most truncations of the plain blob are in steps.
+    has_truncations_in_steps: bool,
 }
 
 /// From this length on an operation is staged separately.
 const STAGED_BYTES: usize = 65 << 10;
 
 impl PlanDraws {
-    pub(crate) fn new(random: Random, has_large_values: bool) -> PlanDraws {
-        PlanDraws { random, values: 0, has_large_values }
+    pub(crate) fn new(random: Random, has_large_values: bool, has_truncations_in_steps: bool) -> PlanDraws {
+        PlanDraws { random, values: 0, has_large_values, has_truncations_in_steps }
     }
 
     pub(crate) fn random(&mut self) -> &mut Random {
@@ -202,7 +204,7 @@ impl PlanDraws {
     /// The next call on the plain blob.
     pub(crate) fn plain_blob(&mut self) -> PlainBlobPlan {
         let value = self.value();
-        PlainBlobPlan::draw(&mut self.random, value)
+        PlainBlobPlan::draw(&mut self.random, value, self.has_truncations_in_steps)
     }
 
     /// Reads and blind writes; now and then a key occurs twice.
@@ -318,7 +320,7 @@ mod tests {
 
     #[test]
     fn transfers_sum_to_zero_and_values_are_unique() {
-        let mut draws = PlanDraws::new(Random::new(1), true);
+        let mut draws = PlanDraws::new(Random::new(1), true, false);
         let mut values = std::collections::BTreeSet::new();
         for _ in 0..1_000 {
             let steps = match draws.next_operation() {

@@ -65,7 +65,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 57] = [
+const OTHERS: [Row; 63] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -105,8 +105,13 @@ const OTHERS: [Row; 57] = [
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[35, 7]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[35, 21]),
     (BugPlace::Relay(relay::Bug::DoubtDenied), &[8]),
-    (BugPlace::Relay(relay::Bug::QueueOvertaken), &[8]),
-    (BugPlace::Relay(relay::Bug::FollowerRuns), &[8]),
+    (BugPlace::Relay(relay::Bug::QueueOvertaken), &[11]),
+    (BugPlace::Relay(relay::Bug::FollowerRuns), &[10]),
+    (BugPlace::Relay(relay::Bug::UnknownUnitRunAgain), &[11]),
+    (BugPlace::Relay(relay::Bug::FetchedRecordsUnchecked), &[8, 13]),
+    (BugPlace::Relay(relay::Bug::PagesOfLaterMoments), &[8, 37]),
+    (BugPlace::Relay(relay::Bug::WatchIgnored), &[8]),
+    (BugPlace::Relay(relay::Bug::EndsUnanswered), &[10]),
     (BugPlace::Session(session::Bug::SnapshotNotFixed), &[9]),
     (BugPlace::Session(session::Bug::SnapshotScanEndsEarly), &[6]),
     (BugPlace::Session(session::Bug::SnapshotOfTheMoment), &[2]),
@@ -122,6 +127,7 @@ const OTHERS: [Row; 57] = [
     (BugPlace::Session(session::Bug::BlobTruncateKeepsBytes), &[1]),
     (BugPlace::Session(session::Bug::BlobCreationOverlooked), &[0]),
     (BugPlace::Session(session::Bug::BlobAttributesOfNothing), &[0]),
+    (BugPlace::Session(session::Bug::BlobCutNotCompleted), &[23, 20, 26]),
     (BugPlace::Session(session::Bug::CallDeadlineRestarts), &[1]),
 ];
 
@@ -135,6 +141,7 @@ impl BugPlace {
             BugPlace::Partition(partition::Bug::BrokenServesOn) => {
                 scenario_draws(seed).kinds.has(FaultKind::BrokenInvariants)
             }
+            BugPlace::Session(session::Bug::BlobCutNotCompleted) => scenario_draws(seed).truncates_in_steps,
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
                 scenario_draws(seed).kinds.has(FaultKind::CrashPoints)

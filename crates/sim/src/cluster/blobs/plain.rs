@@ -4,6 +4,7 @@
 //! ```text
 //!   create, set attributes, truncate, write, stat, read, remove ──> an entry of the history each
 //!   remove in steps ──> sometimes its client is gone amid: the blob may stay, empty
+//!   truncate in steps, in some runs ──> sometimes its client is gone amid: the next writer does the rest
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +31,7 @@ use crate::workload::transactional::KEYSPACES;
 /// Calls of one operation, at most.
 const CALLS_MAX: u64 = 5;
 
-/// A client with these limits removes the blob in steps if it has two chunks.
+/// A client with these limits removes two chunks of the blob in steps.
 const IN_STEPS: BlobLimits =
     BlobLimits { ahead_bytes: 6_000, put_bytes: 9_000, replaced_bytes: 9_000, transaction_chunks: 1 };
 
@@ -104,10 +105,16 @@ impl PlainBlobRun<'_> {
         self.begin_calls(client, plans, (limit_us, false));
     }
 
-    /// The plain blob is read once more.
+    /// The plain blob is read once more. It can also be written: nothing that a client has left amid prevents that.
     pub(in crate::cluster) fn read_last(&mut self) {
-        let reads = [PlainBlobAct::Stat, PlainBlobAct::Read];
-        let plans = reads.map(|act| PlainBlobPlan { act, cut_short: None }).to_vec();
+        let size = PLAIN_CHUNKS as u64 * PLAIN_CHUNK_BYTES;
+        let acts = [
+            PlainBlobAct::Stat,
+            PlainBlobAct::Read,
+            PlainBlobAct::Truncate { size, in_steps: false },
+            PlainBlobAct::Read,
+        ];
+        let plans = acts.map(|act| PlainBlobPlan { act, cut_short: None }).to_vec();
         self.begin_calls(0, plans, (8_000_000, true));
     }
 
@@ -192,11 +199,11 @@ fn end_of(
         Some(Err(PlainBlobFailure::Bytes(what))) => return PlainBlobEnd::Impossible(what),
         Some(Err(PlainBlobFailure::Call(error))) => error,
     };
-    // A removal in steps that fails may have made the first of them.
-    let may_be_done = act.is_write()
-        && (error.is_unknown() || may_have_late_copy || act == PlainBlobAct::Remove { in_steps: true });
+    // What is in steps and fails may have made the first of them.
+    let may_be_done = act.is_write() && (error.is_unknown() || may_have_late_copy || act.is_in_steps());
     match &error {
         _ if may_be_done => PlainBlobEnd::Unknown,
+        error if matches!(error.failure(), Some(Failure::ClockAhead { .. })) => PlainBlobEnd::ClockAhead,
         Error::Blob { why: BlobError::Contended, .. } | Error::Operation { .. } => {
             PlainBlobEnd::NotDone(error.to_string())
         }
@@ -208,12 +215,16 @@ fn end_of(
 fn case_of(call: &PlainBlobCall) -> &'static str {
     match (call.act, &call.end) {
         (PlainBlobAct::Remove { in_steps: true }, PlainBlobEnd::Unknown) => "plain blobs: removals cut short",
+        (PlainBlobAct::Truncate { in_steps: true, .. }, PlainBlobEnd::Unknown) => {
+            "plain blobs: truncations cut short"
+        }
         (_, PlainBlobEnd::Answered(PlainBlobReply::Absent)) => "plain blobs: found absent",
         (_, PlainBlobEnd::Answered(PlainBlobReply::Exists)) => "plain blobs: creations refused",
         (act, PlainBlobEnd::Answered(_)) => match act {
             PlainBlobAct::Create { .. } => "plain blobs: creations",
             PlainBlobAct::Describe { .. } => "plain blobs: attributes set",
-            PlainBlobAct::Truncate { .. } => "plain blobs: truncations",
+            PlainBlobAct::Truncate { in_steps: false, .. } => "plain blobs: truncations",
+            PlainBlobAct::Truncate { in_steps: true, .. } => "plain blobs: truncations in steps",
             PlainBlobAct::Write { .. } => "plain blobs: writes",
             PlainBlobAct::Stat => "plain blobs: attributes read",
             PlainBlobAct::Read => "plain blobs: reads",
@@ -224,7 +235,7 @@ fn case_of(call: &PlainBlobCall) -> &'static str {
     }
 }
 
-/// Makes the calls, one after the other. The second handle is that of a client that removes in steps.
+/// Makes the calls, one after the other. The second handle is that of a client that removes and truncates in steps.
 async fn run_plain_blob(
     (handle, in_steps): (ClusterHandle, ClusterHandle),
     plans: Vec<PlainBlobPlan>,
@@ -233,8 +244,7 @@ async fn run_plain_blob(
     let keyspaces = (handle.keyspace(KEYSPACES[0]).await, in_steps.keyspace(KEYSPACES[0]).await);
     let (Ok(keyspace), Ok(stepwise)) = keyspaces else { return report(PlainBlobReport::Over) };
     for PlainBlobPlan { act, cut_short } in plans {
-        let is_stepwise = matches!(act, PlainBlobAct::Remove { in_steps: true });
-        let blob = if is_stepwise { stepwise.blob(PLAIN_NAME) } else { keyspace.blob(PLAIN_NAME) };
+        let blob = if act.is_in_steps() { stepwise.blob(PLAIN_NAME) } else { keyspace.blob(PLAIN_NAME) };
         report(PlainBlobReport::Calls(act));
         let result = match cut_short {
             None => Some(call(&blob, act).await),
@@ -271,7 +281,7 @@ async fn call(blob: &Blob<'_>, act: PlainBlobAct) -> Result<PlainBlobReply, Plai
     let result = match act {
         PlainBlobAct::Create { value } => blob.create_with(PLAIN_CHUNK_BITS, &token(value)).await.map(drop),
         PlainBlobAct::Describe { value } => blob.set_attributes(&token(value)).await,
-        PlainBlobAct::Truncate { size } => blob.truncate(size).await,
+        PlainBlobAct::Truncate { size, .. } => blob.truncate(size).await,
         PlainBlobAct::Write { chunk, value } => {
             blob.write_at(chunk as u64 * PLAIN_CHUNK_BYTES, &token(value)).await
         }

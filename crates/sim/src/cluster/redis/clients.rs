@@ -12,7 +12,9 @@ use super::replies::{RespValue, end_of, parse, replies_to};
 use super::{GROUPS, MS, REDIS_KEYSPACES, RedisEvent, RedisRun, RedisWorld};
 use crate::limits::CLUSTER_HEALING_US;
 use crate::network::{LinkArrival, LinkEnd, LinkId, Opener};
-use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, token_bytes};
+use crate::redis::{
+    REPEATS, RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, long_bytes, token_bytes,
+};
 use crate::streams::Draw;
 
 /// Commands under way on one connection.
@@ -25,11 +27,20 @@ const BURST_MAX: u64 = 6;
 const REST_US: u64 = 70 * MS;
 const QUIET_REST_US: u64 = 3_000 * MS;
 
+/// The same after all faults, when hardly anything but the end of earlier commands is of interest.
+const HEALED_REST_US: u64 = 350 * MS;
+
 /// How long a client waits for a reply: several times as long as an instance lets a command wait.
 const PATIENCE_US: u64 = 12_000 * MS;
 
 /// More partitions than a keyspace of a run has after all splits.
 const PARTITIONS_MAX: u32 = 256;
+
+/// One of so many commands writes a long text or has a long reply, where there are such.
+const LONG_ONE_OF: u64 = 12;
+
+/// The length of a time in which clients have the same keys.
+const RUSH_US: u64 = 200 * MS;
 
 /// One of so many bursts is the last of its connection.
 const LEAVES_ONE_OF: u64 = 40;
@@ -43,6 +54,8 @@ pub(super) struct RedisClient {
     keyspace: Option<KeyspaceId>,
     input: Vec<u8>,
     pending: VecDeque<PendingCommand>,
+    /// The rest of a command whose `WATCH` was sent: it follows once that is replied to. Until then nothing else is sent.
+    unsent: Option<Vec<u8>>,
     /// To be sent at the end: a read of every key.
     last: Vec<(KeyspaceId, usize, RedisStep)>,
 }
@@ -57,8 +70,8 @@ struct PendingCommand {
 }
 
 /// The names of the keys of all groups of a keyspace. Those of one group are in one partition, however
-/// often the keyspace is split; those of the last one may be in several after a split.
-pub(super) fn key_names(config: &KeyspaceConfig) -> Vec<[String; 3]> {
+/// often the keyspace is split; those of the last one may be in several after a split, and if it `is_apart` from the beginning.
+pub(super) fn key_names(config: &KeyspaceConfig, is_apart: bool) -> Vec<[String; 3]> {
     let partition_in =
         |key: &str, partitions| partition_of(config.hash.hash(config.seed, key.as_bytes()), partitions);
     let finest = PartitionCount::new(PARTITIONS_MAX).expect("is a power of two");
@@ -68,7 +81,8 @@ pub(super) fn key_names(config: &KeyspaceConfig) -> Vec<[String; 3]> {
         let wanted = partition_in(&text, within);
         let other = |letter: char| {
             let mut names = (0..).map(|number| format!("{letter}{group}-{number}"));
-            names.find(|name| partition_in(name, within) == wanted).unwrap_or_default()
+            let is_elsewhere = is_apart && group + 1 == GROUPS && within.get() > 1;
+            names.find(|name| (partition_in(name, within) == wanted) != is_elsewhere).unwrap_or_default()
         };
         let (counter, list) = (other('n'), other('l'));
         [text, counter, list]
@@ -89,9 +103,11 @@ fn add_step(out: &mut Vec<u8>, names: &[String; 3], step: RedisStep) {
     let key = names[step.key() as usize].as_bytes();
     match step {
         RedisStep::Set(token) => add_command(out, &[b"SET", key, &token_bytes(token)]),
+        RedisStep::SetLong(token) => add_command(out, &[b"SET", key, &long_bytes(token)]),
         RedisStep::Append(token) => add_command(out, &[b"APPEND", key, &token_bytes(token)]),
         RedisStep::Get | RedisStep::GetCounter => add_command(out, &[b"GET", key]),
         RedisStep::GetDel => add_command(out, &[b"GETDEL", key]),
+        RedisStep::SetCounter(number) => add_command(out, &[b"SET", key, number.to_string().as_bytes()]),
         RedisStep::Incr => add_command(out, &[b"INCR", key]),
         RedisStep::Push(token) => add_command(out, &[b"RPUSH", key, &token_bytes(token)]),
         RedisStep::Range => add_command(out, &[b"LRANGE", key, b"0", b"-1"]),
@@ -99,23 +115,48 @@ fn add_step(out: &mut Vec<u8>, names: &[String; 3], step: RedisStep) {
     }
 }
 
-fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand) {
+/// `MULTI`, the commands and `EXEC`.
+fn add_transaction(out: &mut Vec<u8>, names: &[String; 3], steps: &[RedisStep]) {
+    add_command(out, &[b"MULTI"]);
+    steps.iter().for_each(|step| add_step(out, names, *step));
+    add_command(out, &[b"EXEC"]);
+}
+
+/// Adds a command. Returns what follows once its first reply has come, if it `rests` there.
+fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand, rests: bool) -> Option<Vec<u8>> {
     match command {
         RedisCommand::Ping(token) => add_command(out, &[b"ECHO", token.to_string().as_bytes()]),
         RedisCommand::One(step) => add_step(out, names, *step),
-        RedisCommand::Transaction(steps) | RedisCommand::Watched(steps) => {
-            if let RedisCommand::Watched(_) = command {
-                add_command(out, &[b"WATCH", names[RedisKey::Text as usize].as_bytes()]);
+        RedisCommand::Transaction(steps) => add_transaction(out, names, steps),
+        RedisCommand::Watched(steps) => {
+            add_command(out, &[b"WATCH", names[RedisKey::Text as usize].as_bytes()]);
+            if rests {
+                let mut rest = Vec::new();
+                add_transaction(&mut rest, names, steps);
+                return Some(rest);
             }
-            add_command(out, &[b"MULTI"]);
-            steps.iter().for_each(|step| add_step(out, names, *step));
-            add_command(out, &[b"EXEC"]);
+            add_transaction(out, names, steps);
+        }
+        RedisCommand::Many([RedisStep::Set(token), RedisStep::SetCounter(number)]) => {
+            let (text, number) = (token_bytes(*token), number.to_string());
+            add_command(out, &[b"MSET", names[0].as_bytes(), &text, names[1].as_bytes(), number.as_bytes()]);
+        }
+        RedisCommand::Many(_) => add_command(out, &[b"MGET", names[0].as_bytes(), names[1].as_bytes()]),
+        RedisCommand::Repeated => {
+            let text = names[RedisKey::Text as usize].as_bytes();
+            let words: Vec<&[u8]> =
+                std::iter::once(&b"MGET"[..]).chain(std::iter::repeat_n(text, REPEATS)).collect();
+            add_command(out, &words);
+        }
+        RedisCommand::DelAll => {
+            add_command(out, &[b"DEL", names[0].as_bytes(), names[1].as_bytes(), names[2].as_bytes()]);
         }
         RedisCommand::Wait { token, ms } => {
             let key = names[RedisKey::Text as usize].as_bytes();
             add_command(out, &[b"ZH.WAIT", key, &token_bytes(*token), ms.to_string().as_bytes()]);
         }
     }
+    None
 }
 
 impl RedisWorld {
@@ -135,6 +176,18 @@ impl RedisRun<'_> {
             let reads = (0..GROUPS).flat_map(|group| all.map(|step| (keyspace, group, step)));
             if let Some(client) = self.world.redis.clients.get_mut(client) {
                 client.last.extend(reads);
+            }
+        }
+    }
+
+    /// The clients of a node send their next commands.
+    pub(super) fn clients_of_node_send(&mut self, host: usize) {
+        let places = self.world.hosts[host].instance_range.clone();
+        for client in 0..self.world.redis.clients.len() {
+            let RedisClient { link, is_open: true, .. } = self.world.redis.clients[client] else { continue };
+            if let Some(link) = link.filter(|link| places.contains(&self.world.redis.network.instance(*link)))
+            {
+                self.send_commands(client, link);
             }
         }
     }
@@ -172,7 +225,12 @@ impl RedisRun<'_> {
         }
         let is_in_window =
             self.world.phase != ClusterPhase::Faults || self.world.scenario.is_in_fault_window(now);
-        let rest_us = self.world.redis.random.wait(if is_in_window { REST_US } else { QUIET_REST_US });
+        let mean_us = match self.world.phase {
+            ClusterPhase::Healed => HEALED_REST_US,
+            _ if is_in_window => REST_US,
+            _ => QUIET_REST_US,
+        };
+        let rest_us = self.world.redis.random.wait(mean_us);
         let rest_us = match self.world.scenario.next_fault_window(now) {
             Some(next) if !is_in_window => {
                 rest_us.min(next.since_us(now) + self.world.redis.random.below(REST_US))
@@ -206,7 +264,9 @@ impl RedisRun<'_> {
         let keyspace = *self.world.redis.random.pick(&keyspaces);
         let keyspace = self.world.redis.clients[client].last.first().map_or(keyspace, |last| last.0);
         if let Some(found) = self.world.watch.map.keyspace(keyspace) {
-            self.world.redis.names.entry(keyspace).or_insert_with(|| key_names(found.config()));
+            let is_apart = self.world.redis.habits.spans_partitions;
+            let names = &mut self.world.redis.names;
+            names.entry(keyspace).or_insert_with(|| key_names(found.config(), is_apart));
         }
         let link = self.world.redis.network.open_to(now, Opener::Redis { client }, place, true);
         self.world.redis.connections += 1;
@@ -229,7 +289,7 @@ impl RedisRun<'_> {
     fn connection_ends(&mut self, client: usize) {
         let now = self.world.now();
         let found = &mut self.world.redis.clients[client];
-        (found.link, found.is_open) = (None, false);
+        (found.link, found.is_open, found.unsent) = (None, false, None);
         found.input.clear();
         for pending in std::mem::take(&mut found.pending) {
             let Some(call) = pending.call else { continue };
@@ -238,9 +298,16 @@ impl RedisRun<'_> {
         }
     }
 
-    fn send_commands(&mut self, client: usize, link: LinkId) {
+    pub(super) fn send_commands(&mut self, client: usize, link: LinkId) {
         let now = self.world.now();
-        let Some(keyspace) = self.world.redis.clients[client].keyspace else { return };
+        let found = &mut self.world.redis.clients[client];
+        let Some(keyspace) = found.keyspace else { return };
+        let is_watched = found.pending.back().is_some_and(|pending| !pending.replies.is_empty());
+        if let Some(rest) = found.unsent.take_if(|_| is_watched) {
+            self.world.redis.network.send(now, link, LinkEnd::Node, &rest);
+        } else if found.unsent.is_some() {
+            return;
+        }
         let last = std::mem::take(&mut self.world.redis.clients[client].last);
         if last.first().is_some_and(|(of, ..)| *of != keyspace) {
             self.world.redis.clients[client].last = last;
@@ -260,7 +327,14 @@ impl RedisRun<'_> {
                     break;
                 }
                 let drawn = self.draw_command(keyspace);
+                let (group, is_long) = (drawn.0, matches!(drawn.1, RedisCommand::One(RedisStep::SetLong(_))));
                 self.add_call(client, keyspace, drawn, &mut out);
+                if is_long {
+                    self.add_call(client, keyspace, (group, RedisCommand::Repeated), &mut out);
+                }
+                if self.world.redis.clients[client].unsent.is_some() {
+                    break;
+                }
             }
         }
         if !out.is_empty() {
@@ -281,9 +355,12 @@ impl RedisRun<'_> {
         out: &mut Vec<u8>,
     ) {
         let now = self.world.now();
+        let is_watched = matches!(command, RedisCommand::Watched(_));
+        let rests =
+            is_watched && self.world.redis.habits.rests_after_watch && self.world.redis.random.chance(1, 2);
         let Some(names) = self.world.redis.names.get(&keyspace) else { return };
-        add_whole(out, &names[group], &command);
         let found = &mut self.world.redis.clients[client];
+        found.unsent = add_whole(out, &names[group], &command, rests);
         let (call, wanted) = (Some(self.world.history.redis.calls.len()), replies_to(&command));
         found.pending.push_back(PendingCommand { call, since: now, replies: Vec::new(), wanted });
         let connection = found.connection;
@@ -295,6 +372,7 @@ impl RedisRun<'_> {
             group,
             command,
             invoked: now,
+            watched: None,
             returned: None,
             end: RedisEnd::Open,
         });
@@ -303,7 +381,13 @@ impl RedisRun<'_> {
     fn draw_command(&mut self, keyspace: KeyspaceId) -> (usize, RedisCommand) {
         let known = self.world.redis.texts.get(&(keyspace, 0)).copied();
         let random = &mut self.world.redis.random;
-        let group = random.below(GROUPS as u64) as usize;
+        let spans = self.world.redis.habits.spans_partitions;
+        // Every other moment all clients use the keys that are in several partitions, so that they conflict.
+        let is_rush = (self.world.agenda.now().0 / RUSH_US).is_multiple_of(2);
+        let group = match spans && random.chance(if is_rush { 6 } else { 1 }, 8) {
+            true => GROUPS - 1,
+            false => random.below(GROUPS as u64) as usize,
+        };
         let mut tokens = self.world.redis.tokens;
         let mut step = || {
             tokens += 1;
@@ -324,6 +408,21 @@ impl RedisRun<'_> {
         self.world.redis.tokens = tokens;
         let random = &mut self.world.redis.random;
         let command = match random.below(12) {
+            _ if self.world.redis.long_replies_left > 0 && random.chance(1, LONG_ONE_OF) => {
+                self.world.redis.long_replies_left -= 1;
+                match random.chance(1, 2) {
+                    true => RedisCommand::One(RedisStep::SetLong(tokens)),
+                    false => RedisCommand::Repeated,
+                }
+            }
+            _ if spans && random.chance(1, 5) => match random.below(5) {
+                0 | 1 => RedisCommand::Many([RedisStep::Get, RedisStep::GetCounter]),
+                2 | 3 => RedisCommand::Many([
+                    RedisStep::Set(tokens),
+                    RedisStep::SetCounter(i64::try_from(tokens).unwrap_or_default() * 1_000),
+                ]),
+                _ => RedisCommand::DelAll,
+            },
             0 => RedisCommand::Ping(tokens),
             1 | 2 => {
                 steps.truncate(1 + random.below(3) as usize);
@@ -377,6 +476,7 @@ impl RedisRun<'_> {
     }
 
     fn parse_replies(&mut self, client: usize) {
+        let now = self.world.now();
         loop {
             let found = &mut self.world.redis.clients[client];
             if found.input.is_empty() {
@@ -396,6 +496,10 @@ impl RedisRun<'_> {
                 return self.world.record_violation("redis", what);
             };
             pending.replies.push(value);
+            if let ([_], Some(call)) = (&pending.replies[..], pending.call) {
+                let call = &mut self.world.history.redis.calls[call];
+                call.watched = matches!(call.command, RedisCommand::Watched(_)).then_some(now);
+            }
             if pending.replies.len() < pending.wanted {
                 continue;
             }
@@ -453,11 +557,15 @@ mod tests {
             KeyspaceConfig { partitions, ..KeyspaceConfig::new(KeyspaceName::new("redis").unwrap(), 7) };
         let finest = PartitionCount::new(PARTITIONS_MAX).unwrap();
         let partition = |name: &String| partition_of(config.hash.hash(config.seed, name.as_bytes()), finest);
-        let names = key_names(&config);
+        let names = key_names(&config, false);
         let (apart, together) = names.split_last().unwrap();
         for group in together {
             assert!(group.iter().all(|name| partition(name) == partition(&group[0])), "{group:?}");
         }
         assert!(apart.iter().any(|name| partition(name) != partition(&apart[0])), "{apart:?}");
+        let apart = key_names(&config, true).pop().unwrap();
+        let partition =
+            |name: &String| partition_of(config.hash.hash(config.seed, name.as_bytes()), partitions);
+        assert!(partition(&apart[0]) != partition(&apart[1]) && partition(&apart[0]) != partition(&apart[2]));
     }
 }

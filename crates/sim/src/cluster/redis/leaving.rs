@@ -15,12 +15,16 @@ use zerohop_placement::NodeState;
 use super::super::ClusterEvent;
 use super::super::node_end::NodeEnd;
 use super::{MS, RedisEvent, RedisRun};
+use crate::streams::Draw;
 
 /// How often a node looks whether a step is done.
 const LOOK_US: u64 = 10 * MS;
 
 /// The longest time of a step.
 const STEP_US_MAX: u64 = 1_500 * MS;
+
+/// The longest time between the last commands of clients and the end: some have arrived and are not answered then.
+const LAST_COMMANDS_US_MAX: u64 = 5 * MS;
 
 /// A node that stops in order.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +38,8 @@ pub(super) struct LeavingNode {
 enum LeaveStep {
     Yielding,
     HandingOver,
+    /// Clients have just sent more commands.
+    LastCommands,
     Ending,
 }
 
@@ -96,12 +102,16 @@ impl RedisRun<'_> {
                 if !is_late && !is_gone {
                     return self.look_again(host, life);
                 }
-                self.all_sides(host, |side| {
-                    side.end_clients();
-                    true
-                });
-                self.enter(host, LeaveStep::Ending);
+                if !self.world.redis.habits.asks_leaving_nodes {
+                    return self.end_clients(host);
+                }
+                self.clients_of_node_send(host);
+                let until = now.after_us(self.world.redis.random.between(100, LAST_COMMANDS_US_MAX));
+                let step = LeaveStep::LastCommands;
+                self.world.redis.leaving.insert(host, LeavingNode { life, step, until });
+                self.world.agenda.at(until, ClusterEvent::Redis(RedisEvent::Leave { host, life }));
             }
+            LeaveStep::LastCommands => self.end_clients(host),
             LeaveStep::Ending => {
                 if !is_late && !self.all_sides(host, |side| side.has_ended()) {
                     return self.look_again(host, life);
@@ -113,6 +123,14 @@ impl RedisRun<'_> {
                 self.world.end_process(host, NodeEnd::Stopped);
             }
         }
+    }
+
+    fn end_clients(&mut self, host: usize) {
+        self.all_sides(host, |side| {
+            side.end_clients();
+            true
+        });
+        self.enter(host, LeaveStep::Ending);
     }
 
     /// Whether this is so for the Redis sides of all instances of a node. Each is asked.

@@ -15,8 +15,10 @@ mod clients;
 mod leaving;
 mod replies;
 mod side;
+mod spanning;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
@@ -33,6 +35,7 @@ use crate::streams::Draw;
 use clients::RedisClient;
 use leaving::LeavingNode;
 pub(super) use side::{RedisArrival, RedisSide};
+use spanning::NodeClients;
 
 const MS: u64 = 1_000;
 
@@ -48,6 +51,18 @@ const SIBLING_US: u64 = 20;
 
 /// How many connections of a thousand messages break, where connections break at all.
 const BREAKS: u64 = 6;
+
+/// Bytes of each arrival that traces show.
+const SHOWN_BYTES: usize = 200;
+
+/// Bytes as text, which is made only where lines of a trace are kept.
+struct ShownText<'b>(&'b [u8]);
+
+impl fmt::Display for ShownText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(self.0))
+    }
+}
 
 /// An event of Redis clients.
 #[derive(Debug)]
@@ -69,6 +84,37 @@ pub(super) enum RedisEvent {
     },
 }
 
+/// Long replies of a run: each costs as much as a hundred other commands.
+const LONG_REPLIES_MAX: u32 = 40;
+
+/// The stream that draws the habits.
+const HABITS_FORK: u64 = 41;
+
+/// What clients do in some runs only.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClientHabits {
+    /// They rest between `WATCH` and `MULTI`, so that others can change what is watched.
+    rests_after_watch: bool,
+    /// They send commands with keys in several partitions.
+    spans_partitions: bool,
+    /// They have long replies, which are sent in pages.
+    has_long_replies: bool,
+    /// They send commands to a node just before it accepts no more.
+    asks_leaving_nodes: bool,
+}
+
+impl ClientHabits {
+    fn draw(random: &Random) -> ClientHabits {
+        let mut random = random.fork(HABITS_FORK);
+        ClientHabits {
+            rests_after_watch: random.chance(1, 2),
+            asks_leaving_nodes: random.chance(1, 2),
+            spans_partitions: random.chance(1, 2),
+            has_long_replies: random.chance(1, 2),
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct RedisWorld {
@@ -77,8 +123,10 @@ pub(super) struct RedisWorld {
     network: Network,
     random: Random,
     clients: Vec<RedisClient>,
+    habits: ClientHabits,
     connections: u64,
     tokens: u64,
+    long_replies_left: u32,
     /// The names of all keys, by group and key.
     names: BTreeMap<KeyspaceId, Vec<[String; 3]>>,
     /// Which text was written last in each group, as far as clients know, for waits.
@@ -86,6 +134,8 @@ pub(super) struct RedisWorld {
     /// When a message between two instances of a node arrives at the earliest: they keep their
     /// order.
     sibling_order: BTreeMap<(usize, usize, usize), Time>,
+    /// The clients of nodes, which execute units over several partitions.
+    node_clients: NodeClients,
     /// Nodes that stop in order.
     leaving: BTreeMap<usize, LeavingNode>,
     /// The keyspaces of which the operator has asked for a split, and how often.
@@ -99,6 +149,7 @@ impl RedisWorld {
         let breaks = if scenario.has(FaultKind::BrokenConnections) { BREAKS } else { 0 };
         let faults = NetworkFaults { damage: 0, refused: 0, breaks, ..scenario.network };
         let network = Network::new(random.fork(1), faults, 0);
+        let habits = ClientHabits::draw(&random);
         let count = if is_on { random.between(3, 5) } else { 0 };
         let clients = (0..count).map(|_| RedisClient::default()).collect();
         RedisWorld {
@@ -106,11 +157,14 @@ impl RedisWorld {
             network,
             random,
             clients,
+            habits,
             connections: 0,
             tokens: 0,
+            long_replies_left: if habits.has_long_replies { LONG_REPLIES_MAX } else { 0 },
             names: BTreeMap::new(),
             texts: BTreeMap::new(),
             sibling_order: BTreeMap::new(),
+            node_clients: NodeClients::default(),
             leaving: BTreeMap::new(),
             splits: 0,
             is_drop_asked: false,
@@ -130,7 +184,8 @@ impl RedisWorld {
         }
         let time_out_ms = *self.random.pick(&[700, 1_500, 4_000]);
         let random = self.random.fork(self.random.clone().next_u64());
-        Some(Box::new(RedisSide::new((place, siblings), time_out_ms, random)))
+        let settings = (time_out_ms, self.habits.spans_partitions);
+        Some(Box::new(RedisSide::new((place, siblings), settings, random)))
     }
 
     /// Nothing passes from one node to another until then.
@@ -233,10 +288,10 @@ impl RedisRun<'_> {
         let now = self.world.now();
         match what {
             LinkArrival::Bytes(bytes) => {
-                let text = String::from_utf8_lossy(bytes);
+                let text = ShownText(&bytes[..bytes.len().min(SHOWN_BYTES)]);
                 self.world.trace.record_frequent(
                     now,
-                    format_args!("redis {link} to {to:?}: {text:.200?}"),
+                    format_args!("redis {link} to {to:?}: {} bytes {text}", bytes.len()),
                     link.0,
                 );
                 self.world.trace.bytes(bytes);
@@ -282,6 +337,9 @@ impl RedisRun<'_> {
                 .agenda
                 .at(at, ClusterEvent::Redis(RedisEvent::Sibling { host, life, slot: to, message }));
         }
+        for unit in turn.spanning {
+            self.start_spanning(host, slot, unit);
+        }
         self.count(turn.counts);
     }
 
@@ -294,6 +352,8 @@ impl RedisRun<'_> {
             waits_elsewhere,
             links_lost,
             queued_over_splits,
+            spanning,
+            pages_awaited,
         } = counts;
         for (name, count) in [
             ("redis: units to instances of the node", to_siblings),
@@ -303,6 +363,8 @@ impl RedisRun<'_> {
             ("redis: waits elsewhere", waits_elsewhere),
             ("redis: connections between nodes lost", links_lost),
             ("redis: units queued over a split", queued_over_splits),
+            ("redis: units over several partitions", spanning),
+            ("redis: long replies that wait for their client", pages_awaited),
         ] {
             if count > 0 {
                 self.world.coverage.blobs_seen(name, count);

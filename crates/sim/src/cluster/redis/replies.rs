@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::redis::{RedisCommand, RedisEnd, RedisStep, StepReply};
+use crate::redis::{REPEATS, RedisCommand, RedisEnd, RedisStep, StepReply};
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,6 +170,27 @@ pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<Re
             Some(Vec::new())
         }
         (RedisCommand::One(step), value) => step_reply(*step, value).map(|reply| vec![reply]),
+        (RedisCommand::Repeated, RespValue::Array(Some(values))) if values.len() == REPEATS => {
+            let first = step_reply(RedisStep::Get, &values[0]);
+            if let Some(differs) = values.iter().position(|value| *value != values[0]) {
+                let shown = |value: &RespValue| format!("{value:.60?}");
+                return Err(format!(
+                    "one long reply shows two moments: {}, and {} at {differs}",
+                    shown(&values[0]),
+                    shown(&values[differs])
+                ));
+            }
+            first.map(|reply| vec![reply])
+        }
+        (RedisCommand::DelAll, RespValue::Number(number)) => Some(vec![StepReply::Number(*number)]),
+        (RedisCommand::Many(steps), RespValue::Status(text)) if steps[0].is_write() && text == "OK" => {
+            Some(vec![StepReply::Ok; steps.len()])
+        }
+        (RedisCommand::Many(steps), RespValue::Array(Some(values)))
+            if !steps[0].is_write() && steps.len() == values.len() =>
+        {
+            steps.iter().zip(values).map(|(step, value)| step_reply(*step, value)).collect()
+        }
         (RedisCommand::Wait { .. }, RespValue::Number(number @ (0 | 1))) => {
             Some(vec![StepReply::Number(*number)])
         }
@@ -183,7 +204,11 @@ pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<Re
 
 fn step_reply(step: RedisStep, value: &RespValue) -> Option<StepReply> {
     match (step, value) {
-        (RedisStep::Set(_), RespValue::Status(text)) if text == "OK" => Some(StepReply::Ok),
+        (RedisStep::Set(_) | RedisStep::SetLong(_) | RedisStep::SetCounter(_), RespValue::Status(text))
+            if text == "OK" =>
+        {
+            Some(StepReply::Ok)
+        }
         (
             RedisStep::Append(_) | RedisStep::Incr | RedisStep::Push(_) | RedisStep::DelList,
             RespValue::Number(number),

@@ -10,6 +10,7 @@ use zerohop_base::connection::ConnectionId;
 use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_relay::{Clients, ReceivedBytes, UnitAnswer};
+use zerohop_resp::Ticket;
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::ids::InstanceId;
 use zerohop_wire::messages::{PeerBody, PeerMessage};
@@ -37,6 +38,8 @@ pub(in crate::cluster) enum RedisArrival {
     OverOwnLink(LinkId, InstanceId, LinkArrival),
     /// From another instance of the node.
     Sibling(SiblingMessage),
+    /// The reply to a unit over several partitions.
+    Spanned((ConnectionId, Ticket), Vec<u8>),
 }
 
 /// See the module.
@@ -62,6 +65,8 @@ struct ConnectionEnds {
     /// Answers of the instance that were not passed on in their turn.
     answers: Vec<(u64, UnitAnswer)>,
     has_more: bool,
+    /// Commands may have keys in several partitions.
+    spans_partitions: bool,
     leave: LeaveProgress,
 }
 
@@ -85,6 +90,8 @@ struct OpenConnection {
     open_commands: OpenCommands,
     /// No more bytes are passed on for now.
     is_paused: bool,
+    /// It has more to send once its client has room: then, in milliseconds of the monotonic clock.
+    room_at_ms: Option<u64>,
     is_closing: bool,
 }
 
@@ -115,7 +122,7 @@ struct SimulatedContext<'c, 's> {
 impl RedisSide {
     pub(in crate::cluster) fn new(
         (place, siblings): (usize, Vec<InstanceId>),
-        time_out_ms: u64,
+        (time_out_ms, spans_partitions): (u64, bool),
         random: Random,
     ) -> RedisSide {
         let ends = ConnectionEnds {
@@ -130,6 +137,7 @@ impl RedisSide {
             inbox: VecDeque::new(),
             answers: Vec::new(),
             has_more: false,
+            spans_partitions,
             leave: LeaveProgress::default(),
         };
         RedisSide { clients: Clients::new(place, Duration::from_millis(time_out_ms)), ends }
@@ -147,7 +155,11 @@ impl RedisSide {
     /// When it must have a turn even if nothing arrives, in milliseconds of the monotonic clock.
     pub(in crate::cluster) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
         let at_once = self.ends.has_more || !self.ends.answers.is_empty() || !self.ends.inbox.is_empty();
-        if at_once { Some(now_ms) } else { self.clients.next_deadline_ms(now_ms) }
+        if at_once {
+            return Some(now_ms);
+        }
+        let room_ms = self.ends.by.values().filter_map(|one| one.room_at_ms).min();
+        room_ms.into_iter().chain(self.clients.next_deadline_ms(now_ms)).min()
     }
 
     /// One turn: everything that has arrived, the flushes of the instance, and what follows.
@@ -262,6 +274,9 @@ impl RedisSide {
             RedisArrival::Sibling(SiblingMessage::Run(units)) => {
                 self.clients.run_for(&units, &mut self.ends.context(instance, now, collect));
             }
+            RedisArrival::Spanned(asker, reply) => {
+                self.clients.spanned(asker, &reply, &mut self.ends.context(instance, now, collect));
+            }
             RedisArrival::Sibling(SiblingMessage::Ran(replies)) => {
                 self.ends.count_outcomes(replies.items.iter().map(|item| item.verdict));
                 self.clients.ran(&replies, &mut self.ends.context(instance, now, collect));
@@ -299,17 +314,17 @@ impl RedisSide {
         }
     }
 
-    /// Passes on what clients have sent that were paused.
+    /// Passes on what clients have sent that were paused, and continues replies for which there is room.
     fn receive_all(
         &mut self,
         instance: &mut Instance<SimulatedDisk>,
         now: ClockReading,
         collect: &mut Collect<'_>,
     ) {
-        let waiting =
-            self.ends.by.iter().filter(|(_, one)| {
-                one.peer == ConnectionPeer::Client && !one.is_paused && !one.input.is_empty()
-            });
+        let waiting = self.ends.by.iter().filter(|(_, one)| {
+            let has_some = !one.input.is_empty() || one.room_at_ms.is_some();
+            one.peer == ConnectionPeer::Client && !one.is_paused && has_some
+        });
         let waiting: Vec<ConnectionId> = waiting.map(|(id, _)| *id).collect();
         waiting.into_iter().for_each(|id| self.receive(id, instance, now, collect));
     }
@@ -324,9 +339,12 @@ impl RedisSide {
     ) {
         loop {
             let Some(one) = self.ends.by.get_mut(&id) else { return };
-            if one.is_paused || one.is_closing || one.input.is_empty() {
+            let has_room = one.room_at_ms.is_none_or(|room_ms| room_ms <= now.elapsed_ms);
+            let has_some = !one.input.is_empty() || one.room_at_ms.is_some();
+            if one.is_paused || one.is_closing || !has_room || !has_some {
                 return;
             }
+            one.room_at_ms = None;
             let input = std::mem::take(&mut one.input);
             let mut out = Vec::new();
             let received =
@@ -433,8 +451,8 @@ impl ConnectionEnds {
         let id = ConnectionId { slot, generation: self.generations[slot as usize] };
         self.by_link.insert(link, id);
         let (input, out, open_commands) = (Vec::new(), Vec::new(), OpenCommands::default());
-        let one =
-            OpenConnection { link, peer, input, out, open_commands, is_paused: false, is_closing: false };
+        let (is_paused, is_closing, room_at_ms) = (false, false, None);
+        let one = OpenConnection { link, peer, input, out, open_commands, is_paused, room_at_ms, is_closing };
         self.by.insert(id, one);
     }
 

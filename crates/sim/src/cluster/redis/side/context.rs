@@ -13,10 +13,15 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Encoder, Envelope, Failure, Message, Permission};
 
+use super::super::super::redis_turn::SpanningUnit;
 use super::{LinkProgress, SiblingMessage, SimulatedContext};
 
 /// How often a queue to another instance of the node is full: one of so many times.
 const FULL_ONE_OF: u64 = 60;
+
+/// The longest time until a client has read what was sent, and that of slow clients.
+const READER_MS_MAX: u64 = 60;
+const SLOW_READER_MS_MAX: u64 = 3_000;
 
 impl RelayContext for SimulatedContext<'_, '_> {
     type Disk = SimulatedDisk;
@@ -136,8 +141,13 @@ impl RelayContext for SimulatedContext<'_, '_> {
         }
     }
 
-    fn set_has_more(&mut self, _: ConnectionId, has_more: bool) {
-        assert!(!has_more, "simulated clients ask for short replies");
+    fn set_has_more(&mut self, client: ConnectionId, has_more: bool) {
+        let Some(one) = self.ends.by.get_mut(&client) else { return };
+        one.room_at_ms = has_more.then(|| {
+            self.ends.turn.counts.pages_awaited += 1;
+            let wait_ms = if self.ends.random.chance(1, 4) { SLOW_READER_MS_MAX } else { READER_MS_MAX };
+            self.now.elapsed_ms + self.ends.random.below(wait_ms)
+        });
     }
 
     fn may_buffer(&mut self, _: ConnectionId, _: usize) -> bool {
@@ -171,10 +181,15 @@ impl RelayContext for SimulatedContext<'_, '_> {
     }
 
     fn cross_partition(&self) -> CrossPartition {
-        CrossPartition::No
+        if self.ends.spans_partitions { CrossPartition::Yes } else { CrossPartition::No }
     }
 
-    fn run_across(&mut self, _: &str, _: Vec<u8>, _: (ConnectionId, Ticket)) -> bool {
-        false
+    fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, asker: (ConnectionId, Ticket)) -> bool {
+        let has_room = !self.ends.random.chance(1, FULL_ONE_OF);
+        if has_room {
+            self.ends.turn.counts.spanning += 1;
+            self.ends.turn.spanning.push(SpanningUnit { keyspace: keyspace.to_owned(), unit, asker });
+        }
+        has_room
     }
 }
