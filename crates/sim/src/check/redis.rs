@@ -431,11 +431,13 @@ mod tests {
             let watched = RedisCall {
                 command,
                 watched: Some(Time(watched)),
-                ..call(2, (3, 9), RedisStep::Incr, number(1))
+                ..call(2, (3, 9), RedisStep::Incr, number(2))
             };
             let first = call(1, (1, 2), RedisStep::Set(1), RedisEnd::Done(vec![StepReply::Ok]));
             let second = call(1, (6, 7), RedisStep::Set(2), RedisEnd::Done(vec![StepReply::Ok]));
-            findings(vec![first, watched, second]).len()
+            // It shows that `EXEC` came after the change.
+            let third = call(1, (7, 8), RedisStep::Incr, number(1));
+            findings(vec![first, watched, second, third]).len()
         };
         assert_eq!((with(5), with(8)), (1, 0));
     }

@@ -13,7 +13,7 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
 use super::nameless::without_epochs;
-use super::redis::RedisRun;
+use super::redis::SpanningUnits;
 use super::scans::PUTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
@@ -126,7 +126,7 @@ impl SimulatedCluster {
         self.handle_snapshot_reports();
         self.handle_blob_reports();
         PlainBlobRun { world: self }.handle_reports();
-        RedisRun { world: self }.handle_spanned();
+        SpanningUnits { world: self }.handle_replies();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
@@ -159,7 +159,7 @@ impl SimulatedCluster {
                     format_args!("c{client} sends {} bytes on {link}", head.len()),
                     link.0,
                 );
-                if self.scenario.names_no_epoch && client % 2 == 1 {
+                if self.scenario.traits.names_no_epoch && client % 2 == 1 {
                     self.network.send(now, link, LinkEnd::Node, &without_epochs(&head));
                 } else {
                     self.network.send(now, link, LinkEnd::Node, &head);

@@ -248,7 +248,7 @@ impl SimulatedCluster {
         let plan_draws = transactional::PlanDraws::new(
             streams.workload.fork(1),
             scenario.large_values,
-            scenario.truncates_in_steps,
+            scenario.traits.truncates_in_steps,
         );
         let mut world = Self {
             trace: Trace::new(keep),

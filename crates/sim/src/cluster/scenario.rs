@@ -83,16 +83,22 @@ pub(crate) struct ClusterScenario {
     pub(crate) engine: EngineOptions,
     pub(crate) batches: bool,
     pub(crate) compresses: bool,
-    /// Every other client names no epoch of the partitions that it requests.
-    pub(crate) names_no_epoch: bool,
+    pub(crate) traits: ClientTraits,
     pub(crate) large_values: bool,
     pub(crate) expires: bool,
     pub(crate) impatient: bool,
-    /// Clients truncate the plain blob in steps, and some of them are gone amid.
-    pub(crate) truncates_in_steps: bool,
     /// How long a node is down before its copies are made again.
     pub(crate) replace_after_ms: u64,
     pub(crate) log_entries_max: usize,
+}
+
+/// What clients do in some runs only.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientTraits {
+    /// Every other client names no epoch of the partitions that it requests.
+    pub(crate) names_no_epoch: bool,
+    /// Clients truncate the plain blob in steps, and some of them are gone amid.
+    pub(crate) truncates_in_steps: bool,
 }
 
 /// A keyspace to be created.
@@ -149,8 +155,8 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
     ScenarioDraws {
         kinds: scenario.kinds,
-        names_no_epoch: scenario.names_no_epoch,
-        truncates_in_steps: scenario.truncates_in_steps,
+        names_no_epoch: scenario.traits.names_no_epoch,
+        truncates_in_steps: scenario.traits.truncates_in_steps,
     }
 }
 
@@ -254,11 +260,10 @@ impl ClusterScenario {
             engine,
             batches: random.chance(1, 2),
             compresses: random.chance(1, 4),
-            names_no_epoch: has_nameless,
+            traits: ClientTraits { names_no_epoch: has_nameless, truncates_in_steps },
             large_values: random.chance(1, 4),
             expires: random.chance(1, 3),
             impatient: random.chance(1, 4),
-            truncates_in_steps,
             replace_after_ms: *random.pick(&[1_000, 4_000, 12_000]),
             log_entries_max: *random.pick(&[32, 256, 1024]),
         }
@@ -420,7 +425,7 @@ mod tests {
                 SimulatedCluster::new(seed, LineRetention::Nothing, Limits::default()),
             );
             assert_eq!(drawn.kinds, cluster.scenario.kinds);
-            assert_eq!(drawn.names_no_epoch, cluster.scenario.names_no_epoch);
+            assert_eq!(drawn.names_no_epoch, cluster.scenario.traits.names_no_epoch);
             assert!(!drawn.names_no_epoch || drawn.kinds.has(FaultKind::Splits), "it shows by splits alone");
             *(if drawn.names_no_epoch { &mut with } else { &mut without }) += 1;
         }

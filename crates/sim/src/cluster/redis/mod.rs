@@ -36,6 +36,7 @@ use clients::RedisClient;
 use leaving::LeavingNode;
 pub(super) use side::{RedisArrival, RedisSide};
 use spanning::NodeClients;
+pub(super) use spanning::SpanningUnits;
 
 const MS: u64 = 1_000;
 
@@ -338,7 +339,7 @@ impl RedisRun<'_> {
                 .at(at, ClusterEvent::Redis(RedisEvent::Sibling { host, life, slot: to, message }));
         }
         for unit in turn.spanning {
-            self.start_spanning(host, slot, unit);
+            SpanningUnits { world: self.world }.start(host, slot, unit);
         }
         self.count(turn.counts);
     }

@@ -17,8 +17,9 @@ use zerohop_relay::cross_partition::CrossPartitionUnits;
 use zerohop_resp::Ticket;
 use zerohop_session::procedures::ProcedureSettings;
 
+use super::super::SimulatedCluster;
 use super::super::redis_turn::SpanningUnit;
-use super::{MS, RedisArrival, RedisRun};
+use super::{MS, RedisArrival};
 use crate::network::LinkEnd;
 use crate::streams::Draw;
 
@@ -50,9 +51,14 @@ struct SpannedReply {
     reply: Vec<u8>,
 }
 
-impl RedisRun<'_> {
+/// The clients of nodes, while one of them begins a unit or has a turn.
+pub(in crate::cluster) struct SpanningUnits<'w> {
+    pub(in crate::cluster) world: &'w mut SimulatedCluster,
+}
+
+impl SpanningUnits<'_> {
     /// Starts the execution of a unit of an instance's Redis client.
-    pub(super) fn start_spanning(&mut self, host: usize, slot: usize, unit: SpanningUnit) {
+    pub(super) fn start(&mut self, host: usize, slot: usize, unit: SpanningUnit) {
         let (now, life) = (self.world.now(), self.world.hosts[host].life);
         let (client, units) = self.client_of_node(host);
         let SpanningUnit { keyspace, unit, asker } = unit;
@@ -71,7 +77,7 @@ impl RedisRun<'_> {
     }
 
     /// Passes on the replies of this turn of a client.
-    pub(in crate::cluster) fn handle_spanned(&mut self) {
+    pub(in crate::cluster) fn handle_replies(&mut self) {
         loop {
             let replies = &self.world.redis.node_clients.replies;
             let reply = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
