@@ -537,3 +537,45 @@ fn first_entries_of_an_instance_survive_on_a_disk_filled_before() {
     let p = partition(&mut engine, INTERVAL);
     check(&mut engine, p, &[0].into());
 }
+
+/// Another program fills the disk to the last byte, also beyond the reserve: what the store would be emptied by is accepted, and
+/// survives in the space that the journal has allocated ahead.
+#[test]
+fn removals_are_accepted_without_a_free_byte_and_survive() {
+    for durability in [INTERVAL, Durability::Sync] {
+        let disk = SimulatedDisk::new(1);
+        // The simulated disk allocates once for each file: room for what comes before the disk is full, too.
+        disk.set_preallocated_bytes(2 << 20);
+        let options = EngineOptions { disk_reserve_bytes: 64 << 20, ..EngineOptions::default() };
+        let mut engine = Engine::open(disk.clone(), options).expect("opens").0;
+        let p = partition(&mut engine, durability);
+        for n in 0..500 {
+            engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
+        }
+        engine.flush().expect("flushes");
+        for now in 0..20 {
+            engine.maintain(100 * now).expect("maintains");
+        }
+        disk.set_capacity(0);
+        engine.check_disk_space();
+        let refused = engine.write(p, EntryKind::Put, 0, 1000, b"new", &value(1));
+        assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
+        for n in 0..500 {
+            engine.write(p, EntryKind::Remove, 0, 2000 + n, &key(n), &[]).expect("is accepted");
+            engine.flush().expect("flushes");
+        }
+        let mut more = 0;
+        while engine.write(p, EntryKind::Remove, 0, 3000, &key(more), &[]).is_ok() {
+            engine.flush().expect("flushes");
+            more += 1;
+            assert!(more < 10_000, "there is a bound");
+        }
+        engine.close().expect("everything has its place");
+        disk.power_off_clean();
+        disk.set_capacity(None);
+        let (mut engine, _) = Engine::open(disk, options).expect("opens");
+        engine.commit_all().expect("commits");
+        let p = partition(&mut engine, durability);
+        assert_eq!(engine.records(p).expect("is open"), 0, "{durability:?}");
+    }
+}
