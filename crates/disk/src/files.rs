@@ -96,8 +96,7 @@ impl FilesDisk {
         })
     }
 
-    /// Creates a folder and its parents; an existing one is not changed. [`Disk`] creates folders only together with files in them, but a crash can
-    /// leave an empty one.
+    /// Creates a folder and its parents; an existing one is not changed. A crash can leave a folder of [`Disk`] without the file in it.
     pub(super) fn make_folder(&mut self, path: &str) -> DiskResult<()> {
         check(path, "make folder")?;
         let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
@@ -542,8 +541,7 @@ impl Disk for FilesDisk {
 
 fn make_root(root: &Path) -> Result<(), OpenDiskError> {
     let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
-    let missing = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty());
-    let missing: Vec<&Path> = missing.collect();
+    let missing: Vec<&Path> = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty()).collect();
     // The data is accessible only to this account, whatever its umask.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
     made.map_err(|error| system_error(root, "making the folder", &error))?;
