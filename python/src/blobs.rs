@@ -10,7 +10,7 @@ use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
 use crate::blob::{BlobOperation, NativeBlobList};
 use crate::core::{CallOutcome, Core, UsedArguments};
-use crate::fill::NativeBlobFill;
+use crate::fill::NativeStagedAppend;
 use crate::memory::Memory;
 use crate::number::NumberChange;
 use crate::operation::BATCH_OPERATIONS_MAX;
@@ -85,9 +85,9 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Write { offset, bytes })
     }
 
-    fn fill(&self, name: Name) -> NativeBlobFill {
+    fn fill(&self, name: Name) -> NativeStagedAppend {
         let name = Bytes::copy_from_slice(name.as_ref());
-        NativeBlobFill::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
+        NativeStagedAppend::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
     }
 
     fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> BlobCallResult {

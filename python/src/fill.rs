@@ -1,4 +1,4 @@
-//! The class `NativeBlobFill`: bytes that are staged behind a blob's end over several calls, and
+//! The class `NativeStagedAppend`: bytes that are staged behind a blob's end over several calls, and
 //! published together by the last call.
 //!
 //! A staged append borrows its keyspace. So a worker, a future that owns both, runs one step after
@@ -28,13 +28,13 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Bytes that are being appended to a blob.
 #[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeBlobFill {
+pub(crate) struct NativeStagedAppend {
     core: Arc<Core>,
     /// `None`: it has ended.
-    worker: Arc<FillSlot>,
+    worker: Arc<AppendSlot>,
 }
 
-struct FillSlot {
+struct AppendSlot {
     worker: Mutex<Option<Worker>>,
     /// Ends the worker, during the present step or the next one.
     given_up: Notify,
@@ -42,26 +42,26 @@ struct FillSlot {
 
 struct Worker {
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    steps: mpsc::Sender<(FillStep, StepReply)>,
+    steps: mpsc::Sender<(AppendStep, StepReply)>,
 }
 
 /// The number of bytes added so far, or the size of the blob.
 type StepReply = oneshot::Sender<Result<u64, Error>>;
 
-enum FillStep {
+enum AppendStep {
     Push(Arc<Memory>),
     /// With new attributes, if given.
     Publish(Option<Bytes>),
 }
 
 #[pymethods]
-impl NativeBlobFill {
+impl NativeStagedAppend {
     /// Adds bytes. Returns how many have been added in total.
     fn push(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let bytes = Arc::new(Memory::readable(bytes)?);
         let worker = Arc::clone(&self.worker);
         self.core.run(py, async move {
-            let result = step(&worker, FillStep::Push(Arc::clone(&bytes))).await;
+            let result = step(&worker, AppendStep::Push(Arc::clone(&bytes))).await;
             CallOutcome { result: result.map(PythonAnswer::Number), spent: UsedArguments::Memory(bytes) }
         })
     }
@@ -72,7 +72,7 @@ impl NativeBlobFill {
         let attributes = attributes.map(|attributes| Bytes::copy_from_slice(attributes.as_ref()));
         let worker = Arc::clone(&self.worker);
         self.core.run(py, async move {
-            let result = step(&worker, FillStep::Publish(attributes)).await;
+            let result = step(&worker, AppendStep::Publish(attributes)).await;
             result.map(PythonAnswer::Number).into()
         })
     }
@@ -84,34 +84,34 @@ impl NativeBlobFill {
     }
 }
 
-impl NativeBlobFill {
+impl NativeStagedAppend {
     pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, (name, unfinished): (Bytes, bool)) -> Self {
         let (sender, steps) = mpsc::channel(1);
         let worker = Worker { work: Box::pin(work(keyspace, (name, unfinished), steps)), steps: sender };
-        let place = FillSlot { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
+        let place = AppendSlot { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
         Self { core, worker: Arc::new(place) }
     }
 }
 
 /// Runs a step. If it is dropped before its end, the worker ends.
-async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
+async fn step(place: &AppendSlot, step: AppendStep) -> Result<u64, Problem> {
     let mut worker = place.worker.lock().await;
     let mut given_up = pin!(place.given_up.notified());
-    let is_last = matches!(step, FillStep::Publish(_));
-    let mut running = worker.take().ok_or(Problem::FillEnded)?;
+    let is_last = matches!(step, AppendStep::Publish(_));
+    let mut running = worker.take().ok_or(Problem::AppendEnded)?;
     let (sender, mut answer) = oneshot::channel();
     // The worker runs one step at a time, and waits for this one.
-    running.steps.try_send((step, sender)).map_err(|_| Problem::FillEnded)?;
+    running.steps.try_send((step, sender)).map_err(|_| Problem::AppendEnded)?;
     let result = poll_fn(|cx| {
         if given_up.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(Problem::FillEnded));
+            return Poll::Ready(Err(Problem::AppendEnded));
         }
         let ended = running.work.as_mut().poll(cx).is_ready();
         match Pin::new(&mut answer).poll(cx) {
-            Poll::Pending if ended => Poll::Ready(Err(Problem::FillEnded)),
+            Poll::Pending if ended => Poll::Ready(Err(Problem::AppendEnded)),
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(result)) => Poll::Ready(result.map_err(Problem::from)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(Problem::FillEnded)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Problem::AppendEnded)),
         }
     })
     .await;
@@ -125,16 +125,16 @@ async fn step(place: &FillSlot, step: FillStep) -> Result<u64, Problem> {
 async fn work(
     keyspace: Arc<Keyspace>,
     (name, unfinished): (Bytes, bool),
-    mut steps: mpsc::Receiver<(FillStep, StepReply)>,
+    mut steps: mpsc::Receiver<(AppendStep, StepReply)>,
 ) {
     let blob = named(&keyspace, name, unfinished);
-    let mut filling = RunningFill { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
+    let mut filling = RunningAppend { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
     while let Some((step, reply)) = steps.recv().await {
         let result = match step {
             // The memory is released before the answer is sent, so that the caller has the last
             // reference to it.
-            FillStep::Push(bytes) => filling.push(&bytes).await,
-            FillStep::Publish(attributes) => {
+            AppendStep::Push(bytes) => filling.push(&bytes).await,
+            AppendStep::Publish(attributes) => {
                 let _ = reply.send(filling.publish(attributes).await);
                 return;
             }
@@ -148,7 +148,7 @@ async fn work(
     }
 }
 
-struct RunningFill<'b, 'k> {
+struct RunningAppend<'b, 'k> {
     blob: &'b Blob<'k>,
     /// The bytes so far, while they are few.
     kept: BytesMut,
@@ -156,7 +156,7 @@ struct RunningFill<'b, 'k> {
     count: u64,
 }
 
-impl RunningFill<'_, '_> {
+impl RunningAppend<'_, '_> {
     async fn push(&mut self, bytes: &Memory) -> Result<u64, Error> {
         let length = bytes.len();
         if self.fill.is_none() && self.kept.len() + length > KEPT_BYTES_MAX {

@@ -49,7 +49,7 @@ mod _native {
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]
-    use crate::fill::NativeBlobFill;
+    use crate::fill::NativeStagedAppend;
     #[pymodule_export]
     use crate::keyspace::NativeKeyspace;
     #[pymodule_export]

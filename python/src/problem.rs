@@ -23,7 +23,7 @@ pub(crate) enum Problem {
         opener: u32,
     },
     /// The staged append was published, or has failed.
-    FillEnded,
+    AppendEnded,
     /// The system has refused a resource.
     System(std::io::Error),
 }
@@ -69,7 +69,7 @@ impl Problem {
             Self::Forked { opener } => format!(
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
-            Self::FillEnded => {
+            Self::AppendEnded => {
                 "what was added to the blob is a part of it by now, or adding it was cut off: begin again"
                     .to_owned()
             }
@@ -101,7 +101,7 @@ impl Problem {
             Self::Client(Error::NotReadBack { key }) => {
                 ExceptionParts { key: Some(key), ..plain("NotReadBack") }
             }
-            Self::Client(Error::Ended) | Self::FillEnded => plain("Ended"),
+            Self::Client(Error::Ended) | Self::AppendEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::Secret(_) => plain("SecretFile"),
             Self::Closed => plain("Closed"),

@@ -6,7 +6,6 @@ use clap::builder::Resettable;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::anywhere::behind_the_command;
 use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
@@ -18,6 +17,7 @@ use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::examples;
 use crate::folder::FolderCommand;
+use crate::global_options::behind_the_command;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::manual_arguments::{CompletionsArguments, ManArguments};

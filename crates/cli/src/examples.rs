@@ -129,8 +129,8 @@ mod tests {
     use clap::Command;
 
     use super::*;
-    use crate::anywhere::behind_the_command;
     use crate::arguments::command;
+    use crate::global_options::behind_the_command;
 
     /// The names of all commands without subcommands.
     fn leaves(command: &Command, name: &str, out: &mut Vec<String>) {

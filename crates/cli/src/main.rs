@@ -1,6 +1,5 @@
 //! The `zerohop` program: parses its arguments, runs the command, and prints its result.
 
-mod anywhere;
 mod arguments;
 mod backup;
 mod bench;
@@ -11,6 +10,7 @@ mod demo;
 mod doctor;
 mod examples;
 mod folder;
+mod global_options;
 mod keyspace;
 mod kv;
 mod local;

@@ -47,7 +47,7 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 mod timers;
-mod unsettled;
+mod undecided_replies;
 mod view;
 mod waits;
 mod write_buffer;
@@ -62,4 +62,4 @@ pub use partition::{Partition, PartitionFigures};
 pub use program::{Program, ProgramResult, SnapshotOpening};
 pub use snapshots::answer_snapshot;
 pub use snapshots::view::PastView;
-pub use unsettled::InheritedReplies;
+pub use undecided_replies::InheritedReplies;

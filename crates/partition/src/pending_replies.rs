@@ -7,7 +7,7 @@ use zerohop_wire::Failure;
 use crate::event::{PartitionEffects, Token};
 use crate::limits::{PENDING_REPLIES_MAX, PENDING_REPLY_BYTES_MAX};
 use crate::reply::Reply;
-use crate::unsettled::{InheritedReplies, UnsettledReply};
+use crate::undecided_replies::{InheritedReplies, UnsettledReply};
 
 /// The queue, in the order of evaluation. A reply behind another also waits for the entry of that one. This is at most the rest
 /// of a batch that is flushed together.

@@ -109,7 +109,7 @@ impl WaitTable {
         &mut self,
         key: &[u8],
         until: &WaitUntil<'_>,
-        (asker, connection): (WaitTarget, u64),
+        (requester, connection): (WaitTarget, u64),
         deadline_ms: u64,
     ) -> Result<(), Failure<'static>> {
         let value = match until {
@@ -124,7 +124,7 @@ impl WaitTable {
         let wait = Wait {
             key: key.into(),
             awaited: WaitCondition::of(until),
-            requester: asker,
+            requester: requester,
             connection,
             deadline_ms,
         };

@@ -11,7 +11,7 @@ use super::counters::CloseReason;
 use super::driver::IoReadiness;
 use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
 use super::waiting::WaitingLoad;
-use crate::unproven::UnprovenSlot;
+use crate::unauthenticated::UnprovenSlot;
 
 /// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,7 +348,7 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::unproven::{Origin, UnprovenBounds, UnprovenConnections};
+    use crate::unauthenticated::{Origin, UnprovenBounds, UnprovenConnections};
 
     const LIMITS: Limits = Limits {
         unsent_bytes_max: 100,

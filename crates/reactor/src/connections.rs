@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::waiting::{self, WaitingLoad, WaitingShares};
 use crate::proofs::Proofs;
-use crate::unproven::{Origin, UnprovenBounds, UnprovenConnections};
+use crate::unauthenticated::{Origin, UnprovenBounds, UnprovenConnections};
 
 /// The table of connections, and the totals over all of them.
 #[derive(Debug)]

@@ -21,7 +21,7 @@ mod connection;
 mod connections;
 mod counters;
 mod driver;
-mod greet;
+mod handshake;
 mod inbox;
 pub mod limits;
 mod mio_driver;
@@ -29,15 +29,15 @@ mod proofs;
 mod receive;
 mod replies;
 mod request_token;
-mod secured;
 mod send;
 mod service;
+mod socket;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod unproven;
+mod unauthenticated;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -56,7 +56,7 @@ pub use self::replies::Replies;
 pub use self::request_token::RequestToken;
 pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Maintenance, Service};
 pub use self::tls::{CertificateRefusals, TlsOptions};
-pub use self::unproven::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
+pub use self::unauthenticated::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
 use self::connection::Connection;
 use self::connections::Connections;

@@ -21,7 +21,7 @@ use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
-use super::secured::Socket;
+use super::socket::Socket;
 use crate::{CertificateRefusals, TlsOptions};
 
 /// Maximum number of connections that are closed in one turn because descriptors are used up.

@@ -186,7 +186,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 {
                     self.batch.touched = true;
                     let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
-                    self.service.linked(id, Err(Failure::AuthFailed { fault }), self.now, &mut replies);
+                    self.service.peer_connected(
+                        id,
+                        Err(Failure::AuthFailed { fault }),
+                        self.now,
+                        &mut replies,
+                    );
                 }
                 self.close(
                     id,

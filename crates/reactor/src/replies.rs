@@ -162,7 +162,7 @@ impl Replies<'_> {
         self.connections.close_gently(id, CloseReason::Foreign, self.now.elapsed_ms);
     }
 
-    /// Starts to connect to another instance, and sends it a greeting. The reactor calls [`super::Service::linked`] when the instance has answered,
+    /// Starts to connect to another instance, and sends it a greeting. The reactor calls [`super::Service::peer_connected`] when the instance has answered,
     /// and [`super::Service::closed`] when the connection has ended, also if it was never answered.
     ///
     /// # Errors

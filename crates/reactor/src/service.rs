@@ -117,7 +117,7 @@ pub trait Service {
 
     /// Reports that a connection which this service has opened ([`Replies::connect`]) was answered. From now on it can send messages; after a
     /// failure it is closed.
-    fn linked(
+    fn peer_connected(
         &mut self,
         connection: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,

@@ -74,7 +74,7 @@ pub(super) enum UnitTarget {
 
 /// A unit of a client.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct QueuedUnit {
     pub(super) queue: ClientLane,
     pub(super) ticket: Ticket,
     pub(super) unit: Vec<u8>,
@@ -116,7 +116,7 @@ pub(super) struct ClientQueues {
     /// How long a unit waits, over all attempts.
     time_out_ms: u64,
     by: BTreeMap<ClientLane, LaneQueue>,
-    units_in_flight: BTreeMap<u64, Flight>,
+    units: BTreeMap<u64, QueuedUnit>,
     /// (deadline in milliseconds of the reactor's clock, number).
     deadlines: BTreeSet<(u64, u64)>,
     due: BTreeSet<(u64, ClientLane)>,
@@ -131,7 +131,7 @@ impl ClientQueues {
         ClientQueues {
             time_out_ms: u64::try_from(time_out.as_millis()).unwrap_or(u64::MAX),
             by: BTreeMap::new(),
-            units_in_flight: BTreeMap::new(),
+            units: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             due: BTreeSet::new(),
             bytes: 0,
@@ -164,16 +164,24 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.units.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
             return false;
         }
         self.next_number += 1;
         let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.units_in_flight.insert(
+        self.units.insert(
             number,
-            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            QueuedUnit {
+                queue: lane,
+                ticket,
+                unit,
+                may_write,
+                deadline_ms,
+                is_sent: false,
+                is_waiting: false,
+            },
         );
         let queue = self.by.entry(lane).or_default();
         queue.order.push_back(number);
@@ -220,15 +228,15 @@ impl ClientQueues {
         let queue = self.by.get_mut(&lane)?;
         let old = *queue.order.get(queue.sent)?;
         let behind = queue.sent.checked_sub(1).map_or(0, |before| queue.order[before]);
-        let mut flight = self.units_in_flight.remove(&old)?;
+        let mut queued = self.units.remove(&old)?;
         // Each attempt has a new number, so that a late report on an earlier attempt matches
         // nothing.
         self.next_number += 1;
         let number = self.next_number;
-        self.deadlines.remove(&(flight.deadline_ms, old));
-        self.deadlines.insert((flight.deadline_ms, number));
-        (flight.is_sent, flight.is_waiting) = (true, false);
-        self.units_in_flight.insert(number, flight);
+        self.deadlines.remove(&(queued.deadline_ms, old));
+        self.deadlines.insert((queued.deadline_ms, number));
+        (queued.is_sent, queued.is_waiting) = (true, false);
+        self.units.insert(number, queued);
         queue.order[queue.sent] = number;
         queue.sent += 1;
         queue.target = Some(target);
@@ -238,30 +246,30 @@ impl ClientQueues {
 
     /// The first unit of a unit's lane.
     pub(super) fn first_of_lane(&self, number: u64) -> Option<u64> {
-        let flight = self.units_in_flight.get(&number)?;
-        self.by.get(&flight.queue)?.order.front().copied()
+        let queued = self.units.get(&number)?;
+        self.by.get(&queued.queue)?.order.front().copied()
     }
 
     /// Removes a unit: it was replied to, or runs here.
-    pub(super) fn take_unit(&mut self, number: u64, now_ms: u64) -> Option<Flight> {
-        let flight = self.units_in_flight.remove(&number)?;
-        self.deadlines.remove(&(flight.deadline_ms, number));
-        self.bytes -= flight.unit.len();
-        if let Some(queue) = self.by.get_mut(&flight.queue) {
+    pub(super) fn take_unit(&mut self, number: u64, now_ms: u64) -> Option<QueuedUnit> {
+        let queued = self.units.remove(&number)?;
+        self.deadlines.remove(&(queued.deadline_ms, number));
+        self.bytes -= queued.unit.len();
+        if let Some(queue) = self.by.get_mut(&queued.queue) {
             if queue.order.front() == Some(&number) {
                 queue.order.pop_front();
             } else {
                 queue.order.retain(|one| *one != number);
             }
-            queue.sent -= usize::from(flight.is_sent);
+            queue.sent -= usize::from(queued.is_sent);
             if queue.order.is_empty() {
-                self.remove_queue(flight.queue);
+                self.remove_queue(queued.queue);
             } else if queue.sent == 0 && queue.due_ms.is_none() {
                 let pause_ms = if queue.is_sent_back { RETRY_MS } else { 0 };
-                self.schedule(flight.queue, now_ms + pause_ms);
+                self.schedule(queued.queue, now_ms + pause_ms);
             }
         }
-        Some(flight)
+        Some(queued)
     }
 
     /// Queues a unit that could not run here, before the others of its lane. `false`: there is no
@@ -273,24 +281,32 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.units_in_flight.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.units.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
             return false;
         }
         let deadline_ms = now_ms.saturating_add(self.time_out_ms);
         self.put_back(
-            Flight { queue: lane, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false },
+            QueuedUnit {
+                queue: lane,
+                ticket,
+                unit,
+                may_write,
+                deadline_ms,
+                is_sent: false,
+                is_waiting: false,
+            },
             now_ms,
         );
         true
     }
 
     /// Puts back a unit that could not run here, before the others of its lane.
-    pub(super) fn put_back(&mut self, flight: Flight, now_ms: u64) {
+    pub(super) fn put_back(&mut self, queued: QueuedUnit, now_ms: u64) {
         self.next_number += 1;
-        let (number, lane) = (self.next_number, flight.queue);
-        self.bytes += flight.unit.len();
-        self.deadlines.insert((flight.deadline_ms, number));
-        self.units_in_flight.insert(number, Flight { is_sent: false, is_waiting: false, ..flight });
+        let (number, lane) = (self.next_number, queued.queue);
+        self.bytes += queued.unit.len();
+        self.deadlines.insert((queued.deadline_ms, number));
+        self.units.insert(number, QueuedUnit { is_sent: false, is_waiting: false, ..queued });
         let queue = self.by.entry(lane).or_default();
         // Sent units of this lane come after it, so they count as turned back.
         queue.is_sent_back = true;
@@ -304,11 +320,11 @@ impl ClientQueues {
 
     /// The target reports that it did not run a unit.
     pub(super) fn not_run(&mut self, number: u64, now_ms: u64) {
-        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
-        if !std::mem::replace(&mut flight.is_sent, false) {
+        let Some(queued) = self.units.get_mut(&number) else { return };
+        if !std::mem::replace(&mut queued.is_sent, false) {
             return;
         }
-        let lane = flight.queue;
+        let lane = queued.queue;
         if let Some(queue) = self.by.get_mut(&lane) {
             queue.sent -= 1;
             queue.is_sent_back = true;
@@ -331,7 +347,7 @@ impl ClientQueues {
             return;
         }
         let waits_before = |number: &&u64| {
-            self.units_in_flight.get(number).is_some_and(|flight| !flight.is_sent && flight.ticket < ticket)
+            self.units.get(number).is_some_and(|queued| !queued.is_sent && queued.ticket < ticket)
         };
         let of_keyspace =
             |other: &ClientLane| (other.connection, other.keyspace) == (lane.connection, lane.keyspace);
@@ -347,22 +363,22 @@ impl ClientQueues {
     /// A unit waits at its target until this time at most. `unit` is the request for the next
     /// attempt.
     pub(super) fn waits(&mut self, number: u64, unit: Vec<u8>, until_ms: u64) {
-        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
-        self.bytes = self.bytes - flight.unit.len() + unit.len();
-        (flight.unit, flight.is_waiting) = (unit, true);
-        self.deadlines.remove(&(flight.deadline_ms, number));
-        flight.deadline_ms = until_ms.saturating_add(self.time_out_ms);
-        self.deadlines.insert((flight.deadline_ms, number));
+        let Some(queued) = self.units.get_mut(&number) else { return };
+        self.bytes = self.bytes - queued.unit.len() + unit.len();
+        (queued.unit, queued.is_waiting) = (unit, true);
+        self.deadlines.remove(&(queued.deadline_ms, number));
+        queued.deadline_ms = until_ms.saturating_add(self.time_out_ms);
+        self.deadlines.insert((queued.deadline_ms, number));
     }
 
     pub(super) fn unit_of(&self, number: u64) -> Option<&[u8]> {
-        self.units_in_flight.get(&number).map(|flight| &flight.unit[..])
+        self.units.get(&number).map(|queued| &queued.unit[..])
     }
 
     /// Where a unit was sent.
     pub(super) fn target_of(&self, number: u64) -> Option<UnitTarget> {
-        let flight = self.units_in_flight.get(&number).filter(|flight| flight.is_sent)?;
-        self.by.get(&flight.queue)?.target
+        let queued = self.units.get(&number).filter(|queued| queued.is_sent)?;
+        self.by.get(&queued.queue)?.target
     }
 
     /// Processes a lane again at this time, or earlier if an earlier time is set.
@@ -402,7 +418,7 @@ impl ClientQueues {
                 queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
             match queue.target {
                 Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
-                    let writes = sent.iter().any(|number| self.units_in_flight[number].may_write);
+                    let writes = sent.iter().any(|number| self.units[number].may_write);
                     if !writes {
                         self.fail_sent(lane, now_ms, over);
                     } else {
@@ -428,19 +444,19 @@ impl ClientQueues {
 
     /// Ends all units.
     pub(super) fn stop(&mut self, over: &mut Vec<FailedUnit>) {
-        while let Some((&number, _)) = self.units_in_flight.first_key_value() {
+        while let Some((&number, _)) = self.units.first_key_value() {
             self.end(number, 0, over);
         }
     }
 
     /// Number of units that are under way or queued.
     pub(super) fn len(&self) -> usize {
-        self.units_in_flight.len()
+        self.units.len()
     }
 
     /// Whether any unit is under way or queued that does not wait for a record.
     pub(super) fn has_unfinished(&self) -> bool {
-        self.units_in_flight.values().any(|flight| !flight.is_waiting)
+        self.units.values().any(|queued| !queued.is_waiting)
     }
 
     /// A client is gone: units that were not sent are dropped.
@@ -465,7 +481,7 @@ impl ClientQueues {
     }
 
     fn is_sent(&self, number: u64) -> bool {
-        self.units_in_flight.get(&number).is_some_and(|flight| flight.is_sent)
+        self.units.get(&number).is_some_and(|queued| queued.is_sent)
     }
 
     /// Sent writes are in doubt, and so are units before them, which must not run again and see
@@ -473,8 +489,7 @@ impl ClientQueues {
     fn fail_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let Some(queue) = self.by.get(&lane) else { return };
         let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
-        let is_write =
-            |number: &u64| self.units_in_flight[number].may_write && !is_planted(Bug::LostWritesSentAgain);
+        let is_write = |number: &u64| self.units[number].may_write && !is_planted(Bug::LostWritesSentAgain);
         let writes = sent.iter().rposition(is_write).map_or(0, |last| last + 1);
         for (place, number) in sent.into_iter().enumerate() {
             if place < writes {
@@ -487,20 +502,20 @@ impl ClientQueues {
 
     fn end(&mut self, number: u64, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let is_sent = self.is_sent(number);
-        let Some(flight) = self.take_unit(number, now_ms) else { return };
-        let ended = if is_sent && flight.may_write && !is_planted(Bug::DoubtDenied) {
+        let Some(queued) = self.take_unit(number, now_ms) else { return };
+        let ended = if is_sent && queued.may_write && !is_planted(Bug::DoubtDenied) {
             UnitFailure::OutcomeUnknown
         } else {
             UnitFailure::NotDone
         };
-        over.push((flight.queue, flight.ticket, ended));
+        over.push((queued.queue, queued.ticket, ended));
     }
 
     fn prioritize(&mut self, number: u64, deadline_ms: u64) {
-        let Some(flight) = self.units_in_flight.get_mut(&number) else { return };
-        if flight.deadline_ms > deadline_ms {
-            self.deadlines.remove(&(flight.deadline_ms, number));
-            flight.deadline_ms = deadline_ms;
+        let Some(queued) = self.units.get_mut(&number) else { return };
+        if queued.deadline_ms > deadline_ms {
+            self.deadlines.remove(&(queued.deadline_ms, number));
+            queued.deadline_ms = deadline_ms;
             self.deadlines.insert((deadline_ms, number));
         }
     }

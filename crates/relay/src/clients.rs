@@ -85,24 +85,24 @@ impl Clients {
         to: PartitionPlace,
         bytes: &[u8],
     ) {
-        let asker = UnitOrigin::Other { source, number };
+        let requester = UnitOrigin::Other { source, number };
         if self.scheduler.sent_back.follows_one(source, behind) && !is_planted(Bug::FollowerRuns) {
             return self.scheduler.send_back(source, number);
         }
         let ran = match Unit::decode(bytes) {
-            Ok(unit) if unit.is_step() && self.scheduler.put_off(to, asker, &unit) => return,
+            Ok(unit) if unit.is_step() && self.scheduler.put_off(to, requester, &unit) => return,
             Ok(unit) if !unit.is_step() && !self.scheduler.is_full() => {
                 let mut reply = Vec::new();
-                let ran = self.scheduler.run(at, to, asker, &unit, &mut reply);
+                let ran = self.scheduler.run(at, to, requester, &unit, &mut reply);
                 ran.map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
             Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
-            Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(asker, reply)),
+            Ok(reply) => reply.into_iter().for_each(|reply| self.scheduler.reply(requester, reply)),
             Err(failure) if may_come_again(&failure) => self.scheduler.send_back(source, number),
-            Err(failure) => self.scheduler.fail(asker, &failure),
+            Err(failure) => self.scheduler.fail(requester, &failure),
         }
     }
 
@@ -125,11 +125,11 @@ impl Clients {
         };
         match verdict {
             UnitVerdict::Replied => {
-                if let Some(flight) = lanes.take_unit(number, now.elapsed_ms) {
-                    if flight.may_write {
-                        self.scheduler.written(now.elapsed_ms, flight.queue, flight.ticket);
+                if let Some(queued) = lanes.take_unit(number, now.elapsed_ms) {
+                    if queued.may_write {
+                        self.scheduler.written(now.elapsed_ms, queued.queue, queued.ticket);
                     }
-                    self.deliver(at, flight.queue.connection, flight.ticket, reply);
+                    self.deliver(at, queued.queue.connection, queued.ticket, reply);
                 }
             }
             UnitVerdict::NotRun => lanes.not_run(number, now.elapsed_ms),
@@ -145,10 +145,10 @@ impl Clients {
     /// Handles an answer of the instance. Whether a unit has run again because of it.
     fn handle_answer(&mut self, at: &mut impl RelayContext, number: u64, answer: UnitAnswer) -> bool {
         let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
-        let asker = under_way.reply_to;
+        let requester = under_way.reply_to;
         let parked = match answer {
             UnitAnswer::Failed(failure) => {
-                if under_way.may_write && !self.is_newest(asker) {
+                if under_way.may_write && !self.is_newest(requester) {
                     // A later unit may have run elsewhere.
                     under_way.retry_copy = None;
                 }
@@ -156,7 +156,7 @@ impl Clients {
                 return false;
             }
             UnitAnswer::Reply(bytes) if under_way.waiting_unit.is_none() => {
-                self.scheduler.reply(asker, bytes);
+                self.scheduler.reply(requester, bytes);
                 return false;
             }
             // No wait for a record: the time-out means that the outcome is unknown.
@@ -168,20 +168,20 @@ impl Clients {
         };
         match parked {
             Some(parked) if !parked.is_waiting => {
-                self.scheduler.park(at, number, asker, parked);
+                self.scheduler.park(at, number, requester, parked);
                 false
             }
             Some(parked) => {
                 let unit = with_wait(&parked.unit, parked.waits.until_ms);
                 let mut reply = Vec::new();
                 let ran = match Unit::decode(&unit) {
-                    Ok(unit) => self.scheduler.run(at, parked.to, asker, &unit, &mut reply),
+                    Ok(unit) => self.scheduler.run(at, parked.to, requester, &unit, &mut reply),
                     Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
                 };
                 match ran {
-                    Ok(true) => self.scheduler.reply(asker, reply),
+                    Ok(true) => self.scheduler.reply(requester, reply),
                     Ok(false) => {}
-                    Err(failure) => self.scheduler.refused(at, parked.to, asker, (unit, false), &failure),
+                    Err(failure) => self.scheduler.refused(at, parked.to, requester, (unit, false), &failure),
                 }
                 true
             }
@@ -190,8 +190,8 @@ impl Clients {
     }
 
     /// Whether a client has sent nothing after this unit.
-    fn is_newest(&self, asker: UnitOrigin) -> bool {
-        let UnitOrigin::Client { connection, ticket } = asker else { return true };
+    fn is_newest(&self, requester: UnitOrigin) -> bool {
+        let UnitOrigin::Client { connection, ticket } = requester else { return true };
         let client = self.table.get(connection.slot as usize).and_then(Option::as_ref);
         client.is_some_and(|client| client.id == connection && client.connection.is_newest(ticket))
     }
@@ -279,7 +279,7 @@ impl Clients {
     }
 
     /// The reply to a unit over several partitions has arrived.
-    pub fn spanned(
+    pub fn cross_partition_reply(
         &mut self,
         (connection, ticket): (ConnectionId, Ticket),
         reply: &[u8],
@@ -386,7 +386,7 @@ impl Clients {
     }
 
     /// Runs units of the clients of another instance of this node.
-    pub fn run_for(&mut self, units: &Units, at: &mut impl RelayContext) {
+    pub fn run_units(&mut self, units: &Units, at: &mut impl RelayContext) {
         let mut begin = 0;
         for item in &units.items {
             let bytes = &units.bytes[begin..item.end];
@@ -420,7 +420,7 @@ impl Clients {
     }
 
     /// Receives the outcomes of units that another instance of this node had to run.
-    pub fn ran(&mut self, replied: &ReplyBatch, at: &mut impl RelayContext) {
+    pub fn units_completed(&mut self, replied: &ReplyBatch, at: &mut impl RelayContext) {
         let mut begin = 0;
         for item in &replied.items {
             let bytes = &replied.bytes[begin..item.end];
@@ -453,19 +453,20 @@ impl Clients {
     pub fn step(&mut self, at: &mut impl RelayContext) {
         self.scheduler.pump(at);
         for _ in 0..STEPS_PER_TURN_MAX {
-            let Some(ScheduledStep { to, reply_to: asker, unit: bytes }) = self.scheduler.steps.pop_front()
+            let Some(ScheduledStep { to, reply_to: requester, unit: bytes }) =
+                self.scheduler.steps.pop_front()
             else {
                 return;
             };
             let mut reply = Vec::new();
             let (ran, may_write) = match Unit::decode(&bytes) {
-                Ok(unit) => (self.scheduler.run(at, to, asker, &unit, &mut reply), unit.may_write()),
+                Ok(unit) => (self.scheduler.run(at, to, requester, &unit, &mut reply), unit.may_write()),
                 Err(_) => (Err(zerohop_wire::BadRequestReason::Unexpected.into()), true),
             };
             match ran {
-                Ok(true) => self.scheduler.reply(asker, reply),
+                Ok(true) => self.scheduler.reply(requester, reply),
                 Ok(false) => {}
-                Err(failure) => self.scheduler.refused(at, to, asker, (bytes, may_write), &failure),
+                Err(failure) => self.scheduler.refused(at, to, requester, (bytes, may_write), &failure),
             }
         }
     }
@@ -521,8 +522,8 @@ impl Clients {
 
     /// The instance stops: nothing under way elsewhere is awaited.
     pub fn stop(&mut self, at: &mut impl RelayContext) {
-        for ScheduledStep { reply_to: asker, .. } in std::mem::take(&mut self.scheduler.steps) {
-            if let UnitOrigin::Other { source, number } = asker {
+        for ScheduledStep { reply_to: requester, .. } in std::mem::take(&mut self.scheduler.steps) {
+            if let UnitOrigin::Other { source, number } = requester {
                 self.scheduler.send_back(source, number);
             }
         }

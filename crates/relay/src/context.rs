@@ -151,7 +151,7 @@ pub trait RelayContext {
     /// Whether units may have keys in several partitions.
     fn cross_partition(&self) -> CrossPartition;
 
-    /// Runs a unit over the keyspace of this name; its reply comes to [`super::Clients::spanned`].
+    /// Runs a unit over the keyspace of this name; its reply comes to [`super::Clients::cross_partition_reply`].
     /// `false`: there is no room, and nothing is run.
-    fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, asker: (ConnectionId, Ticket)) -> bool;
+    fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, requester: (ConnectionId, Ticket)) -> bool;
 }

@@ -19,12 +19,12 @@
 
 mod client_queues;
 mod clients;
+mod cluster_slots;
 mod context;
 pub mod cross_partition;
 mod delays;
 mod execution;
 pub mod limits;
-mod members;
 mod outgoing;
 pub mod planted;
 mod redis_client;

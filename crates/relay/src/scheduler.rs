@@ -12,7 +12,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, Wait, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::client_queues::{ClientLane, ClientQueues, FailedUnit, Flight, UnitFailure, UnitTarget};
+use super::client_queues::{ClientLane, ClientQueues, FailedUnit, QueuedUnit, UnitFailure, UnitTarget};
 use super::execution::{Execution, RecordWait};
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
@@ -139,7 +139,7 @@ impl UnitScheduler {
         &mut self,
         at: &mut impl RelayContext,
         to: PartitionPlace,
-        asker: UnitOrigin,
+        requester: UnitOrigin,
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
     ) -> Result<bool, Failure<'static>> {
@@ -148,7 +148,7 @@ impl UnitScheduler {
         }
         self.next_number += 1;
         let number = self.next_number;
-        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let token = Token { connection: requester.connection(), request: RequestId(number) };
         let me = at.this_member();
         let snapshot = answer_snapshot(me, number);
         let scratch = &mut self.scratch;
@@ -161,20 +161,20 @@ impl UnitScheduler {
             (ProgramResult::Now, None) => Ok(true),
             (ProgramResult::Now, Some(waits)) => {
                 let parked = ParkedUnit::new(to, unit, waits);
-                self.park(at, number, asker, parked);
+                self.park(at, number, requester, parked);
                 Ok(false)
             }
             (ProgramResult::Later, waits) => {
                 let may_write = unit.may_write();
                 let is_short = !may_write || unit.encoded_bytes() <= RETRY_COPY_BYTES_MAX;
-                let keeps = is_short && waits.is_none() && matches!(asker, UnitOrigin::Client { .. });
+                let keeps = is_short && waits.is_none() && matches!(requester, UnitOrigin::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
                 let bits = bits_of(at.instance().map(), to.keyspace);
                 self.under_way.insert(
                     number,
                     RunningUnit {
-                        reply_to: asker,
+                        reply_to: requester,
                         to,
                         bits,
                         may_write,
@@ -183,7 +183,7 @@ impl UnitScheduler {
                     },
                 );
                 // A unit of another instance has its own time limit there.
-                if matches!(asker, UnitOrigin::Client { .. }) {
+                if matches!(requester, UnitOrigin::Client { .. }) {
                     self.deadlines.begin(number, at.now().elapsed_ms);
                 }
                 Ok(false)
@@ -196,17 +196,17 @@ impl UnitScheduler {
         &mut self,
         at: &mut impl RelayContext,
         number: u64,
-        asker: UnitOrigin,
+        requester: UnitOrigin,
         mut parked: Box<ParkedUnit>,
     ) {
         parked.is_waiting = true;
         let (to, RecordWait { key, version, until_ms }) = (parked.to, parked.waits.clone());
-        if let UnitOrigin::Other { source, number } = asker {
+        if let UnitOrigin::Other { source, number } = requester {
             self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
         }
         let bits = bits_of(at.instance().map(), to.keyspace);
         let under_way = RunningUnit {
-            reply_to: asker,
+            reply_to: requester,
             to,
             bits,
             may_write: false,
@@ -224,17 +224,17 @@ impl UnitScheduler {
         let until = if version == Timestamp::ZERO { WaitUntil::Present } else { WaitUntil::Changed(version) };
         let read = RecordRead { key: &key, query: Query::Wait(Wait { until }) };
         let message = Message::Read { seen: Timestamp::ZERO, read };
-        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let token = Token { connection: requester.connection(), request: RequestId(number) };
         at.request(token, &envelope, &message);
     }
 
     /// Queues a step of a command over all partitions, or of a long reply. `false`: there is no
     /// room.
-    pub(super) fn put_off(&mut self, to: PartitionPlace, asker: UnitOrigin, unit: &Unit<'_>) -> bool {
+    pub(super) fn put_off(&mut self, to: PartitionPlace, requester: UnitOrigin, unit: &Unit<'_>) -> bool {
         if self.steps.len() >= STEPS_WAITING_MAX {
             return false;
         }
-        self.steps.push_back(ScheduledStep { to, reply_to: asker, unit: encoded(unit) });
+        self.steps.push_back(ScheduledStep { to, reply_to: requester, unit: encoded(unit) });
         true
     }
 
@@ -257,33 +257,33 @@ impl UnitScheduler {
         &mut self,
         at: &impl RelayContext,
         to: PartitionPlace,
-        asker: UnitOrigin,
+        requester: UnitOrigin,
         (unit, may_write): (Vec<u8>, bool),
         failure: &Failure<'_>,
     ) {
-        match asker {
+        match requester {
             UnitOrigin::Other { source, number } if may_come_again(failure) => self.send_back(source, number),
             UnitOrigin::Client { connection, ticket } if may_come_again(failure) => {
                 // By the current map, and in order with the other units of its keys.
                 let map = at.instance().map();
-                let Some(to) = route(map, to, &unit) else { return self.fail(asker, &unavailable()) };
+                let Some(to) = route(map, to, &unit) else { return self.fail(requester, &unavailable()) };
                 let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
                 let lane = self.client_queues.queue_of(lane);
                 if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now().elapsed_ms) {
-                    self.fail(asker, failure);
+                    self.fail(requester, failure);
                 }
             }
-            _ => self.fail(asker, failure),
+            _ => self.fail(requester, failure),
         }
     }
 
     /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
     pub(super) fn failed(&mut self, at: &impl RelayContext, under_way: RunningUnit, failure: &Failure<'_>) {
-        let RunningUnit { reply_to: asker, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
+        let RunningUnit { reply_to: requester, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
             under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
         if !is_over {
-            return self.fail(asker, failure);
+            return self.fail(requester, failure);
         }
         // A waiting unit has changed nothing.
         let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
@@ -292,18 +292,18 @@ impl UnitScheduler {
         // is gone.
         let is_undone = matches!(failure, Failure::Unavailable { .. });
         match unit.or(kept.filter(|_| only_reads || is_undone)) {
-            Some(unit) => self.refused(at, to, asker, (unit, !only_reads), &unavailable()),
-            None if is_undone && matches!(asker, UnitOrigin::Client { .. }) => {
-                self.fail(asker, &unavailable())
+            Some(unit) => self.refused(at, to, requester, (unit, !only_reads), &unavailable()),
+            None if is_undone && matches!(requester, UnitOrigin::Client { .. }) => {
+                self.fail(requester, &unavailable())
             }
             None if only_reads || is_undone => {
-                self.refused(at, to, asker, (Vec::new(), false), &unavailable())
+                self.refused(at, to, requester, (Vec::new(), false), &unavailable())
             }
             None => {
-                if let UnitOrigin::Client { connection, ticket } = asker {
+                if let UnitOrigin::Client { connection, ticket } = requester {
                     self.written(at.now().elapsed_ms, ClientLane::of(connection, to, bits), ticket);
                 }
-                self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+                self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
             }
         }
     }
@@ -315,15 +315,15 @@ impl UnitScheduler {
         self.over(over);
     }
 
-    pub(super) fn fail(&mut self, asker: UnitOrigin, failure: &Failure<'_>) {
+    pub(super) fn fail(&mut self, requester: UnitOrigin, failure: &Failure<'_>) {
         let mut reply = Vec::new();
         failure_reply(failure, &mut reply);
-        self.reply(asker, reply);
+        self.reply(requester, reply);
     }
 
     /// Passes on a reply; a client of this instance has it once the caller reads `ready`.
-    pub(super) fn reply(&mut self, asker: UnitOrigin, reply: Vec<u8>) {
-        match asker {
+    pub(super) fn reply(&mut self, requester: UnitOrigin, reply: Vec<u8>) {
+        match requester {
             UnitOrigin::Client { connection, ticket } => self.ready.push_back((connection, ticket, reply)),
             UnitOrigin::Other { source, number } => {
                 self.report_outcome(source, number, UnitVerdict::Replied, &reply)
@@ -385,13 +385,13 @@ impl UnitScheduler {
             self.deadlines.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
         {
             let Some(one) = self.under_way.remove(&number) else { continue };
-            let asker = one.reply_to;
-            match (one.is_write(), asker) {
+            let requester = one.reply_to;
+            match (one.is_write(), requester) {
                 (true, UnitOrigin::Client { connection, ticket }) => {
                     self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
-                    self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+                    self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
                 }
-                _ => self.fail(asker, &unavailable()),
+                _ => self.fail(requester, &unavailable()),
             }
         }
     }
@@ -404,8 +404,8 @@ impl UnitScheduler {
         let map = at.instance().map();
         let Some(found) = map.keyspace(lane.keyspace) else {
             let flight = self.client_queues.take_unit(number, now_ms)?;
-            let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
-            self.fail(asker, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
+            let requester = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(requester, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
             return Some(now_ms);
         };
         let is_as_it_was = found.config().partitions.bits() == lane.bits;
@@ -416,8 +416,8 @@ impl UnitScheduler {
         let Some(to) = to else {
             // The keys of one partition are in several now. Nothing of the unit was executed.
             let flight = self.client_queues.take_unit(number, now_ms)?;
-            let asker = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
-            self.fail(asker, &unavailable());
+            let requester = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(requester, &unavailable());
             return Some(now_ms);
         };
         let later = Some(now_ms + RETRY_MS);
@@ -458,26 +458,26 @@ impl UnitScheduler {
     }
 
     /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
-    fn run_queued(&mut self, at: &mut impl RelayContext, to: PartitionPlace, flight: Flight) -> u64 {
+    fn run_queued(&mut self, at: &mut impl RelayContext, to: PartitionPlace, flight: QueuedUnit) -> u64 {
         let now_ms = at.now().elapsed_ms;
-        let Flight { queue: ClientLane { connection, .. }, ticket, .. } = flight;
-        let asker = UnitOrigin::Client { connection, ticket };
+        let QueuedUnit { queue: ClientLane { connection, .. }, ticket, .. } = flight;
+        let requester = UnitOrigin::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
-            Ok(unit) if unit.is_step() && self.put_off(to, asker, &unit) => return now_ms,
+            Ok(unit) if unit.is_step() && self.put_off(to, requester, &unit) => return now_ms,
             Ok(unit) if !unit.is_page() && !self.is_full() => {
                 let mut reply = Vec::new();
-                self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
+                self.run(at, to, requester, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
             }
             Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
             Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
         };
         match ran {
-            Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),
+            Ok(reply) => reply.into_iter().for_each(|reply| self.reply(requester, reply)),
             Err(failure) if may_come_again(&failure) => {
                 self.client_queues.put_back(flight, now_ms);
                 return now_ms + RETRY_MS;
             }
-            Err(failure) => self.fail(asker, &failure),
+            Err(failure) => self.fail(requester, &failure),
         }
         now_ms
     }

@@ -11,8 +11,8 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
 use super::client_queues::ClientLane;
+use super::cluster_slots::{has_slots, layout, partition_of_slot, split};
 use super::limits::BUSY_RETRY_MS;
-use super::members::{has_slots, layout, partition_of_slot, split};
 use super::planted::{Bug, is_planted};
 use super::redis_client::RedisClient;
 use super::scheduler::{UnitOrigin, UnitScheduler, encoded, may_come_again};
@@ -57,7 +57,7 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         self.scheduler.commands += 1;
         let ClientWorld { at, scheduler, connection, .. } = self;
         let at = &mut **at;
-        let asker = UnitOrigin::Client { connection: *connection, ticket };
+        let requester = UnitOrigin::Client { connection: *connection, ticket };
         let (map, me) = (at.instance().map(), at.instance().identity().instance);
         let Some(found) = map.keyspace(to.keyspace) else {
             let failure = match at.instance().has_known_keyspaces() {
@@ -89,12 +89,12 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         let refused = if is_here && scheduler.is_full() {
             busy
         } else if is_here && (unit.is_step() || ticket.part > 0) {
-            if scheduler.put_off(to, asker, unit) {
+            if scheduler.put_off(to, requester, unit) {
                 return UnitResult::Later;
             }
             busy
         } else if is_here {
-            match scheduler.run(at, to, asker, unit, reply) {
+            match scheduler.run(at, to, requester, unit, reply) {
                 Ok(true) => return UnitResult::Done,
                 Ok(false) => return UnitResult::Later,
                 Err(failure) => failure,

@@ -221,10 +221,10 @@ impl Replica {
             return Ok(());
         }
         let mut sent_bytes = 0;
-        let is_let_alone = self.view.followers.contains(&stream.member)
+        let is_exempt = self.view.followers.contains(&stream.member)
             && self.waits_for_disk_space(context, stream.full_until_us);
         while stream.is_found
-            && !is_let_alone
+            && !is_exempt
             && stream.next <= last
             && stream.next <= stream.matched + WINDOW_ENTRIES
             && sent_bytes < STEP_BYTES

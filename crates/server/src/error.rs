@@ -13,7 +13,7 @@ use zerohop_wire::ids::InstanceId;
 use zerohop_wire::shown::shown_path;
 use zerohop_wire::words::{by_number, counted};
 
-use crate::saved::persisted::SavedError;
+use crate::node_files::persisted::SavedError;
 
 /// The reason why a node does not start. Nothing was changed except by recovery's own repairs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use zerohop_wire::ids::Incarnation;
 
 use crate::error::StartError;
-use crate::saved::closed::read_mark as closed_mark;
-use crate::saved::identity::{MEMBER_BYTES_MAX, SavedMember};
-use crate::saved::losses::{LOSSES_BYTES_MAX, SavedLosses};
-use crate::saved::persisted::{SAVED_BYTES_MAX, SavedNode};
+use crate::node_files::clean_shutdown::read_mark as closed_mark;
+use crate::node_files::identity::{MEMBER_BYTES_MAX, SavedMember};
+use crate::node_files::losses::{LOSSES_BYTES_MAX, SavedLosses};
+use crate::node_files::persisted::{SAVED_BYTES_MAX, SavedNode};
 
 pub(crate) const NODE_FOLDER: &str = "node";
 pub(crate) const STATE_FILE: &str = "state";
@@ -261,7 +261,7 @@ pub(crate) fn names(root: &Path) -> Vec<String> {
 #[expect(clippy::disallowed_methods, reason = "tests put files where they do not belong")]
 mod tests {
     use super::*;
-    use crate::saved::persisted::tests::sample;
+    use crate::node_files::persisted::tests::sample;
 
     fn reason(root: &Path) -> String {
         NodeFolder::open(root).unwrap_err().to_string()

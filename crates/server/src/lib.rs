@@ -20,8 +20,8 @@ mod instance;
 pub mod limits;
 pub mod logging;
 mod manager;
+mod node_files;
 mod process;
-mod saved;
 mod server;
 
 pub use self::instance::gateway;

@@ -14,14 +14,14 @@ pub(crate) struct InFlightFrame {
     /// The position of its connection.
     pub(crate) connection: u32,
     pub(crate) sent: Time,
-    pub(crate) cargo: Cargo,
+    pub(crate) contents: FrameContents,
     /// An operation of the frame has been sent again since.
     pub(crate) overdue: bool,
 }
 
 /// The contents of a frame.
 #[derive(Debug)]
-pub(crate) enum Cargo {
+pub(crate) enum FrameContents {
     Hello,
     Prove,
     Ping,
@@ -38,11 +38,11 @@ pub(crate) enum Cargo {
 #[derive(Debug, Default)]
 pub(crate) struct Gather {
     /// Answered requests are `None`.
-    requests: Vec<Option<Cargo>>,
+    requests: Vec<Option<FrameContents>>,
     unanswered: usize,
 }
 
-impl Cargo {
+impl FrameContents {
     /// The operations that are not answered yet.
     pub(crate) fn into_operations(self) -> Vec<Handle> {
         match self {
@@ -57,7 +57,7 @@ impl Cargo {
 }
 
 impl Gather {
-    pub(crate) fn push(&mut self, request: Cargo) {
+    pub(crate) fn push(&mut self, request: FrameContents) {
         self.requests.push(Some(request));
         self.unanswered += 1;
     }
@@ -68,10 +68,10 @@ impl Gather {
     }
 
     /// Removes and returns the request at this position, which counts from 1.
-    pub(crate) fn take(&mut self, place: u32) -> Option<Cargo> {
-        let cargo = self.requests.get_mut((place as usize).checked_sub(1)?)?.take()?;
+    pub(crate) fn take(&mut self, place: u32) -> Option<FrameContents> {
+        let contents = self.requests.get_mut((place as usize).checked_sub(1)?)?.take()?;
         self.unanswered -= 1;
-        Some(cargo)
+        Some(contents)
     }
 
     pub(crate) fn is_answered(&self) -> bool {

@@ -40,7 +40,7 @@ pub(crate) enum CompletionTarget<T> {
     /// The caller, identified by the submitted token.
     Caller(T),
     /// The composite operation to which the operation belongs.
-    Together {
+    Composite {
         /// Its handle.
         procedure: Handle,
         /// The index of the operation in it.

@@ -51,7 +51,7 @@ pub(crate) enum RequestKind {
     /// A message of a transaction to the partition of this hash; it has a sequence number there, like a write.
     Point { keyspace: KeyspaceId, point: u64, what: PointMessage, bytes: Bytes },
     /// Several operations that end together.
-    Together(Box<Composite>),
+    Composite(Box<Composite>),
     /// A page of the keys of a partition.
     Scan {
         keyspace: KeyspaceId,
@@ -96,7 +96,7 @@ impl RequestKind {
             | Self::Compare { keyspace, .. }
             | Self::Snapshot { keyspace, .. }
             | Self::Point { keyspace, .. } => *keyspace,
-            Self::Admin { .. } | Self::Keyspace { .. } | Self::Together(_) => KeyspaceId::NONE,
+            Self::Admin { .. } | Self::Keyspace { .. } | Self::Composite(_) => KeyspaceId::NONE,
         }
     }
 
@@ -110,7 +110,7 @@ impl RequestKind {
         match self {
             Self::Record { item, .. } => item.len(),
             Self::Point { bytes, .. } => bytes.len(),
-            Self::Together(together) => together.bytes(),
+            Self::Composite(composite) => composite.bytes(),
             Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
             Self::Compare { from, .. } => from.len(),
             Self::Snapshot { body, .. } => body.len(),
@@ -148,9 +148,9 @@ impl SessionRequest {
     /// # Errors
     /// The transaction is empty, or exceeds a limit.
     pub fn transaction(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
-        let together = Composite::Commit(Commit::new(items)?);
+        let composite = Composite::Commit(Commit::new(items)?);
         Ok(Self {
-            operation: RequestKind::Together(Box::new(together)),
+            operation: RequestKind::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })
@@ -189,9 +189,9 @@ impl SessionRequest {
     /// # Errors
     /// There are more reads than a transaction may have, or an item is not a read.
     pub fn read_many(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
-        let together = Composite::Reading(ConsistentRead::new(items)?);
+        let composite = Composite::Reading(ConsistentRead::new(items)?);
         Ok(Self {
-            operation: RequestKind::Together(Box::new(together)),
+            operation: RequestKind::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })
@@ -203,9 +203,9 @@ impl SessionRequest {
     /// # Errors
     /// Same as [`SessionRequest::read_many`].
     pub fn read_unconfirmed(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
-        let together = Composite::Reading(ConsistentRead::unconfirmed(items)?);
+        let composite = Composite::Reading(ConsistentRead::unconfirmed(items)?);
         Ok(Self {
-            operation: RequestKind::Together(Box::new(together)),
+            operation: RequestKind::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })

@@ -17,7 +17,7 @@ pub(crate) enum Subject {
     /// The connection at this position.
     Connection(u32),
     /// The composite operation at this position.
-    Together(u32),
+    Composite(u32),
     /// The requests for the map and the opening of a session.
     Maintenance,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Subject)>>,
     operations: Vec<Time>,
     connections: Vec<Time>,
-    together: Vec<Time>,
+    composite: Vec<Time>,
     maintenance: Time,
 }
 
@@ -37,7 +37,7 @@ impl Timers {
             heap: BinaryHeap::new(),
             operations: Vec::new(),
             connections: Vec::new(),
-            together: Vec::new(),
+            composite: Vec::new(),
             maintenance: Time::NEVER,
         }
     }
@@ -82,7 +82,7 @@ impl Timers {
         let (table, index) = match subject {
             Subject::Operation(index) => (&mut self.operations, index as usize),
             Subject::Connection(index) => (&mut self.connections, index as usize),
-            Subject::Together(index) => (&mut self.together, index as usize),
+            Subject::Composite(index) => (&mut self.composite, index as usize),
             Subject::Maintenance => return &mut self.maintenance,
         };
         if index >= table.len() {

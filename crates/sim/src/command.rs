@@ -18,7 +18,7 @@ pub struct SimArguments {
     /// The number of seeds to run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
-    /// Which faults may occur: all, calm, replication, partitions, disks, clocks, moves, control,
+    /// Which faults may occur: all, none, replication, partitions, disks, clocks, moves, control,
     /// redis; or single: one node.
     #[arg(long, value_name = "NAME", default_value = "all")]
     pub scenario: String,

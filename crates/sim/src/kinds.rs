@@ -222,7 +222,7 @@ impl Kinds {
 /// The named scenarios of a cluster, with the kinds that each allows.
 pub const SCENARIOS: [(&str, Kinds); 9] = [
     ("all", Kinds::ALL),
-    ("calm", Kinds::NONE),
+    ("none", Kinds::NONE),
     (
         "replication",
         Kinds::of(&[

@@ -328,7 +328,7 @@ def _names(listing: NativeBlobList) -> Iterator[bytes]:
         yield from page
 
 
-class Filling:
+class OpenAppend:
     """Bytes that are added to a blob over several calls, and become visible together with the last
     call.
 
@@ -412,7 +412,7 @@ class BlobIO(io.RawIOBase):
         # While it exists, nobody takes what is written for that of a dead writer.
         self._renewed: object = None
         self._broken = self._given_up = False
-        self._fill: Optional[Filling] = None
+        self._fill: Optional[OpenAppend] = None
         self._filled = 0
         # What a file reads that is not written through.
         self._pinned: Optional[Pinned] = None
@@ -428,7 +428,7 @@ class BlobIO(io.RawIOBase):
                     raise there_is(name) from None
                 self._again = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
-            self._fill = Filling(self._blobs, name, self._place)
+            self._fill = OpenAppend(self._blobs, name, self._place)
             return
         if self._short == "r" and not partial:
             self._pinned = Pinned.of(blobs, [name])

@@ -14,7 +14,7 @@ from fsspec.compression import compr
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
-from zerohop._blobs import Filling, Pinned
+from zerohop._blobs import OpenAppend, Pinned
 from zerohop._entry import INLINE_BYTES_MAX, Entry
 from zerohop._callers import closed_by_nobody, ended_by_exception, exits_under_way
 from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
@@ -56,7 +56,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._keyspace = fs._keyspace(self._place.keyspace)
         self._entry, self._pinned = entry, pinned
         self._blob: Optional[bytes] = None
-        self._fill: Optional[Filling] = None
+        self._fill: Optional[OpenAppend] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
@@ -158,7 +158,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             else:
                 if self._blob is None or self._fill is None:
                     self._blob = new_blob(self._keyspace)
-                    self._fill = Filling(self._keyspace.blobs, self._blob)
+                    self._fill = OpenAppend(self._keyspace.blobs, self._blob)
                 self._fill.push(contents)
                 if final:
                     self._fill.publish()

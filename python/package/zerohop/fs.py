@@ -37,7 +37,7 @@ from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import other_paths, tokenize
 
 import zerohop
-from zerohop._blobs import Filling, Pinned
+from zerohop._blobs import OpenAppend, Pinned
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
 from zerohop._callers import by_key, cut_off_in_cache, wraps_for_asyncio
 from zerohop._fs_files import Packed, Text, ZerohopFile
@@ -422,7 +422,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return Entry(contents.nbytes, time.time(), bytes(contents))
         blob = new_blob(keyspace)
         try:
-            fill = Filling(keyspace.blobs, blob)
+            fill = OpenAppend(keyspace.blobs, blob)
             fill.push(contents)
             fill.publish()
         except BaseException:
@@ -471,7 +471,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
         blob = new_blob(to)
         try:
-            fill = Filling(to.blobs, blob)
+            fill = OpenAppend(to.blobs, blob)
             for at in range(0, entry.size, BLOCK_BYTES):
                 stop = min(at + BLOCK_BYTES, entry.size)
                 fill.push(self._read(from_, source.path, entry, at, stop))

@@ -8,7 +8,7 @@
 //!   rules       what can be left out, to see it noticed               bounds   how much is tried
 //!   model       its bounds and rules as methods                    steps, explore  what may happen, and when
 //!   commit      a transaction over three partitions                   crates/transaction/src/transactions
-//!   reads       a read of two records in one round or two        crates/session/src/transaction/reading.rs
+//!   reads       a read of two records in one round or two        crates/session/src/transaction/consistent_read.rs
 //! ```
 //!
 //! One partition, three members, the control group as one coordinator. Messages are lost, repeated, late and overtaken; processes

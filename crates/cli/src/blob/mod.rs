@@ -24,9 +24,9 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
+use crate::common::outage;
 use crate::common::shown::Name;
 use crate::common::target::ClusterTarget;
-use crate::common::unserved;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BlobCommand {
@@ -156,7 +156,7 @@ pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandEr
     let name = command.name().map(<[u8]>::to_vec);
     let target = command.place().target.clone();
     let error = match done(command).await {
-        Err(error) => unserved::explained(&target, error).await,
+        Err(error) => outage::explained(&target, error).await,
         ending => return ending,
     };
     let reason = failure::reason(&error);

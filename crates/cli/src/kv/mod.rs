@@ -28,9 +28,9 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
+use crate::common::outage;
 use crate::common::shown::JsonKey;
 use crate::common::target::ClusterTarget;
-use crate::common::unserved;
 
 /// Declares the commands, those about one key before the semicolon, and what is the same for all of them.
 macro_rules! commands {
@@ -150,7 +150,7 @@ pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandErro
     let key = command.key().map(<[u8]>::to_vec);
     let target = command.place().target.clone();
     let error = match done(command).await {
-        Err(error) => unserved::explained(&target, error).await,
+        Err(error) => outage::explained(&target, error).await,
         ending => return ending,
     };
     let reason = failure::reason(&error);

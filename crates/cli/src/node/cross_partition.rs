@@ -21,14 +21,14 @@ const FULL_TRIES_MAX: u32 = 10_000;
 struct RedisCrossPartition(CrossPartitionCommands);
 
 impl CrossPartitionRunner for RedisCrossPartition {
-    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), TooManyUnits> {
-        let tell = move |reply| send_reply(asker, reply);
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, requester: ReplyAddress) -> Result<(), TooManyUnits> {
+        let tell = move |reply| send_reply(requester, reply);
         self.0.start_unit(keyspace, unit, Box::new(tell)).map_err(|_| TooManyUnits)
     }
 }
 
-fn send_reply(asker: ReplyAddress, reply: Vec<u8>) {
-    let Err(mut untold) = asker.send(reply) else { return };
+fn send_reply(requester: ReplyAddress, reply: Vec<u8>) {
+    let Err(mut untold) = requester.send(reply) else { return };
     tokio::spawn(async move {
         for _ in 0..FULL_TRIES_MAX {
             tokio::time::sleep(FULL_PAUSE).await;

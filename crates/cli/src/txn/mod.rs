@@ -20,8 +20,8 @@ use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 
 use crate::common::ending::{CommandEnding, CommandError, FORBIDDEN, lacking};
 use crate::common::interrupt;
+use crate::common::outage;
 use crate::common::target::ClusterTarget;
-use crate::common::unserved;
 use crate::output;
 use line::{Line, LineOperation};
 
@@ -145,7 +145,7 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             if let Some(why) = lacking(&error, named) {
                 return Err(CommandError::RefusedAs { word: FORBIDDEN, reason: why });
             }
-            let why = unserved::why_not_served(&arguments.target, &error).await;
+            let why = outage::why_not_served(&arguments.target, &error).await;
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
             show::refused(arguments.json, (lines, &progress), (error, why))
         }

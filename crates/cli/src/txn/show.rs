@@ -10,8 +10,8 @@ use super::{LineResult, TxnProgress, blob};
 use crate::common::ending::{CommandEnding, CommandError, EXISTS, of_blob};
 use crate::common::failure::{self, FailedObject};
 use crate::common::names::{self, first_bytes};
+use crate::common::outage;
 use crate::common::shown::{JsonKey, JsonValue, Name};
-use crate::common::unserved;
 use crate::kv::refusal::type_name;
 use crate::output;
 
@@ -321,7 +321,7 @@ pub(super) fn refused(
             let message = why.map_or(message.clone(), |why| format!("{message}. {why}"));
             return Err(refusal(is_json, line, &error, message)?);
         }
-        _ => return Err(unserved::with(error.into(), why)),
+        _ => return Err(outage::with(error.into(), why)),
     }
     Ok(CommandEnding::No)
 }

@@ -141,22 +141,22 @@ impl Agent {
     /// replace still answers. Either its folder is a copy, and the serving process continues; or that process
     /// was killed just now, so that the start must retry until gossip has noticed. A start at the same
     /// address is accepted: the process before can only have ended.
-    pub(super) fn is_double(&mut self, join: &JoinNode) -> Option<ProposalAnswer> {
+    pub(super) fn is_duplicate_start(&mut self, join: &JoinNode) -> Option<ProposalAnswer> {
         let map = Arc::clone(self.manager.as_ref()?.state().map());
         let known = map.node(join.node?)?;
         let (node, incarnation) = (known.id(), known.incarnation());
         let is_own = self.own_node() == Some(node) && incarnation == self.settings.incarnation;
         let is_heard = self.gossip.as_ref().is_some_and(|gossip| gossip.answers(node) == Some(incarnation));
-        let is_double = incarnation == join.replaces
+        let is_duplicate_start = incarnation == join.replaces
             && incarnation != join.incarnation
             && known.manager() != join.manager.as_str()
             && known.state() != NodeState::Down
             && (is_own || is_heard);
-        if !is_double {
-            self.doubles.remove(&node);
+        if !is_duplicate_start {
+            self.duplicate_starts.remove(&node);
             return None;
         }
-        let doubt = self.doubles.entry(node).or_insert((join.incarnation, self.now));
+        let doubt = self.duplicate_starts.entry(node).or_insert((join.incarnation, self.now));
         if doubt.0 != join.incarnation {
             *doubt = (join.incarnation, self.now);
         }

@@ -30,7 +30,7 @@ use zerohop_base::random::{SplitMix64, mix64};
 use zerohop_base::time::Time;
 
 mod bootstrap;
-mod cluster_standing;
+mod cluster_status;
 mod control_group;
 mod effect;
 mod event;
@@ -46,9 +46,9 @@ mod own_node;
 mod proposals;
 mod reports;
 mod settings;
-mod standing;
+mod status_watch;
 
-pub use cluster_standing::ClusterStanding;
+pub use cluster_status::ClusterStanding;
 pub use effect::{AgentEffect, EndReason, LogWanted, NoOutcome};
 pub use event::{AgentEvent, GroupRequest};
 pub use notice::LogNotice;
@@ -66,7 +66,7 @@ use notice::Primaries;
 use own_node::OwnNode;
 use proposals::{ForwardedProposals, Proposals};
 use reports::LogReports;
-use standing::StandingWatch;
+use status_watch::StandingWatch;
 
 /// Least time in milliseconds between two `OtherCluster` messages to nodes of other clusters.
 const OTHER_CLUSTER_PAUSE_MS: u64 = 100;
@@ -107,7 +107,7 @@ pub struct Agent {
     watch: StandingWatch,
     primaries: Primaries,
     /// Starts that would replace a process that answers at another address, and since when.
-    doubles: BTreeMap<NodeId, (Incarnation, Time)>,
+    duplicate_starts: BTreeMap<NodeId, (Incarnation, Time)>,
     /// When the list of managers may be proposed again with other addresses.
     next_placing: Time,
     /// Contacts that belong to another cluster, as they reported.
@@ -183,7 +183,7 @@ impl Agent {
             silent: SilentNodes::default(),
             watch: StandingWatch::new(now),
             primaries: Primaries::default(),
-            doubles: BTreeMap::new(),
+            duplicate_starts: BTreeMap::new(),
             next_placing: now,
             other_cluster_contacts: BTreeMap::new(),
             next_other_cluster_message: now,

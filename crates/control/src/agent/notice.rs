@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 use zerohop_wire::words::{by_number, counted};
 
 use super::Agent;
-use super::cluster_standing::ClusterStanding;
+use super::cluster_status::ClusterStanding;
 use super::own_node::OwnNode;
 use zerohop_base::time::Time;
 

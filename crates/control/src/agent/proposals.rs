@@ -432,7 +432,7 @@ impl Agent {
             return self.answer_proposal(from, id, ProposalAnswer::NotLeader);
         }
         if let ControlCommand::Join(join) = &request.command
-            && let Some(answer) = self.is_double(join)
+            && let Some(answer) = self.is_duplicate_start(join)
         {
             return self.answer_proposal(from, id, answer);
         }

@@ -10,8 +10,8 @@
 //! ```
 //! (primary, in-sync replicas, followers.)
 
+mod load;
 mod steps;
-mod tally;
 #[cfg(test)]
 mod tests;
 

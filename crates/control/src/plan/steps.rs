@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::{Group, GroupState, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::tally::{InstanceLoad, PlacementTally};
+use super::load::{InstanceLoad, PlacementTally};
 use super::{PlanInputs, PlanSettings, Ring};
 use crate::command::{GroupStep, Regroup, RegroupOrigin};
 use crate::state::{ControlState, Pin};

@@ -6,7 +6,7 @@ use zerohop_control::command::ControlCommand;
 use zerohop_placement::{KeyspaceConfig, PartitionCount};
 
 use crate::support::node_play::run_seed;
-use crate::support::nodes::{NodeHappening, Nodes, Setting};
+use crate::support::nodes::{Nodes, Setting, SimulatedNodeEvent};
 
 const SECOND: u64 = 1_000_000;
 
@@ -33,7 +33,7 @@ fn quiet(managers: usize, others: usize) -> Setting {
 fn started(seed: u64, setting: Setting) -> Nodes {
     let mut nodes = Nodes::new(seed, setting);
     for at in 0..nodes.machines.len() {
-        nodes.at(at as u64 * 30_000, NodeHappening::Start { at });
+        nodes.at(at as u64 * 30_000, SimulatedNodeEvent::Start { at });
     }
     nodes
 }

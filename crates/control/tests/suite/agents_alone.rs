@@ -19,7 +19,7 @@ use zerohop_placement::{
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
-use crate::support::nodes::{CLUSTER, NodeHappening, Nodes, Setting};
+use crate::support::nodes::{CLUSTER, Nodes, Setting, SimulatedNodeEvent};
 
 const SECOND: u64 = 1_000_000;
 
@@ -34,7 +34,7 @@ pub(crate) fn formed(managers: usize, others: usize) -> Nodes {
 fn formed_with(setting: Setting) -> Nodes {
     let mut nodes = Nodes::new(5, setting);
     for at in 0..nodes.machines.len() {
-        nodes.at(at as u64 * 20_000, NodeHappening::Start { at });
+        nodes.at(at as u64 * 20_000, SimulatedNodeEvent::Start { at });
     }
     nodes.run(4 * SECOND);
     assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
@@ -233,7 +233,7 @@ fn cloned_node_replaces_original_only_after_its_end() {
     let mut nodes = formed(3, 1);
     // The first process continues while another starts on a copy of its folder, at another address.
     let copy = nodes.copy(3);
-    nodes.at(nodes.now + 1, NodeHappening::Start { at: copy });
+    nodes.at(nodes.now + 1, SimulatedNodeEvent::Start { at: copy });
     nodes.run(nodes.now + 5 * SECOND);
     let joined = |nodes: &Nodes, at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
     assert!(joined(&nodes, 3) && !joined(&nodes, copy));

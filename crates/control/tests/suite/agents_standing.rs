@@ -10,7 +10,7 @@ use zerohop_placement::NodeState;
 use zerohop_wire::ids::NodeId;
 
 use crate::agents_alone::{formed, keyspace};
-use crate::support::nodes::{NodeHappening, Nodes};
+use crate::support::nodes::{Nodes, SimulatedNodeEvent};
 
 pub(crate) const SECOND: u64 = 1_000_000;
 
@@ -43,7 +43,7 @@ fn node_ids_follow_host_list_in_any_join_order() {
     // A node that is not in the list gets a number behind those of the list.
     let mut nodes_late = Nodes::new(7, nodes.setting.clone());
     for at in (0..5).rev() {
-        nodes_late.at((5 - at as u64) * 300_000, NodeHappening::Start { at });
+        nodes_late.at((5 - at as u64) * 300_000, SimulatedNodeEvent::Start { at });
     }
     nodes_late.run(6 * SECOND);
     for at in 0..5 {

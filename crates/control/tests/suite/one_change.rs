@@ -4,7 +4,7 @@ use zerohop_control::command::ControlCommand;
 use zerohop_placement::{ClusterMap, GroupState, KeyspaceConfig, NodeState, PartitionCount};
 use zerohop_wire::ids::InstanceId;
 
-use crate::support::nodes::{NodeHappening, Nodes, Setting};
+use crate::support::nodes::{Nodes, Setting, SimulatedNodeEvent};
 
 const SECOND: u64 = 1_000_000;
 const FOREVER: u64 = 1 << 50;
@@ -47,7 +47,7 @@ fn four_nodes(seed: u64) -> Nodes {
     };
     let mut nodes = Nodes::new(seed, setting);
     for at in 0..4 {
-        nodes.at(at as u64 * 30_000, NodeHappening::Start { at });
+        nodes.at(at as u64 * 30_000, SimulatedNodeEvent::Start { at });
     }
     nodes.run(4 * SECOND);
     for (name, partitions) in [("papers", 256), ("letters", 64)] {

@@ -8,7 +8,7 @@ use zerohop_wire::ids::KeyspaceId;
 use crate::agents_alone::{formed, keyspace};
 use crate::agents_standing::{SECOND, agent, cluster_state, kill};
 use crate::support::disk::Disk;
-use crate::support::nodes::{NodeHappening, Nodes};
+use crate::support::nodes::{Nodes, SimulatedNodeEvent};
 use crate::support::random::Random;
 
 #[test]
@@ -34,7 +34,7 @@ fn control_group_keeps_its_quorum_until_its_successor_answers() {
         let until = nodes.now + 5 * SECOND;
         nodes.run(until);
         assert!(count(&nodes) > before, "nothing is decided: {:?}", cluster_state(&nodes, leads));
-        nodes.at(until, NodeHappening::Start { at: successor });
+        nodes.at(until, SimulatedNodeEvent::Start { at: successor });
         nodes.run(until + 15 * SECOND);
         assert_eq!(nodes.leader(), Some(successor));
         assert_eq!(agent(&nodes, successor).managers(), named);
@@ -60,7 +60,7 @@ fn manager_that_was_away_during_its_removal_gives_up_its_seat() {
     let until = nodes.now + 10 * SECOND;
     nodes.run(until);
     // Its log names it as a voter, and no leader contacts it.
-    nodes.at(until, NodeHappening::Start { at: removed });
+    nodes.at(until, SimulatedNodeEvent::Start { at: removed });
     nodes.run(until + SECOND);
     assert!(agent(&nodes, removed).manager().is_some(), "it starts with the seat that its log has");
     nodes.run(until + 10 * SECOND);
@@ -95,11 +95,11 @@ fn managers_from_before_a_forced_new_cluster_give_up_their_seats_though_they_ele
     let begin = nodes.now;
     // The others are a majority of the managers that their logs name.
     for at in others {
-        nodes.at(begin, NodeHappening::Start { at });
+        nodes.at(begin, SimulatedNodeEvent::Start { at });
     }
     run_on(&mut nodes, begin + 3 * SECOND);
     assert!(others.contains(&nodes.leader().expect("the old managers have elected one")));
-    nodes.at(nodes.now, NodeHappening::Start { at: survivor });
+    nodes.at(nodes.now, SimulatedNodeEvent::Start { at: survivor });
     run_on(&mut nodes, begin + 6 * SECOND);
     for at in others {
         let agent = agent(&nodes, at);

@@ -220,10 +220,11 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
         unit: Vec<u8>,
         (connection, ticket): (ConnectionId, Ticket),
     ) -> bool {
-        let asker = self.node.siblings.reply_address(self.node.place, connection, ticket);
-        let cross_partition = self.node.cross_partition.as_ref().zip(asker);
-        cross_partition
-            .is_some_and(|(cross_partition, asker)| cross_partition.start_unit(keyspace, unit, asker).is_ok())
+        let requester = self.node.siblings.reply_address(self.node.place, connection, ticket);
+        let cross_partition = self.node.cross_partition.as_ref().zip(requester);
+        cross_partition.is_some_and(|(cross_partition, requester)| {
+            cross_partition.start_unit(keyspace, unit, requester).is_ok()
+        })
     }
 }
 
@@ -241,8 +242,13 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.node.awaits_cross_partition = false;
     }
 
-    fn spanned(&mut self, unit: (ConnectionId, Ticket), reply: &[u8], at: &mut InstanceContext<'_, '_, D>) {
-        self.clients.spanned(unit, reply, &mut ReactorContext { at, node: &self.node });
+    fn cross_partition_reply(
+        &mut self,
+        unit: (ConnectionId, Ticket),
+        reply: &[u8],
+        at: &mut InstanceContext<'_, '_, D>,
+    ) {
+        self.clients.cross_partition_reply(unit, reply, &mut ReactorContext { at, node: &self.node });
     }
 
     fn receive(
@@ -268,8 +274,8 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.clients.map_changed(&mut ReactorContext { at, node: &self.node });
     }
 
-    fn run_for(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {
-        self.clients.run_for(units, &mut ReactorContext { at, node: &self.node });
+    fn run_units(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {
+        self.clients.run_units(units, &mut ReactorContext { at, node: &self.node });
     }
 
     fn handle_unit_piece(
@@ -283,8 +289,8 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.clients.handle_unit_piece(from, envelope, piece, at);
     }
 
-    fn ran(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {
-        self.clients.ran(replied, &mut ReactorContext { at, node: &self.node });
+    fn units_completed(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {
+        self.clients.units_completed(replied, &mut ReactorContext { at, node: &self.node });
     }
 
     fn handle_outcome_piece(

@@ -488,11 +488,11 @@ impl Partition {
     /// Sends the answer of a wait. The answer is committed.
     fn deliver_wait(
         &mut self,
-        asker: WaitTarget,
+        requester: WaitTarget,
         answer: &OperationAnswer<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        match asker {
+        match requester {
             WaitTarget::One(token) => effects.answer(token, &Message::Answer(answer.clone())),
             WaitTarget::Item(batch, place) => {
                 if let Some(collector) = self.waits.add_to_batch(batch, place, answer) {

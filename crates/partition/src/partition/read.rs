@@ -128,11 +128,12 @@ impl Partition {
             Ok((_, false)) => {
                 let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };
                 let deadline_ms = self.clock.now_ms() + u64::from(time_out_ms);
-                let asker = match to {
+                let requester = match to {
                     AnswerTarget::One(token) => WaitTarget::One(*token),
                     AnswerTarget::Item(_, place) => WaitTarget::Item(self.waits.batch_number(), *place),
                 };
-                let parked = self.waits.park(read.key, until, (asker, to.token().connection), deadline_ms);
+                let parked =
+                    self.waits.park(read.key, until, (requester, to.token().connection), deadline_ms);
                 if let Err(failure) = parked {
                     self.deliver(to, 0, &Err(failure), effects);
                 }

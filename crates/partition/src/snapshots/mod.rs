@@ -11,7 +11,7 @@
 //! only. A member that restarts, or installs a snapshot of the partition, knows no open snapshot, and reports that.
 
 mod answer_ids;
-mod past;
+mod past_versions;
 pub(crate) mod view;
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::planted::{Bug, is_planted};
 
 pub use answer_ids::answer_snapshot;
 use answer_ids::is_for_answer;
-pub(crate) use past::PastVersions;
+pub(crate) use past_versions::PastVersions;
 
 /// The snapshots of a partition; see the module.
 #[derive(Debug, Default)]

@@ -36,7 +36,7 @@ pub(crate) struct FakeEcho {
     pub(crate) closed: Vec<ConnectionId>,
     /// Connections that it has opened, and their answers: the instance, or nothing.
     pub(crate) links: Vec<ConnectionId>,
-    pub(crate) linked: Vec<Option<InstanceId>>,
+    pub(crate) peer_connected: Vec<Option<InstanceId>>,
     /// Messages of other instances.
     pub(crate) received: Vec<PartitionId>,
     /// Its time must not be earlier than the arrival of an event.
@@ -58,7 +58,7 @@ impl FakeEcho {
             maintenances: 0,
             closed: Vec::new(),
             links: Vec::new(),
-            linked: Vec::new(),
+            peer_connected: Vec::new(),
             received: Vec::new(),
             is_punctual: false,
             requested_ms: 0,
@@ -170,14 +170,14 @@ impl Service for FakeEcho {
         self.received.push(envelope.partition);
     }
 
-    fn linked(
+    fn peer_connected(
         &mut self,
         _: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,
         _: Now,
         _: &mut Replies<'_>,
     ) {
-        self.linked.push(answer.ok().map(|ack| ack.instance));
+        self.peer_connected.push(answer.ok().map(|ack| ack.instance));
     }
 
     fn notice(&mut self, notice: FakeEchoNotice, _: Now, replies: &mut Replies<'_>) -> Flow {

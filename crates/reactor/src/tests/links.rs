@@ -80,7 +80,7 @@ fn outgoing_link_sends_hello_first_then_one_write_per_batch() {
     bench.run_until_idle();
     assert_eq!(bench.read_all(), 3 * encoded(0, &peer_message()).len());
     assert_eq!(bench.world.borrow().peers[peer].writes, writes + 1);
-    assert_eq!(bench.reactor.service.linked, [Some(InstanceId(9))]);
+    assert_eq!(bench.reactor.service.peer_connected, [Some(InstanceId(9))]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn refused_or_unanswered_connect_is_reported() {
     bench.send(peer, &encoded_as(1, 0, &Message::Answer(Err(Failure::Unauthorized))));
     bench.run_until_idle();
     assert!(bench.is_closed(peer));
-    assert_eq!(bench.reactor.service.linked, [None]);
+    assert_eq!(bench.reactor.service.peer_connected, [None]);
     assert_eq!(bench.reactor.service.closed.len(), 1);
     let peer = called(&mut bench);
     bench.advance_ms(limits::CALL_TIME_OUT_MS + 1);

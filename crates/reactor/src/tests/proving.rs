@@ -279,10 +279,10 @@ fn outgoing_link_sends_nothing_before_mutual_proof() {
         other => panic!("{other:?}"),
     });
     assert_eq!(challenge.unwrap().accept(&prove), Ok(Access::All));
-    assert_eq!(bench.reactor.service.linked, []);
+    assert_eq!(bench.reactor.service.peer_connected, []);
     bench.send(peer, &encoded(0, &Message::Proved));
     bench.run_until_idle();
-    assert_eq!(bench.reactor.service.linked, [Some(InstanceId(9))]);
+    assert_eq!(bench.reactor.service.peer_connected, [Some(InstanceId(9))]);
     bench.mailbox.leave(FakeEchoNotice::Send).unwrap();
     bench.run_until_idle();
     assert_eq!(bench.read_all(), encoded(0, &peer_message()).len());
@@ -306,7 +306,7 @@ fn outgoing_link_sends_nothing_to_peer_with_wrong_secret() {
     let (peer, _) = called(&mut bench, Some("ours"));
     bench.advance_ms(limits::CALL_TIME_OUT_MS + 1);
     assert!(bench.is_closed(peer));
-    assert_eq!(bench.reactor.service.linked, [None, None, None]);
+    assert_eq!(bench.reactor.service.peer_connected, [None, None, None]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `append`: values at the end of a list, in a log entry of their own. The earlier values are not touched.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::elements::Elements;
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
@@ -17,7 +17,7 @@ pub struct Append<'a> {
 }
 
 impl<'a> WriteOperation<'a> for Append<'a> {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Append,
         detail: "0",
         fields: "count (4), zero (4)",

@@ -1,6 +1,6 @@
 //! `compare_swap`: replaces the record if it equals the expected one, and otherwise answers with the record.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::{layout, split};
 use crate::ids::Timestamp;
@@ -22,7 +22,7 @@ const EXPECTED_PRESENT: u8 = 1;
 const NEW_PRESENT: u8 = 2;
 
 impl<'a> WriteOperation<'a> for CompareSwap<'a> {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::CompareSwap,
         detail: "bit 0: a value is expected, else no record; bit 1: there is a new value, else the record is removed",
         fields: "length of the expected value (4), zero (4)",

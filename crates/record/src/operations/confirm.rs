@@ -5,7 +5,7 @@
 //! is confirmed. Chunks are removed only with a truncation, which changes the blob fence in the header. A client that confirms
 //! chunks reads the header again.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
 use crate::blob::is_of_blob;
 use crate::error::Failure;
@@ -24,7 +24,7 @@ pub struct Confirm {
 }
 
 impl<'a> ReadOperation<'a> for Confirm {
-    const FACTS: Facts = Facts::read(
+    const FACTS: OperationFacts = OperationFacts::read(
         FrameKind::Confirm,
         "version (8) that an earlier read returned; 0, absent, can be confirmed only for chunks of blobs",
         "done, number 1 if confirmed, else 0",

@@ -1,7 +1,7 @@
 //! `count_bits`: the number of one bits in a bytes record.
 
 use super::lookup_range::{decode_range, put_range};
-use super::{Facts, OperationBody, ReadHead, ReadOperation};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
 use crate::error::{ErrorCode, Failure};
 use crate::kind::FrameKind;
@@ -16,7 +16,7 @@ pub struct CountBits {
 }
 
 impl<'a> ReadOperation<'a> for CountBits {
-    const FACTS: Facts = Facts::read(
+    const FACTS: OperationFacts = OperationFacts::read(
         FrameKind::CountBits,
         "range (16), in bytes",
         "done, number: the count",

@@ -1,6 +1,6 @@
 //! `expire`: sets when a record expires. It writes no contents, so the record's version stays.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -15,7 +15,7 @@ pub struct Expire {
 }
 
 impl<'a> WriteOperation<'a> for Expire {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Expire,
         detail: "expiry mode",
         fields: "expiry ms (8)",

@@ -1,6 +1,6 @@
 //! `extend`: bytes at the end of a bytes record, in a log entry of their own.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::record::{RecordType, check_value};
@@ -14,7 +14,7 @@ pub struct Extend<'a> {
 }
 
 impl<'a> WriteOperation<'a> for Extend<'a> {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Extend,
         detail: "0",
         fields: "none",

@@ -1,6 +1,6 @@
 //! `get_bit`: one bit of a bytes record. Bits behind the record's end are 0.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation, check_bit};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation, check_bit};
 use crate::answer::OperationAnswer;
 use crate::error::{ErrorCode, Failure};
 use crate::fields::layout;
@@ -15,7 +15,7 @@ pub struct GetBit {
 }
 
 impl<'a> ReadOperation<'a> for GetBit {
-    const FACTS: Facts = Facts::read(
+    const FACTS: OperationFacts = OperationFacts::read(
         FrameKind::GetBit,
         "bit offset (8); bit 0 is the most significant of byte 0",
         "done, number: the bit",

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -20,7 +20,7 @@ pub struct Increment {
 const DIGITS_MAX: u64 = 20;
 
 impl<'a> WriteOperation<'a> for Increment {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Increment,
         detail: "0",
         fields: "addend (8, signed)",

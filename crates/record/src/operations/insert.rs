@@ -1,6 +1,6 @@
 //! `insert`: sets the record to these bytes, whatever it was.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -17,7 +17,7 @@ pub struct Insert<'a> {
 }
 
 impl<'a> WriteOperation<'a> for Insert<'a> {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Insert,
         detail: "expiry mode",
         fields: "expiry ms (8)",

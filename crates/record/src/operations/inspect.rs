@@ -1,6 +1,6 @@
 //! `inspect`: the properties of a record without its contents.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
 use crate::error::{ErrorCode, Failure};
 use crate::kind::FrameKind;
@@ -11,7 +11,8 @@ use crate::state::ReadableRecord;
 pub struct Inspect;
 
 impl<'a> ReadOperation<'a> for Inspect {
-    const FACTS: Facts = Facts::read(FrameKind::Inspect, "none", "info", &[ErrorCode::NotFound]);
+    const FACTS: OperationFacts =
+        OperationFacts::read(FrameKind::Inspect, "none", "info", &[ErrorCode::NotFound]);
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

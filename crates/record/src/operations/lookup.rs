@@ -1,6 +1,6 @@
 //! `lookup`: a complete record. Bytes are answered as they are, lists page by page.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
 use crate::elements::Elements;
 use crate::error::{ErrorCode, Failure};
@@ -14,8 +14,12 @@ use crate::state::ReadableRecord;
 pub struct Lookup;
 
 impl<'a> ReadOperation<'a> for Lookup {
-    const FACTS: Facts =
-        Facts::read(FrameKind::Lookup, "none", "value or list", &[ErrorCode::NotFound, ErrorCode::WrongType]);
+    const FACTS: OperationFacts = OperationFacts::read(
+        FrameKind::Lookup,
+        "none",
+        "value or list",
+        &[ErrorCode::NotFound, ErrorCode::WrongType],
+    );
     const IN_SNAPSHOT: bool = true;
 
     fn put(&self, head: &ReadHead<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {

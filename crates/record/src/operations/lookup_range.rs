@@ -1,6 +1,6 @@
 //! `lookup_range`: a part of a record.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation, lookup};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation, lookup};
 use crate::answer::OperationAnswer;
 use crate::error::{ErrorCode, Failure};
 use crate::fields::layout;
@@ -17,7 +17,7 @@ pub struct LookupRange {
 }
 
 impl<'a> ReadOperation<'a> for LookupRange {
-    const FACTS: Facts = Facts::read(
+    const FACTS: OperationFacts = OperationFacts::read(
         FrameKind::LookupRange,
         "range (16); of bytes in bytes, of a list in values",
         "value or list",

@@ -42,7 +42,7 @@ pub use lookup_range::LookupRange;
 pub use read_chunk::ReadChunk;
 pub use reads::Query;
 pub use remove::Remove;
-pub use row::{Facts, LogKind, ReadOperation, WriteOperation};
+pub use row::{LogKind, OperationFacts, ReadOperation, WriteOperation};
 pub use set_bit::{SetBit, check_bit};
 pub use table::WriteChange;
 pub use take::Take;

@@ -1,6 +1,6 @@
 //! `read_chunk`: a part of a chunk of a blob, as far as it was written.
 
-use super::{Facts, OperationBody, ReadHead, ReadOperation};
+use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::{OperationAnswer, Outcome};
 use crate::blob_change::check_chunk;
 use crate::error::{ErrorCode, Failure};
@@ -18,7 +18,7 @@ pub struct ReadChunk {
 }
 
 impl<'a> ReadOperation<'a> for ReadChunk {
-    const FACTS: Facts = Facts::read(
+    const FACTS: OperationFacts = OperationFacts::read(
         FrameKind::ReadChunk,
         "offset in the chunk (4), length (4)",
         "chunk",

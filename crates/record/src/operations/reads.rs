@@ -1,8 +1,8 @@
 //! The rows of the reads, and what follows from them.
 
 use super::{
-    Confirm, CountBits, Facts, GetBit, Inspect, Lookup, LookupRange, OperationBody, ReadChunk, ReadHead,
-    ReadOperation, Wait,
+    Confirm, CountBits, GetBit, Inspect, Lookup, LookupRange, OperationBody, OperationFacts, ReadChunk,
+    ReadHead, ReadOperation, Wait,
 };
 use crate::answer::OperationAnswer;
 use crate::error::{BadRequestReason, Failure, Permission};
@@ -32,9 +32,9 @@ macro_rules! reads {
 
         impl<'a> Query<'a> {
             /// The rows, in the order of their numbers.
-            pub const TABLE: &'static [Facts] = &[$(<$variant as ReadOperation<'static>>::FACTS),*];
+            pub const TABLE: &'static [OperationFacts] = &[$(<$variant as ReadOperation<'static>>::FACTS),*];
 
-            fn facts(&self) -> &'static Facts {
+            fn facts(&self) -> &'static OperationFacts {
                 match self {
                     $(Self::$variant { .. } => &<$variant as ReadOperation<'static>>::FACTS,)*
                 }

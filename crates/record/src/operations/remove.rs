@@ -1,6 +1,6 @@
 //! `remove`: removes the record.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{Failure, Permission};
 use crate::ids::Timestamp;
 use crate::kind::FrameKind;
@@ -11,7 +11,7 @@ use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, RecordStat
 pub struct Remove;
 
 impl<'a> WriteOperation<'a> for Remove {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Remove,
         detail: "0",
         fields: "none",

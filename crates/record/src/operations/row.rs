@@ -25,7 +25,7 @@ pub enum LogKind {
 
 /// What an operation declares. `docs/protocols/wire.md` has the same rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct OperationFacts {
     /// The kind of its frames, of class 01xx for a read and 02xx for a write: its number and its name.
     pub kind: FrameKind,
     /// What the detail byte has.
@@ -46,15 +46,15 @@ pub struct Facts {
     pub since: u8,
 }
 
-impl Facts {
+impl OperationFacts {
     /// Those of a read that was there from the first version on, with nothing in the detail byte and behind the key.
     pub(super) const fn read(
         kind: FrameKind,
         fields: &'static str,
         answer: &'static str,
         errors: &'static [ErrorCode],
-    ) -> Facts {
-        Facts {
+    ) -> OperationFacts {
+        OperationFacts {
             kind,
             detail: "0",
             fields,
@@ -71,7 +71,7 @@ impl Facts {
 /// An operation that may change a record.
 pub trait WriteOperation<'a>: Copy {
     /// Its row in the table.
-    const FACTS: Facts;
+    const FACTS: OperationFacts;
 
     /// Writes all but the last piece of the payload to `out`, and returns that piece.
     ///
@@ -110,7 +110,7 @@ pub trait WriteOperation<'a>: Copy {
 /// An operation that reads a record.
 pub trait ReadOperation<'a>: Copy {
     /// Its row in the table.
-    const FACTS: Facts;
+    const FACTS: OperationFacts;
 
     /// Whether a snapshot answers it.
     const IN_SNAPSHOT: bool = false;

@@ -1,6 +1,6 @@
 //! `set_bit`: one bit of a bytes record. It writes the complete record again; many bits belong into blobs.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{BadRequestReason, ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::kind::FrameKind;
@@ -19,7 +19,7 @@ pub struct SetBit {
 }
 
 impl<'a> WriteOperation<'a> for SetBit {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::SetBit,
         detail: "the bit, 0 or 1",
         fields: "bit offset (8)",

@@ -1,8 +1,8 @@
 //! The rows of the table, and what follows from them.
 
 use super::{
-    Append, CompareSwap, Expire, Extend, Facts, Increment, Insert, OperationBody, Remove, SetBit, Take, Trim,
-    WriteHead, WriteOperation,
+    Append, CompareSwap, Expire, Extend, Increment, Insert, OperationBody, OperationFacts, Remove, SetBit,
+    Take, Trim, WriteHead, WriteOperation,
 };
 use crate::blob_change::BlobChange;
 use crate::error::{ErrorCode, Failure, Permission};
@@ -25,7 +25,7 @@ macro_rules! table {
 
         impl<'a> WriteChange<'a> {
             /// The rows, in the order of their numbers.
-            pub const TABLE: &'static [Facts] = &[$(<$variant as WriteOperation<'static>>::FACTS),*];
+            pub const TABLE: &'static [OperationFacts] = &[$(<$variant as WriteOperation<'static>>::FACTS),*];
 
             /// The kind of its frames.
             #[must_use]

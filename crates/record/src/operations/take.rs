@@ -1,6 +1,6 @@
 //! `take`: removes the record and answers with it. Its contents go into the log entry, so that a repeated request gets them again.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
@@ -13,7 +13,7 @@ use crate::state::{ApplyOutcome, ApplyResult, Change, EvaluatedWrite, ReadableRe
 pub struct Take;
 
 impl<'a> WriteOperation<'a> for Take {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Take,
         detail: "0",
         fields: "none",

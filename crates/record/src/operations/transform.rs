@@ -1,7 +1,7 @@
 //! `transform`: arithmetic and logic on one number in a bytes record. Bytes behind the record's end are zeros. It writes the
 //! complete record again; numbers of large records belong into blobs.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::kind::FrameKind;
 use crate::record::RecordType;
@@ -9,7 +9,7 @@ use crate::state::{ApplyResult, EvaluatedWrite, RecordState};
 use crate::transform::{ReturnedNumber, Transform};
 
 impl<'a> WriteOperation<'a> for Transform {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Transform,
         detail: "operator",
         fields: "offset in bytes (8), operand's bits (8), type (1), result (1), zero (6)",

@@ -3,7 +3,7 @@
 //! Dropping a list's front is a small entry. Dropping its end writes the kept values again, and is refused if they do not fit into
 //! one entry.
 
-use super::{Facts, LogKind, OperationBody, WriteHead, WriteOperation};
+use super::{LogKind, OperationBody, OperationFacts, WriteHead, WriteOperation};
 use crate::error::{ErrorCode, Failure, Permission};
 use crate::fields::layout;
 use crate::ids::Timestamp;
@@ -23,7 +23,7 @@ pub struct Trim {
 }
 
 impl<'a> WriteOperation<'a> for Trim {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         kind: FrameKind::Trim,
         detail: "0",
         fields: "range to keep (16)",

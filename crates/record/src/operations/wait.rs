@@ -1,6 +1,6 @@
 //! `wait`: a lookup, once the record is in the state that a client waits for.
 
-use super::{Facts, Lookup, OperationBody, ReadHead, ReadOperation};
+use super::{Lookup, OperationBody, OperationFacts, ReadHead, ReadOperation};
 use crate::answer::OperationAnswer;
 use crate::error::{BadRequestReason, ErrorCode, Failure};
 use crate::fields::layout;
@@ -84,10 +84,10 @@ fn is(record: &mut impl ReadableRecord, value: &[u8], out: &mut Vec<u8>) -> Resu
 }
 
 impl<'a> ReadOperation<'a> for Wait<'a> {
-    const FACTS: Facts = Facts {
+    const FACTS: OperationFacts = OperationFacts {
         detail: "until",
         payload: "expected value if the detail is 0 or 1",
-        ..Facts::read(
+        ..OperationFacts::read(
             FrameKind::Wait,
             "version (8), 0 unless the detail is 4",
             "value or list; `NotFound` if the wait was for absence",

@@ -176,8 +176,8 @@ fn attempts_do_not_make_the_wait_longer() {
     let first = send(&mut lanes, FAR, 0)[0].1;
     lanes.not_run(first, TIME_OUT_MS / 2);
     let again = send(&mut lanes, NEAR, TIME_OUT_MS / 2 + RETRY_MS)[0].1;
-    let flight = lanes.take_unit(again, TIME_OUT_MS - 20).unwrap();
-    lanes.put_back(flight, TIME_OUT_MS - 20);
+    let queued = lanes.take_unit(again, TIME_OUT_MS - 20).unwrap();
+    lanes.put_back(queued, TIME_OUT_MS - 20);
     let mut over = Vec::new();
     lanes.overdue(TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);
@@ -191,7 +191,7 @@ fn removed_client_leaves_no_state() {
     send(&mut lanes, FAR, 0);
     lanes.closed(CLIENT);
     assert!(lanes.is_free(queue_key(0)) && !lanes.is_free(other));
-    assert_eq!((lanes.units_in_flight.len(), lanes.by.len(), lanes.bytes), (1, 1, 1));
+    assert_eq!((lanes.units.len(), lanes.by.len(), lanes.bytes), (1, 1, 1));
 }
 
 #[test]

@@ -160,7 +160,7 @@ impl Links {
     }
 
     /// Handles the greeting of an instance. Returns whether it is the intended one: otherwise the connection is useless.
-    pub(crate) fn linked(
+    pub(crate) fn peer_connected(
         &mut self,
         connection: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,

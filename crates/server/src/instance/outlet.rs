@@ -52,7 +52,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
             InstanceEffect::Reply { to, bytes } => {
                 self.outlet.answered.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())))
             }
-            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Dropped { to } => self.drop_request(to),
             InstanceEffect::Send { to, envelope, message } => {
                 self.outlet.links.send(to, envelope, message, self.now, self.replies)
             }
@@ -98,7 +98,7 @@ impl OutletEffects<'_, '_> {
         self.replies.answer_read_locked(token, (epoch, read_lock_us), message);
     }
 
-    fn let_go(&mut self, to: Token) {
+    fn drop_request(&mut self, to: Token) {
         self.outlet.latencies.dropped(to);
         // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));

@@ -266,14 +266,14 @@ impl<D: Disk> Service for InstanceService<D> {
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
-    fn linked(
+    fn peer_connected(
         &mut self,
         connection: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,
         _now: Now,
         replies: &mut Replies<'_>,
     ) {
-        self.outlet.links.linked(connection, answer, replies);
+        self.outlet.links.peer_connected(connection, answer, replies);
     }
 
     fn notice(&mut self, notice: InstanceNotice, now: Now, replies: &mut Replies<'_>) -> Flow {
@@ -294,9 +294,9 @@ impl<D: Disk> Service for InstanceService<D> {
                 // A caller that has stopped waiting learns this from its next query.
                 drop(done.send(result));
             }
-            InstanceNotice::Figures(asker) => drop(asker.send(self.figures(replies))),
-            InstanceNotice::LogEnds { logs: wanted, reply_to: asker } => {
-                drop(asker.send(self.log_ends(&wanted)))
+            InstanceNotice::Figures(requester) => drop(requester.send(self.figures(replies))),
+            InstanceNotice::LogEnds { logs: wanted, reply_to: requester } => {
+                drop(requester.send(self.log_ends(&wanted)))
             }
             InstanceNotice::Admin { request_number: ask, encoded } => {
                 // The request is gone if this instance has answered it itself, before its end.
@@ -310,17 +310,17 @@ impl<D: Disk> Service for InstanceService<D> {
                 self.gateway.set_siblings(siblings);
             }
             InstanceNotice::Run(units) => {
-                self.with_gateway(now, replies, |gateway, at| gateway.run_for(&units, at))
+                self.with_gateway(now, replies, |gateway, at| gateway.run_units(&units, at))
             }
             InstanceNotice::Ran(replied) => {
-                self.with_gateway(now, replies, |gateway, at| gateway.ran(&replied, at))
+                self.with_gateway(now, replies, |gateway, at| gateway.units_completed(&replied, at))
             }
             InstanceNotice::CrossPartitionRunner(cross_partition) => {
                 self.gateway.set_cross_partition(cross_partition)
             }
             InstanceNotice::Spanned { connection, ticket, reply } => {
                 self.with_gateway(now, replies, |gateway, at| {
-                    gateway.spanned((connection, ticket), &reply, at)
+                    gateway.cross_partition_reply((connection, ticket), &reply, at)
                 });
             }
             InstanceNotice::Yield(done) => self.gateway.yield_writes(done, now),

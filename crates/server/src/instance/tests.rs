@@ -201,8 +201,8 @@ fn excess_control_requests_are_refused() {
 #[test]
 fn stats_and_fault_message_are_reported() {
     let bench = ServiceBench::start(1);
-    let (asker, answer) = tokio::sync::oneshot::channel();
-    bench.mailbox.leave(InstanceNotice::Figures(asker)).unwrap();
+    let (requester, answer) = tokio::sync::oneshot::channel();
+    bench.mailbox.leave(InstanceNotice::Figures(requester)).unwrap();
     let figures = answer.blocking_recv().unwrap();
     assert_eq!((figures.stats.partitions, figures.connections), (256, 0));
     bench.mailbox.leave(InstanceNotice::Panic).unwrap();

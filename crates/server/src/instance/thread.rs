@@ -24,7 +24,7 @@ use super::timestamp_bounds::TimestampBounds;
 use crate::control_job::ControlJob;
 use crate::folder::NodeFolder;
 use crate::limits::DAMAGE_REPORTED_MAX;
-use crate::saved::closed;
+use crate::node_files::clean_shutdown;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {
@@ -145,7 +145,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
     // This comes before any write: a start after a later crash must not find the mark.
-    let closed = folder.as_deref().map_or(Ok(None), closed::take_mark)?;
+    let closed = folder.as_deref().map_or(Ok(None), clean_shutdown::take_mark)?;
     disk.set_sync_waker(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
@@ -181,7 +181,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     // The disk's lock keeps other processes out of the folder until the mark is written.
     let disk = closed.map_err(|error| format!("its data could not be closed: {error}"))?;
     if let Some(folder) = folder
-        && let Err(error) = closed::leave(&folder, identity.incarnation)
+        && let Err(error) = clean_shutdown::leave(&folder, identity.incarnation)
     {
         // Nothing is lost by that; the next start may report a possible loss.
         warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written: nothing is lost, though the next start may say that something could be");

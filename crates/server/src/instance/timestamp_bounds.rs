@@ -11,7 +11,7 @@ use zerohop_disk::replace_file;
 use zerohop_wire::ids::{Incarnation, Timestamp};
 use zerohop_wire::shown::shown_path;
 
-use crate::saved::life::{LIFE_BYTES_MAX, LifeRecord};
+use crate::node_files::incarnation_log::{LIFE_BYTES_MAX, LifeRecord};
 
 /// The file's name in the instance's folder.
 const FILE: &str = "life";

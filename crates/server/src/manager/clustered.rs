@@ -22,7 +22,7 @@ use zerohop_wire::words::counted;
 
 use super::changes::DecidedChange;
 use super::cluster_handle::Input;
-use super::decide::decide;
+use super::keyspace_commands::decide;
 use super::keyspace_drop;
 use super::shared::ManagerShared;
 use super::tokens;

@@ -134,8 +134,8 @@ pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<InstanceFigures
     let due = Instant::now() + STATS_WAIT;
     let mut waits = Vec::with_capacity(instances.len());
     for instance in instances {
-        let (asker, answer) = oneshot::channel();
-        waits.push(instance.leave(InstanceNotice::Figures(asker), due).await.then_some(answer));
+        let (requester, answer) = oneshot::channel();
+        waits.push(instance.leave(InstanceNotice::Figures(requester), due).await.then_some(answer));
     }
     let mut figures = Vec::with_capacity(waits.len());
     for answer in waits {

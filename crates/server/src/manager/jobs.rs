@@ -20,16 +20,16 @@ use zerohop_wire::words::counted;
 
 use super::changes::{self, DecidedChange};
 use super::data_losses::DataLosses;
-use super::decide::decide;
 use super::instances::{self, apply_map_change};
+use super::keyspace_commands::decide;
 use super::shared::ManagerShared;
 use super::{clustered, groups, keyspace_drop, status, tokens};
 use crate::control_job::{ControlJob, ReplyTo};
 use crate::folder::NodeFolder;
 use crate::instance::{Figures, InstanceNotice};
 use crate::limits::{DROP_AGAIN, DROP_CHECK_INTERVAL, INBOX_FULL_PAUSE, MAP_WAIT, REFUSALS_LOG_INTERVAL_MS};
-use crate::saved::losses::SavedLosses;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::losses::SavedLosses;
+use crate::node_files::persisted::SavedNode;
 
 /// Changes the map of a standalone node; in a cluster it has the control group do so.
 pub(super) struct JobWorker {

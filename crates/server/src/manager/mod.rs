@@ -21,12 +21,12 @@ mod cluster_handle;
 mod clustered;
 mod connections;
 mod data_losses;
-mod decide;
 mod frames;
 mod groups;
 mod http;
 mod instances;
 mod jobs;
+mod keyspace_commands;
 mod keyspace_drop;
 mod map_changes;
 mod metrics;
@@ -67,7 +67,7 @@ use crate::control_job::ControlJob;
 use crate::error::ServeError;
 use crate::folder::NodeFolder;
 use crate::instance::{EndReport, EndedInstance, panic_message};
-use crate::saved::losses::SavedLosses;
+use crate::node_files::losses::SavedLosses;
 
 /// The parameters of the manager.
 pub(crate) struct ManagerPlan {

@@ -55,11 +55,11 @@ pub(super) async fn run(
         };
         match input {
             Some(ManagerInput::Serve(serving)) => serve(shared, serving).await,
-            Some(ManagerInput::Signals(asker)) => {
+            Some(ManagerInput::Signals(requester)) => {
                 if let Some(limit) = FileSizeLimit::in_effect().filter(|_| !shared.about.in_memory) {
                     warn!("{limit}");
                 }
-                drop(asker.try_send(stop_on_signals(stop, &leave)));
+                drop(requester.try_send(stop_on_signals(stop, &leave)));
             }
             Some(ManagerInput::Ended(one)) => {
                 let reason = match &one.how {

@@ -326,7 +326,7 @@ fn settings(
         contacts.extend(saved.contacts);
     }
     contacts.dedup();
-    contacts.truncate(crate::saved::identity::CONTACTS_MAX);
+    contacts.truncate(crate::node_files::identity::CONTACTS_MAX);
     settings.contacts = contacts;
     settings.control = match (log, founding) {
         (Some(log), _) => ControlPart::Log(log),

@@ -12,10 +12,10 @@ use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use super::LocalCluster;
-use crate::saved::closed::encode as closed_bytes;
-use crate::saved::identity::{CONTACTS_MAX, SavedMember};
-use crate::saved::life::LifeRecord;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::clean_shutdown::encode as closed_bytes;
+use crate::node_files::identity::{CONTACTS_MAX, SavedMember};
+use crate::node_files::incarnation_log::LifeRecord;
+use crate::node_files::persisted::SavedNode;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/node-folder.md");
 
@@ -44,7 +44,7 @@ fn state(document: &mut Document<'_>) {
     let saved = SavedNode {
         cluster: ClusterId(*b"sixteen bytes id"),
         next_keyspace: KeyspaceId(7),
-        ..crate::saved::persisted::tests::sample()
+        ..crate::node_files::persisted::tests::sample()
     };
     let (bytes, map) = (saved.encode(), saved.map.encode());
     let fields = [
@@ -62,7 +62,7 @@ fn state(document: &mut Document<'_>) {
 }
 
 fn losses(document: &mut Document<'_>) {
-    let bytes = crate::saved::losses::tests::losses().encode();
+    let bytes = crate::node_files::losses::tests::losses().encode();
     let entry = |keyspace: u32, epoch: u64| [&keyspace.to_le_bytes()[..], &epoch.to_le_bytes()].concat();
     let fields = [
         field("`zerohopx`", b"zerohopx"),
@@ -83,7 +83,7 @@ fn member(document: &mut Document<'_>) {
         cluster: ClusterId(*b"sixteen bytes id"),
         node: Some(NodeId(0x0102_0304)),
         contacts: contacts.map(|contact| Address::new(contact).unwrap()).to_vec(),
-        map: Arc::clone(&crate::saved::persisted::tests::sample().map),
+        map: Arc::clone(&crate::node_files::persisted::tests::sample().map),
     };
     let (bytes, map) = (saved.encode(), saved.map.encode());
     let fields = [

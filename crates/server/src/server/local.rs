@@ -19,8 +19,8 @@ use zerohop_wire::shown::shown_path;
 
 use crate::error::StartError;
 use crate::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
-use crate::saved::identity::SavedMember;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::identity::SavedMember;
+use crate::node_files::persisted::SavedNode;
 
 const MAGIC: [u8; 8] = *b"zerohopu";
 const VERSION: u32 = 1;

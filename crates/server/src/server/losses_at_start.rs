@@ -5,8 +5,8 @@ use zerohop_placement::ClusterMap;
 
 use crate::error::StartError;
 use crate::folder::NodeFolder;
-use crate::saved::losses::SavedLosses;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::losses::SavedLosses;
+use crate::node_files::persisted::SavedNode;
 
 /// The record of a start, saved. `before` is the state that the last start saved, and `map` the first map of this one. It must be called before the
 /// instances start, which remove their marks.

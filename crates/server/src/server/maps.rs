@@ -10,7 +10,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId};
 use zerohop_wire::messages::ClusterId;
 
 use crate::error::StartError;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::persisted::SavedNode;
 
 /// The id of the node that bootstraps a cluster.
 const FIRST_NODE: NodeId = NodeId(1);
@@ -44,7 +44,7 @@ impl Start<'_> {
 
     /// The map of a node that has run before. A restarted process is a new member (ARCHITECTURE.md, "Replica groups"): every group that names its
     /// instances gets the next epoch. The groups have one member, so no other node needs to agree.
-    pub(super) fn again(&self, saved: &SavedNode) -> Result<SavedNode, StartError> {
+    pub(super) fn restarted(&self, saved: &SavedNode) -> Result<SavedNode, StartError> {
         let Some(before) = saved.map.node(saved.node).map(|node| node.to_node()) else {
             // This was checked when the state was decoded.
             return Err(StartError::Map(MapError::UnknownNode { node: saved.node }));
@@ -130,7 +130,7 @@ mod tests {
         let before = addresses([7401, 7402]);
         let saved = start(7, &before).first(ClusterId([3; 16]), 5, false).unwrap();
         let after = addresses([8401, 8402]);
-        let again = start(8, &after).again(&saved).unwrap();
+        let again = start(8, &after).restarted(&saved).unwrap();
         assert_eq!(again.map.epoch(), saved.map.epoch().next());
         let node = again.map.node(FIRST_NODE).unwrap();
         assert_eq!(node.incarnation(), Incarnation(8));

@@ -50,9 +50,9 @@ pub use self::new_cluster::new_cluster;
 pub use crate::error::{ServeError, StartError};
 pub(crate) use crate::folder::NodeFolder;
 pub use crate::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
-pub(crate) use crate::saved::identity::SavedMember;
-pub(crate) use crate::saved::losses::SavedLosses;
-pub use crate::saved::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
+pub(crate) use crate::node_files::identity::SavedMember;
+pub(crate) use crate::node_files::losses::SavedLosses;
+pub use crate::node_files::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::listen::Listeners;
 use self::maps::Start;
@@ -192,7 +192,7 @@ impl Server {
         let in_memory = options.data.is_none();
         let (saved, losses) = match saved {
             Some(before) => {
-                let saved = start.again(&before)?;
+                let saved = start.restarted(&before)?;
                 let losses = losses_at_start::at_start(&mut folder, &before, &saved.map, instances)?;
                 (saved, losses)
             }
@@ -266,9 +266,9 @@ impl Server {
     /// # Errors
     /// Those of the system.
     pub fn stop_on_signals(&self) -> io::Result<()> {
-        let (asker, answer) = sync_channel(1);
+        let (requester, answer) = sync_channel(1);
         let gone = || io::Error::other("the manager has ended, or does not answer");
-        self.control.try_send(ManagerInput::Signals(asker)).map_err(|_| gone())?;
+        self.control.try_send(ManagerInput::Signals(requester)).map_err(|_| gone())?;
         answer.recv_timeout(SIGNALS_WAIT).map_err(|_| gone())?
     }
 

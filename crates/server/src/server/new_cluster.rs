@@ -11,8 +11,8 @@ use super::clustered::{address, name_of};
 use super::local::{LocalCluster, holds_data, node_folder};
 use crate::error::StartError;
 use crate::folder::NodeFolder;
-use crate::saved::identity::SavedMember;
-use crate::saved::persisted::SavedNode;
+use crate::node_files::identity::SavedMember;
+use crate::node_files::persisted::SavedNode;
 
 /// Maximum number of node folders in the folder of a local cluster.
 const FOLDERS_MAX: usize = 64;

@@ -8,7 +8,7 @@ use zerohop_wire::{Envelope, FrameKind};
 
 use super::connection_table::ConnectionTable;
 use crate::connection::{Connection, OpenFrame};
-use crate::in_flight_frame::{Cargo, Gather, request_id};
+use crate::in_flight_frame::{FrameContents, Gather, request_id};
 use crate::limits::COALESCED_FRAME_BYTES;
 use crate::operation::OpenOperation;
 use crate::slots::Handle;
@@ -37,8 +37,8 @@ impl ConnectionTable {
     /// Whether the open frame has room for another request of the maximum length.
     pub(super) fn has_room_in_open(&self, connection: &Connection) -> bool {
         let Some(open) = connection.open else { return false };
-        let is_full = match self.frames.get(open.frame).map(|in_flight| &in_flight.cargo) {
-            Some(Cargo::Coalesced(gather)) => gather.is_full(),
+        let is_full = match self.frames.get(open.frame).map(|in_flight| &in_flight.contents) {
+            Some(FrameContents::Coalesced(gather)) => gather.is_full(),
             _ => true,
         };
         !is_full && connection.out.len() - open.start < COALESCED_FRAME_BYTES
@@ -60,7 +60,7 @@ impl ConnectionTable {
         index: u32,
         request: CoalescedRequest,
         (head, rest): (&[u8], &[u8]),
-        cargo: Cargo,
+        contents: FrameContents,
         timers: &mut Timers,
     ) -> Handle {
         let CoalescedRequest { place: (keyspace, partition, partition_epoch), kind, time_out_ms, read_lock } =
@@ -69,7 +69,8 @@ impl ConnectionTable {
         if !has_room {
             let (out, encoder) = self.buffer(index);
             let start = encoder.begin(out);
-            let in_flight = self.launch(now, index, Cargo::Coalesced(Gather::default()), timers);
+            let in_flight =
+                self.register_frame(now, index, FrameContents::Coalesced(Gather::default()), timers);
             self.existing(index).open = Some(OpenFrame { start, frame: in_flight, time_out_ms });
         }
         let connection = self.existing(index);
@@ -80,8 +81,8 @@ impl ConnectionTable {
         connection.out.extend_from_slice(head);
         connection.out.extend_from_slice(rest);
         let in_flight = open.frame;
-        match self.frames.get_mut(in_flight).map(|in_flight| &mut in_flight.cargo) {
-            Some(Cargo::Coalesced(gather)) => gather.push(cargo),
+        match self.frames.get_mut(in_flight).map(|in_flight| &mut in_flight.contents) {
+            Some(FrameContents::Coalesced(gather)) => gather.push(contents),
             _ => unreachable!("a frame that stands open has not been answered"),
         }
         in_flight

@@ -30,7 +30,7 @@ pub(super) struct CompositeTable<T> {
 #[derive(Debug)]
 struct Procedure<T> {
     token: T,
-    together: Composite,
+    composite: Composite,
     bytes: usize,
     submitted: Time,
     deadline: Time,
@@ -75,12 +75,12 @@ impl<T> CompositeTable<T> {
         }
     }
 
-    pub(super) fn insert(&mut self, now: Time, together: Composite, limit_us: u64, token: T) -> Handle {
+    pub(super) fn insert(&mut self, now: Time, composite: Composite, limit_us: u64, token: T) -> Handle {
         let deadline = now.after_us(limit_us);
-        let bytes = together.bytes();
+        let bytes = composite.bytes();
         self.procedures.insert(Procedure {
             token,
-            together,
+            composite,
             bytes,
             submitted: now,
             deadline,
@@ -97,7 +97,7 @@ impl<T> CompositeTable<T> {
         let Some(procedure) = self.procedures.get_mut(handle) else { return Vec::new() };
         // A transaction in doubt may still pin what it names.
         let has_failed = matches!(result, Err(error) if !matches!(error, SessionError::Unknown { .. }));
-        procedure.together.releases(has_failed)
+        procedure.composite.releases(has_failed)
     }
 
     /// Removes a composite operation. Returns its token and its bytes.
@@ -131,7 +131,7 @@ impl<T> CompositeTable<T> {
     /// Counts a composite operation that has succeeded.
     pub(super) fn count_read(&mut self, handle: Handle) {
         if let Some(procedure) = self.procedures.get(handle) {
-            self.reads.count(&procedure.together);
+            self.reads.count(&procedure.composite);
         }
     }
 
@@ -164,7 +164,7 @@ impl<T> CompositeTable<T> {
             // Another of its operations may have ended it.
             if let Some(procedure) = self.procedures.get_mut(handle) {
                 // All results arrived before the time of this turn.
-                let step = procedure.together.ended((map, now), slot, (result, read_locked_until));
+                let step = procedure.composite.ended((map, now), slot, (result, read_locked_until));
                 return Some((handle, step));
             }
         }
@@ -190,7 +190,7 @@ impl<T> CompositeTable<T> {
         let procedure = self.procedures.get_mut(handle)?;
         let since = procedure.awaits_map.take();
         let is_newest = mapping.is_newer_than(Some(since.unwrap_or(procedure.submitted)));
-        let step = procedure.together.begin(mapping.map(), is_newest);
+        let step = procedure.composite.begin(mapping.map(), is_newest);
         Some(CompositeStart { step, since: since.filter(|_| !is_newest) })
     }
 
@@ -198,7 +198,7 @@ impl<T> CompositeTable<T> {
     pub(super) fn await_map(&mut self, now: Time, handle: Handle, timers: &mut Timers) {
         if let Some(procedure) = self.procedures.get_mut(handle) {
             procedure.awaits_map = Some(now);
-            timers.arm(Subject::Together(handle.index), procedure.deadline);
+            timers.arm(Subject::Composite(handle.index), procedure.deadline);
         }
     }
 
@@ -223,7 +223,7 @@ impl<T> CompositeTable<T> {
         let handle = self.procedures.at(index)?;
         let procedure = self.procedures.get(handle).filter(|one| one.awaits_map.is_some())?;
         if now < procedure.deadline {
-            timers.arm(Subject::Together(index), procedure.deadline);
+            timers.arm(Subject::Composite(index), procedure.deadline);
             return None;
         }
         let waited_us = now.since_us(procedure.submitted);

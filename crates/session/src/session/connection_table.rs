@@ -15,7 +15,7 @@ use zerohop_wire::{Encoder, Envelope, Failure};
 use super::check::SESSION;
 use crate::connection::{Connection, ConnectionId, ConnectionPhase};
 use crate::error::AttemptFailure;
-use crate::in_flight_frame::{Cargo, InFlightFrame, request_id};
+use crate::in_flight_frame::{FrameContents, InFlightFrame, request_id};
 use crate::limits::{FRAMES_IN_FLIGHT_MAX, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX};
 use crate::request::Collect;
 use crate::settings::SessionSettings;
@@ -254,7 +254,7 @@ impl ConnectionTable {
     }
 
     /// Lets a lost connection rest, for a time that `pause` computes from its number of failures.
-    pub(super) fn lay_down(
+    pub(super) fn begin_pause(
         &mut self,
         now: Time,
         index: u32,
@@ -343,16 +343,22 @@ impl ConnectionTable {
     }
 
     /// Registers a frame that is about to be written.
-    pub(super) fn launch(&mut self, now: Time, index: u32, cargo: Cargo, timers: &mut Timers) -> Handle {
+    pub(super) fn register_frame(
+        &mut self,
+        now: Time,
+        index: u32,
+        contents: FrameContents,
+        timers: &mut Timers,
+    ) -> Handle {
         let quiet_us = self.limits.quiet_us;
         let connection = self.existing(index);
         connection.unanswered.add(now);
         timers.arm(Subject::Connection(index), connection.due(quiet_us));
-        self.frames.insert(InFlightFrame { connection: index, sent: now, cargo, overdue: false })
+        self.frames.insert(InFlightFrame { connection: index, sent: now, contents, overdue: false })
     }
 
     /// Removes a frame from the frames in flight: it was answered, or lost with its connection.
-    pub(super) fn land(&mut self, handle: Handle) -> Option<InFlightFrame> {
+    pub(super) fn take_frame(&mut self, handle: Handle) -> Option<InFlightFrame> {
         let in_flight = self.frames.remove(handle)?;
         let index = in_flight.connection;
         let connection = self.existing(index);
@@ -364,17 +370,22 @@ impl ConnectionTable {
     }
 
     /// Removes the request that an answer names, if it is still in flight on this connection: a frame, or a request in a coalesced frame.
-    pub(super) fn land_request(&mut self, index: u32, request: RequestId) -> Option<(Handle, InFlightFrame)> {
+    pub(super) fn take_request_frame(
+        &mut self,
+        index: u32,
+        request: RequestId,
+    ) -> Option<(Handle, InFlightFrame)> {
         let (handle, place) = Handle::unpack(request.0);
         let in_flight = self.frames.get_mut(handle).filter(|in_flight| in_flight.connection == index)?;
         if place == 0 {
-            return Some((handle, self.land(handle)?));
+            return Some((handle, self.take_frame(handle)?));
         }
         let sent = in_flight.sent;
-        let Cargo::Coalesced(gather) = &mut in_flight.cargo else { return None };
-        let request = InFlightFrame { connection: index, sent, cargo: gather.take(place)?, overdue: false };
+        let FrameContents::Coalesced(gather) = &mut in_flight.contents else { return None };
+        let request =
+            InFlightFrame { connection: index, sent, contents: gather.take(place)?, overdue: false };
         if gather.is_answered() {
-            self.land(handle);
+            self.take_frame(handle);
         }
         Some((handle, request))
     }
@@ -419,10 +430,10 @@ impl ConnectionTable {
         now: Time,
         index: u32,
         message: &Message<'_>,
-        cargo: Cargo,
+        contents: FrameContents,
         timers: &mut Timers,
     ) -> Handle {
-        let in_flight = self.launch(now, index, cargo, timers);
+        let in_flight = self.register_frame(now, index, contents, timers);
         let envelope = Envelope { request: request_id(in_flight, 0), ..Envelope::default() };
         self.write(index, &envelope, message).expect("the session's own requests keep every bound");
         self.mark_dirty(index);
@@ -517,7 +528,7 @@ mod tests {
         let endpoint = Address::new("127.0.0.1:7400").expect("is an address");
         let mut table = ConnectionTable::new(&SessionSettings::new(&[endpoint], 1));
         let index = table.add(Time(1), "127.0.0.1:7400");
-        table.launch(Time(1), index, Cargo::Ping, &mut Timers::new());
+        table.register_frame(Time(1), index, FrameContents::Ping, &mut Timers::new());
         assert_eq!(table.check_all(), Ok(()));
         change(&mut table);
         let rule = |checked: Result<(), BrokenInvariant>| checked.err().map(|broken| broken.rule);

@@ -17,7 +17,7 @@ use super::transmit::Transmitter;
 use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
-use crate::in_flight_frame::Cargo;
+use crate::in_flight_frame::FrameContents;
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
@@ -89,7 +89,7 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again, at once or after a pause, depending on its history.
-    pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: AttemptFailure) {
+    pub(super) fn retry(&mut self, now: Time, handle: Handle, trouble: AttemptFailure) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.may_be_executed |= operation.changes();
         operation.last = Some(Box::new(trouble));
@@ -252,7 +252,7 @@ impl<T> Session<T> {
         match connections.ready(mapping.turn()) {
             Some(index) => {
                 let request = Message::MapGet(mapping.next_request());
-                let in_flight = connections.send_own(now, index, &request, Cargo::Map, timers);
+                let in_flight = connections.send_own(now, index, &request, FrameContents::Map, timers);
                 mapping.record_request(now, in_flight, settings.attempt_us, timers);
             }
             None => {
@@ -391,7 +391,7 @@ impl<T> Session<T> {
             ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } if now >= due => {
                 self.lose(now, index, silent, true);
             }
-            ConnectionPhase::Resting { until } if now >= until => self.open_again(now, index),
+            ConnectionPhase::Resting { until } if now >= until => self.reopen(now, index),
             ConnectionPhase::Ready => {
                 connection.collected.pass_time(now);
                 let quiet = connection.unanswered.is_quiet(now, quiet_us);
@@ -404,7 +404,7 @@ impl<T> Session<T> {
                         now,
                         index,
                         &Message::Ping(Ping { map_epoch }),
-                        Cargo::Ping,
+                        FrameContents::Ping,
                         &mut self.timers,
                     );
                 }
@@ -424,7 +424,7 @@ impl<T> Session<T> {
         let Session { settings, jitter, timers, connections, .. } = self;
         let (least, most) = (settings.backoff_us_min, settings.backoff_us_max);
         let pause_us = |failures| jitter.pause_us(failures, least, most);
-        let Some(lost) = connections.lay_down(now, index, &trouble, pause_us, timers) else { return };
+        let Some(lost) = connections.begin_pause(now, index, &trouble, pause_us, timers) else { return };
 
         // The primary may have moved because its node has failed.
         self.request_map_soon(now);
@@ -440,14 +440,14 @@ impl<T> Session<T> {
 
     fn land_all(&mut self, now: Time, index: u32, trouble: &AttemptFailure) {
         for handle in self.connections.frames_on(index) {
-            let Some(in_flight) = self.connections.land(handle) else { continue };
-            match in_flight.cargo {
-                Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
-                Cargo::Map => self.map_request_failed(now, trouble.clone()),
-                Cargo::SessionOpen => self.opening_failed(now),
-                Cargo::One(operation) => self.operation_lost(now, handle, operation, trouble),
-                cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
-                    for operation in cargo.into_operations() {
+            let Some(in_flight) = self.connections.take_frame(handle) else { continue };
+            match in_flight.contents {
+                FrameContents::Hello | FrameContents::Prove | FrameContents::Ping => {}
+                FrameContents::Map => self.map_request_failed(now, trouble.clone()),
+                FrameContents::SessionOpen => self.opening_failed(now),
+                FrameContents::One(operation) => self.operation_lost(now, handle, operation, trouble),
+                contents @ (FrameContents::Batch(_) | FrameContents::Coalesced(_)) => {
+                    for operation in contents.into_operations() {
                         self.operation_lost(now, handle, operation, trouble);
                     }
                 }
@@ -464,7 +464,7 @@ impl<T> Session<T> {
         trouble: &AttemptFailure,
     ) {
         if self.operations.get(operation).is_some_and(|found| found.flies_in(in_flight)) {
-            self.again(now, operation, trouble.clone());
+            self.retry(now, operation, trouble.clone());
         }
     }
 
@@ -484,7 +484,7 @@ impl<T> Session<T> {
     }
 
     /// Opens the connection again if it is still needed, otherwise removes it.
-    fn open_again(&mut self, now: Time, index: u32) {
+    fn reopen(&mut self, now: Time, index: u32) {
         let waiting = self.take_waiting(index);
         let connection = self.connections.existing(index);
         if waiting.is_empty() && !connection.for_map {

@@ -152,7 +152,7 @@ impl Mapping {
                 }
             }
             RequestKind::Admin { .. } => return MapPlace::Manager,
-            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return MapPlace::Nowhere,
+            RequestKind::Keyspace { .. } | RequestKind::Composite(_) => return MapPlace::Nowhere,
         };
         match keyspace.group(partition) {
             Some(group) => MapPlace::Group { keyspace, partition, group },

@@ -118,7 +118,7 @@ impl<T> Session<T> {
         }
         let SessionRequest { operation: ask, limit_us, collecting } = request;
         match ask {
-            RequestKind::Together(together) => self.begin_together(now, *together, limit_us, token),
+            RequestKind::Composite(composite) => self.begin_composite(now, *composite, limit_us, token),
             ask => self.accept_operation(
                 now,
                 (ask, collecting, false),
@@ -165,17 +165,17 @@ impl<T> Session<T> {
             match subject {
                 Subject::Operation(index) => self.operation_is_due(now, index),
                 Subject::Connection(index) => self.connection_is_due(now, index),
-                Subject::Together(index) => self.together_is_due(now, index),
+                Subject::Composite(index) => self.composite_is_due(now, index),
                 Subject::Maintenance => self.opening_is_due(now),
             }
         }
-        self.run_together(now);
+        self.run_composites(now);
         self.send_map_request(now);
         while let Some(index) = self.connections.next_dirty() {
             self.transmit(now, index);
             if !self.connections.has_dirty() && self.composites.has_results() {
                 // Operations that could not be sent have ended, and composite operations may continue because of that.
-                self.run_together(now);
+                self.run_composites(now);
             }
         }
         effects.append(&mut self.effects);
@@ -199,9 +199,9 @@ impl<T> Session<T> {
         for index in self.connections.indexes() {
             self.drop_connection(now, index);
         }
-        self.run_together(now);
+        self.run_composites(now);
         let composites = self.composites.handles();
-        composites.into_iter().for_each(|handle| self.end_together(now, handle, Err(SessionError::Closed)));
+        composites.into_iter().for_each(|handle| self.end_composite(now, handle, Err(SessionError::Closed)));
     }
 
     /// The map by which the session routes; empty until the first map has arrived.
@@ -337,7 +337,7 @@ impl<T> Session<T> {
         let OpenOperation { owner, request, stamp, partition, .. } = operation;
         match owner {
             CompletionTarget::Caller(token) => self.effects.push(SessionEffect::Complete { token, result }),
-            CompletionTarget::Together { procedure, slot } => {
+            CompletionTarget::Composite { procedure, slot } => {
                 self.composites.add_result(procedure, slot, result, answered);
             }
         }
@@ -376,40 +376,40 @@ impl<T> Session<T> {
         }
     }
 
-    fn begin_together(&mut self, now: Time, together: Composite, limit_us: u64, token: T) {
-        self.operations.add_bytes(together.bytes());
-        let handle = self.composites.insert(now, together, limit_us, token);
-        self.start_together(now, handle);
+    fn begin_composite(&mut self, now: Time, composite: Composite, limit_us: u64, token: T) {
+        self.operations.add_bytes(composite.bytes());
+        let handle = self.composites.insert(now, composite, limit_us, token);
+        self.start_composite(now, handle);
     }
 
     /// Passes all results to the composite operations to which they belong, and continues those that waited for the map.
-    fn run_together(&mut self, now: Time) {
+    fn run_composites(&mut self, now: Time) {
         let waiting = self.composites.with_new_map(&self.mapping);
-        waiting.into_iter().for_each(|handle| self.start_together(now, handle));
+        waiting.into_iter().for_each(|handle| self.start_composite(now, handle));
         self.composites.record_start(&self.mapping);
         while let Some((handle, step)) = self.composites.next_result(now, self.mapping.map()) {
-            self.continue_together(now, handle, step);
+            self.continue_composite(now, handle, step);
         }
     }
 
-    fn together_is_due(&mut self, now: Time, index: u32) {
+    fn composite_is_due(&mut self, now: Time, index: u32) {
         if let Some((handle, error)) = self.composites.expired(now, index, &self.mapping, &mut self.timers) {
-            self.end_together(now, handle, Err(error));
+            self.end_composite(now, handle, Err(error));
         }
     }
 
-    fn start_together(&mut self, now: Time, handle: Handle) {
+    fn start_composite(&mut self, now: Time, handle: Handle) {
         let Some(CompositeStart { step, since }) = self.composites.start(handle, &self.mapping) else {
             return;
         };
-        self.continue_together(now, handle, step);
+        self.continue_composite(now, handle, step);
         if let Some(since) = since {
             self.composites.wait_on(handle, since);
         }
     }
 
     /// Does what a composite operation requests.
-    fn continue_together(&mut self, now: Time, handle: Handle, step: CompositeStep) {
+    fn continue_composite(&mut self, now: Time, handle: Handle, step: CompositeStep) {
         match step {
             CompositeStep::Wait => {}
             CompositeStep::AwaitMap => {
@@ -420,7 +420,7 @@ impl<T> Session<T> {
                 if result.is_ok() {
                     self.composites.count_read(handle);
                 }
-                self.end_together(now, handle, result);
+                self.end_composite(now, handle, result);
             }
             CompositeStep::Send(sendings) => {
                 let admitted = match self.closed {
@@ -428,7 +428,7 @@ impl<T> Session<T> {
                     false => self.operations.admit_parts(sendings.len()),
                 };
                 if let Err(error) = admitted {
-                    return self.end_together(now, handle, Err(error));
+                    return self.end_composite(now, handle, Err(error));
                 }
                 let limit_us = self.composites.left_us(now, handle);
                 self.accept_parts(now, handle, limit_us, sendings);
@@ -438,7 +438,7 @@ impl<T> Session<T> {
 
     fn accept_parts(&mut self, now: Time, handle: Handle, limit_us: u64, sendings: Vec<ItemRequest>) {
         for sending in sendings {
-            let owner = CompletionTarget::Together { procedure: handle, slot: sending.slot };
+            let owner = CompletionTarget::Composite { procedure: handle, slot: sending.slot };
             self.accept_operation(
                 now,
                 (sending.operation, sending.collecting, sending.wants_read_lock),
@@ -448,7 +448,7 @@ impl<T> Session<T> {
         }
     }
 
-    fn end_together(&mut self, now: Time, handle: Handle, result: Result<Reply, SessionError>) {
+    fn end_composite(&mut self, now: Time, handle: Handle, result: Result<Reply, SessionError>) {
         let releases = self.composites.releases(handle, &result);
         if !self.closed && self.operations.admit_parts(releases.len()).is_ok() {
             // Nothing waits for them: what stays staged expires.

@@ -19,7 +19,7 @@ use zerohop_wire::messages::{Message, SessionOpen, SessionOpened, Stamp};
 use super::check::SESSION;
 use super::connection_table::ConnectionTable;
 use super::operation_table::{OpenNumbers, OperationTable};
-use crate::in_flight_frame::Cargo;
+use crate::in_flight_frame::FrameContents;
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::sequence_window::SequenceWindow;
@@ -205,7 +205,7 @@ impl WriteNumbering {
     ) {
         if self.opening.is_none() {
             let request = Message::SessionOpen(SessionOpen);
-            let in_flight = connections.send_own(now, index, &request, Cargo::SessionOpen, timers);
+            let in_flight = connections.send_own(now, index, &request, FrameContents::SessionOpen, timers);
             let due = now.after_us(attempt_us);
             self.opening = Some((in_flight, due));
             timers.arm(Subject::Maintenance, due);

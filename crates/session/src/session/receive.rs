@@ -19,7 +19,7 @@ use super::composite::AnsweredFrame;
 use crate::connection::{ConnectionId, ConnectionPhase};
 use crate::effect::ConnectionLoss;
 use crate::error::{AttemptFailure, SessionError};
-use crate::in_flight_frame::{Cargo, InFlightFrame};
+use crate::in_flight_frame::{FrameContents, InFlightFrame};
 use crate::limits::SHARE_BYTES_MIN;
 use crate::reply::{Reply, owned};
 use crate::slots::Handle;
@@ -52,7 +52,7 @@ impl<T> Session<T> {
         let caller =
             credential.map(|one| one.add_proof_offer(&mut hello).expect("the name was cut to its bound"));
         self.connections.existing(index).protocol.caller = caller;
-        self.connections.send_own(now, index, &Message::Hello(hello), Cargo::Hello, &mut self.timers);
+        self.connections.send_own(now, index, &Message::Hello(hello), FrameContents::Hello, &mut self.timers);
     }
 
     /// The shell reports that it could not open this connection, or that the connection has ended.
@@ -109,7 +109,7 @@ impl<T> Session<T> {
                 let mut scratch = std::mem::take(&mut self.buffers.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => {
-                        let read_lock_us = self.believed(index, frame.envelope.read_lock_us());
+                        let read_lock_us = self.capped_read_lock(index, frame.envelope.read_lock_us());
                         let request = frame.envelope.request;
                         self.answered(now, index, (request, read_lock_us), message, whole);
                     }
@@ -142,7 +142,7 @@ impl<T> Session<T> {
             for answer in answers.iter() {
                 match answer.message() {
                     Ok(message) => {
-                        let read_lock_us = self.believed(index, answer.read_lock_us.into());
+                        let read_lock_us = self.capped_read_lock(index, answer.read_lock_us.into());
                         self.answered(now, index, (answer.request, read_lock_us), message, whole);
                     }
                     Err(_) => self.damaged(now, index, answer.request),
@@ -150,14 +150,14 @@ impl<T> Session<T> {
             }
             return;
         }
-        let Some((handle, in_flight)) = self.connections.land_request(index, request) else { return };
+        let Some((handle, in_flight)) = self.connections.take_request_frame(index, request) else { return };
         let frame = AnsweredFrame { sent: in_flight.sent, read_lock_us };
-        match (in_flight.cargo, message) {
-            (Cargo::One(operation), Message::Answer(answer)) => {
+        match (in_flight.contents, message) {
+            (FrameContents::One(operation), Message::Answer(answer)) => {
                 self.connections.existing(index).failures = 0;
                 self.handle_answer(now, handle, operation, frame, answer, whole);
             }
-            (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
+            (FrameContents::Batch(operations), Message::BatchAnswer(answers)) => {
                 self.connections.existing(index).failures = 0;
                 let mut answers = answers.iter();
                 for operation in operations {
@@ -167,7 +167,10 @@ impl<T> Session<T> {
                     }
                 }
             }
-            (cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)), Message::Answer(Err(failure))) => {
+            (
+                contents @ (FrameContents::Batch(_) | FrameContents::Coalesced(_)),
+                Message::Answer(Err(failure)),
+            ) => {
                 if let Failure::WrongOwner { epoch, delta } = &failure {
                     self.map_moved(now, *epoch, delta);
                 }
@@ -178,26 +181,26 @@ impl<T> Session<T> {
                     }
                     other => other.into_owned(),
                 };
-                for operation in cargo.into_operations() {
+                for operation in contents.into_operations() {
                     self.handle_answer(now, handle, operation, frame, Err(failure.clone()), None);
                 }
             }
-            (Cargo::One(operation), Message::Transacted(transacted)) => {
+            (FrameContents::One(operation), Message::Transacted(transacted)) => {
                 self.connections.existing(index).failures = 0;
                 self.transacted(now, handle, operation, frame, &transacted, whole);
             }
-            (Cargo::One(operation), Message::AdminAnswer(admin)) => {
+            (FrameContents::One(operation), Message::AdminAnswer(admin)) => {
                 let reply = Reply::Admin(owned(admin.encoded, whole));
                 self.finish(now, operation, Ok(reply), Some(frame));
             }
-            (cargo, message) => {
-                self.own_answered(now, index, handle, InFlightFrame { cargo, ..in_flight }, message)
+            (contents, message) => {
+                self.own_answered(now, index, handle, InFlightFrame { contents, ..in_flight }, message)
             }
         }
     }
 
     /// The duration of a read lock according to the server; 0 if the server has not agreed to such locks.
-    fn believed(&self, index: u32, read_lock_us: u32) -> u32 {
+    fn capped_read_lock(&self, index: u32, read_lock_us: u32) -> u32 {
         if self.connections.supports_read_locks(index) { read_lock_us } else { 0 }
     }
 
@@ -210,26 +213,26 @@ impl<T> Session<T> {
         in_flight: InFlightFrame,
         message: Message<'_>,
     ) {
-        match (in_flight.cargo, message) {
-            (Cargo::Hello, Message::HelloAck(ack)) => self.handle_hello_ack(now, index, &ack),
-            (Cargo::Prove, Message::Proved) => self.proved(now, index),
-            (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
+        match (in_flight.contents, message) {
+            (FrameContents::Hello, Message::HelloAck(ack)) => self.handle_hello_ack(now, index, &ack),
+            (FrameContents::Prove, Message::Proved) => self.proved(now, index),
+            (FrameContents::Hello | FrameContents::Prove, Message::Answer(Err(failure))) => {
                 self.refused(now, index, failure.into_owned(), None)
             }
-            (Cargo::Map, Message::Map(map)) => self.map_arrived(now, in_flight.sent, &map),
-            (Cargo::Map, Message::Answer(Err(failure))) => {
+            (FrameContents::Map, Message::Map(map)) => self.map_arrived(now, in_flight.sent, &map),
+            (FrameContents::Map, Message::Answer(Err(failure))) => {
                 self.map_request_refused(now, index, failure.into_owned());
             }
-            (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
+            (FrameContents::SessionOpen, Message::SessionOpened(opened)) => {
                 self.session_opened(now, in_flight.sent, &opened);
             }
-            (Cargo::SessionOpen, Message::Answer(Err(failure))) => {
+            (FrameContents::SessionOpen, Message::Answer(Err(failure))) => {
                 let for_ever = failure.advice() == Advice::ReportToUser;
                 let error = for_ever.then(|| SessionError::Answer { failure: failure.into_owned() });
                 self.opening_refused(now, error);
             }
-            (Cargo::Ping, _) => {}
-            (cargo, _) => self.redo(now, handle, cargo),
+            (FrameContents::Ping, _) => {}
+            (contents, _) => self.redo(now, handle, contents),
         }
     }
 
@@ -335,7 +338,13 @@ impl<T> Session<T> {
         match prove {
             Some(prove) => {
                 connection.protocol.proving = Some(Box::new(*ack));
-                self.connections.send_own(now, index, &Message::Prove(prove), Cargo::Prove, &mut self.timers);
+                self.connections.send_own(
+                    now,
+                    index,
+                    &Message::Prove(prove),
+                    FrameContents::Prove,
+                    &mut self.timers,
+                );
             }
             None => self.ready(now, index, ack),
         }
@@ -435,21 +444,21 @@ impl<T> Session<T> {
 
     /// The answer to this request cannot be decoded: the session repeats the request.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
-        if let Some((handle, in_flight)) = self.connections.land_request(index, request) {
-            self.redo(now, handle, in_flight.cargo);
+        if let Some((handle, in_flight)) = self.connections.take_request_frame(index, request) {
+            self.redo(now, handle, in_flight.contents);
         }
     }
 
     /// Repeats the contents of a frame that was not answered properly.
-    fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
-        match cargo {
-            Cargo::Map => self.map_request_failed(now, AttemptFailure::Damaged),
-            Cargo::SessionOpen => self.opening_refused(now, None),
+    fn redo(&mut self, now: Time, handle: Handle, contents: FrameContents) {
+        match contents {
+            FrameContents::Map => self.map_request_failed(now, AttemptFailure::Damaged),
+            FrameContents::SessionOpen => self.opening_refused(now, None),
             // Its connection stays in the greeting until that is overdue.
-            Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
-            Cargo::One(operation) => self.repeat(now, handle, operation),
-            cargo @ (Cargo::Batch(_) | Cargo::Coalesced(_)) => {
-                for operation in cargo.into_operations() {
+            FrameContents::Hello | FrameContents::Prove | FrameContents::Ping => {}
+            FrameContents::One(operation) => self.repeat(now, handle, operation),
+            contents @ (FrameContents::Batch(_) | FrameContents::Coalesced(_)) => {
+                for operation in contents.into_operations() {
                     self.repeat(now, handle, operation);
                 }
             }
@@ -463,7 +472,7 @@ impl<T> Session<T> {
             return;
         }
         if found.is_admin() {
-            return self.again(now, operation, AttemptFailure::Damaged);
+            return self.retry(now, operation, AttemptFailure::Damaged);
         }
         found.may_be_executed |= found.changes();
         found.last = Some(Box::new(AttemptFailure::Damaged));

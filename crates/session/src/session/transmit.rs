@@ -15,7 +15,7 @@ use super::numbering::{NumberWait, WriteNumbering};
 use super::operation_table::OperationTable;
 use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
-use crate::in_flight_frame::{Cargo, request_id};
+use crate::in_flight_frame::{FrameContents, request_id};
 use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, WAIT_GRACE_US};
 use crate::operation::{OpenOperation, OperationState};
 use crate::request::{PointMessage, RequestKind, unpack};
@@ -95,11 +95,12 @@ impl<T> Transmitter<'_, T> {
             read_lock: self.want_read_locks(&[handle]),
             ..Envelope::default()
         };
-        let in_flight = self.connections.launch(self.now, self.index, Cargo::One(handle), self.timers);
+        let in_flight =
+            self.connections.register_frame(self.now, self.index, FrameContents::One(handle), self.timers);
         envelope.request = request_id(in_flight, 0);
         if let Err(failure) = self.encode_one(handle, &envelope, stamp) {
             // The operation exceeds a limit that packing does not check: that of a frame.
-            self.connections.land(in_flight);
+            self.connections.take_frame(in_flight);
             return self.refused.push((handle, failure));
         }
         self.operations.record_sent(self.now, handle, in_flight, self.timers);
@@ -138,7 +139,7 @@ impl<T> Transmitter<'_, T> {
             RequestKind::Point { what: PointMessage::Stage, bytes, .. } => {
                 Message::Stage(StageBytes { stamp, piece: bytes })
             }
-            RequestKind::Keyspace { .. } | RequestKind::Together(_) => return Ok(()),
+            RequestKind::Keyspace { .. } | RequestKind::Composite(_) => return Ok(()),
         };
         let (out, encoder) = self.connections.buffer(self.index);
         let tail = encoder.encode_split(envelope, &message, out)?;
@@ -261,15 +262,15 @@ impl<T> Transmitter<'_, T> {
         let (place, time_out_ms) = (address_of(operation), time_out_ms(self.now, operation));
         let read_lock = self.want_read_locks(&[handle]);
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
-        let (cargo, timers) = (Cargo::One(handle), &mut *self.timers);
+        let (contents, timers) = (FrameContents::One(handle), &mut *self.timers);
         let in_flight = match write {
             true => {
                 let Ok(head) = stamp.encode() else { return false };
-                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), contents, timers)
             }
             false => {
                 let head = self.seen.0.to_le_bytes();
-                self.connections.add_coalesced(self.now, self.index, request, (&head, body), cargo, timers)
+                self.connections.add_coalesced(self.now, self.index, request, (&head, body), contents, timers)
             }
         };
         self.operations.record_sent(self.now, handle, in_flight, self.timers);
@@ -282,12 +283,12 @@ impl<T> Transmitter<'_, T> {
         let place = address_of(operation);
         let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
             .expect("stamps are made as they should be");
-        let cargo = Cargo::Batch(aboard.clone());
+        let contents = FrameContents::Batch(aboard.clone());
         let (kind, read_lock) = (FrameKind::Batch.number(), self.want_read_locks(&aboard));
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
         let timers = &mut *self.timers;
         let in_flight =
-            self.connections.add_coalesced(self.now, self.index, request, (&head, packed), cargo, timers);
+            self.connections.add_coalesced(self.now, self.index, request, (&head, packed), contents, timers);
         for handle in aboard {
             self.operations.record_sent(self.now, handle, in_flight, self.timers);
         }
@@ -304,8 +305,12 @@ impl<T> Transmitter<'_, T> {
             ..Envelope::default()
         };
         let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        let in_flight =
-            self.connections.launch(self.now, self.index, Cargo::Batch(aboard.clone()), self.timers);
+        let in_flight = self.connections.register_frame(
+            self.now,
+            self.index,
+            FrameContents::Batch(aboard.clone()),
+            self.timers,
+        );
         envelope.request = request_id(in_flight, 0);
         self.connections
             .write(self.index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))

@@ -13,15 +13,15 @@
 //! ```
 
 mod commit;
+mod consistent_read;
 mod counts;
 mod item;
 mod plan;
-mod reading;
 
 pub(crate) use commit::Commit;
+pub(crate) use consistent_read::ConsistentRead;
 pub use counts::ReadCounts;
 pub use item::CompositeItem;
-pub(crate) use reading::ConsistentRead;
 
 use zerohop_placement::ClusterMap;
 

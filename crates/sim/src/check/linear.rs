@@ -346,10 +346,13 @@ pub(crate) fn write_version(item: &CheckedCall<'_>) -> Option<Timestamp> {
 
 /// The version that a call has made: none if it left the record unchanged, or removed it.
 pub(crate) fn made_version(call: &ClientCall) -> Option<Timestamp> {
-    use crate::workload::operation::Act;
+    use crate::workload::operation::RecordAction;
     let leaves = matches!(
         call.operation.act,
-        Act::Expire { .. } | Act::SetBit { .. } | Act::Transform(_) | Act::Trim { .. }
+        RecordAction::Expire { .. }
+            | RecordAction::SetBit { .. }
+            | RecordAction::Transform(_)
+            | RecordAction::Trim { .. }
     );
     let version = match &call.end {
         OperationEnd::Done(Reply::Done { version, .. } | Reply::Counter { version, .. }) => *version,

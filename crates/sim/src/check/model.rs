@@ -12,7 +12,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::{Condition, Expiry, Operator, Range, RecordType, ReturnedNumber, Transform};
 
-use crate::workload::operation::{Act, RecordCall, WaitGoal};
+use crate::workload::operation::{RecordAction, RecordCall, WaitGoal};
 use crate::workload::tokens::display_bytes;
 
 /// A record, or its absence.
@@ -151,7 +151,7 @@ pub(crate) fn is_consistent(known: &ModelledRecord, observed: &ModelledRecord) -
 
 fn requested_version(operation: &RecordCall) -> Option<Timestamp> {
     match (&operation.act, operation.condition) {
-        (Act::Wait { until: WaitGoal::Changed(version) }, _) => Some(*version),
+        (RecordAction::Wait { until: WaitGoal::Changed(version) }, _) => Some(*version),
         (_, Condition::IfVersion(version)) => Some(version),
         _ => None,
     }
@@ -394,7 +394,11 @@ impl OracleRecord {
     }
 }
 
-fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, result: ClientResult<'_>) -> OracleAnswer<'a> {
+fn read<'a>(
+    record: Option<&'a OracleRecord>,
+    act: &RecordAction,
+    result: ClientResult<'_>,
+) -> OracleAnswer<'a> {
     let is = |value: &[u8]| record.is_some_and(|record| record.bytes() == Some(value));
     let contents = |range| match record {
         Some(of) => OracleAnswer::Contents { of, range },
@@ -405,24 +409,24 @@ fn read<'a>(record: Option<&'a OracleRecord>, act: &Act, result: ClientResult<'_
         None => OracleAnswer::Done { version: Version::Zero, number: 0 },
     };
     match act {
-        Act::LookupRange { range } => contents(*range),
-        Act::Inspect => {
+        RecordAction::LookupRange { range } => contents(*range),
+        RecordAction::Inspect => {
             record.map_or(OracleAnswer::Failed(OracleRefusal::NotFound), |of| OracleAnswer::Info { of })
         }
-        Act::GetBit { .. } | Act::CountBits { .. }
+        RecordAction::GetBit { .. } | RecordAction::CountBits { .. }
             if record.is_some_and(|record| record.record_type() == RecordType::List) =>
         {
             OracleAnswer::Failed(OracleRefusal::WrongType(RecordType::List))
         }
-        Act::GetBit { offset } => number(record.map_or(0, |record| bit(record, *offset))),
-        Act::CountBits { range } => {
+        RecordAction::GetBit { offset } => number(record.map_or(0, |record| bit(record, *offset))),
+        RecordAction::CountBits { range } => {
             let count = |record: &OracleRecord| {
                 let part = range.clip(record.length());
                 (part.start * 8..part.end * 8).map(|offset| bit(record, offset)).sum()
             };
             number(record.map_or(0, count))
         }
-        Act::Wait { until } => {
+        RecordAction::Wait { until } => {
             let holds = match until {
                 WaitGoal::Equals(value) => is(value),
                 WaitGoal::Differs(value) => !is(value),
@@ -450,15 +454,18 @@ fn bit(record: &OracleRecord, offset: u64) -> u64 {
 
 fn write<'a>(
     before: &'a ModelledRecord,
-    act: &Act,
+    act: &RecordAction,
     clock_ms: (u64, u64),
 ) -> (OracleAnswer<'a>, ModelledRecord) {
     let record = before.as_deref();
     let deadline = record.and_then(|record| record.deadline);
     let found = record.map(OracleRecord::record_type);
     let wants = match act {
-        Act::Append { .. } | Act::Trim { .. } => Some(RecordType::List),
-        Act::Insert { .. } | Act::Remove | Act::Take | Act::Expire { .. } => None,
+        RecordAction::Append { .. } | RecordAction::Trim { .. } => Some(RecordType::List),
+        RecordAction::Insert { .. }
+        | RecordAction::Remove
+        | RecordAction::Take
+        | RecordAction::Expire { .. } => None,
         _ => Some(RecordType::Bytes),
     };
     if let (Some(wants), Some(found)) = (wants, found)
@@ -473,16 +480,16 @@ fn write<'a>(
     let refused = |refusal| (OracleAnswer::Failed(refusal), before.clone());
     let put = |bytes| OracleRecord::of_bytes(bytes, deadline);
     match act {
-        Act::Insert { value, expiry } => {
+        RecordAction::Insert { value, expiry } => {
             (done(0), OracleRecord::of_bytes(value.clone(), deadline_of(*expiry, deadline, clock_ms)))
         }
-        Act::Remove => gone(u64::from(record.is_some())),
-        Act::Take => match record {
+        RecordAction::Remove => gone(u64::from(record.is_some())),
+        RecordAction::Take => match record {
             None => refused(OracleRefusal::NotFound),
             Some(of) if of.stored_bytes() > TAKE_BYTES_MAX => refused(OracleRefusal::TooLong),
             Some(of) => (OracleAnswer::Removed { of }, None),
         },
-        Act::Append { values } => {
+        RecordAction::Append { values } => {
             let mut list = match record.map(|record| &record.contents) {
                 Some(OracleContents::List(list)) => list.clone(),
                 _ => Vec::new(),
@@ -492,16 +499,16 @@ fn write<'a>(
             let contents = OracleContents::List(list);
             (done(number), Some(Rc::new(OracleRecord { contents, version: None, deadline })))
         }
-        Act::Extend { bytes: more } => {
+        RecordAction::Extend { bytes: more } => {
             let whole = [bytes.unwrap_or_default(), more].concat();
             (done(whole.len() as u64), put(whole))
         }
-        Act::CompareSwap { expected, new } => match (bytes == expected.as_deref(), new) {
+        RecordAction::CompareSwap { expected, new } => match (bytes == expected.as_deref(), new) {
             (false, _) => refused(OracleRefusal::Compare(record)),
             (true, Some(new)) => (done(0), put(new.clone())),
             (true, None) => gone(0),
         },
-        Act::Increment { delta } => {
+        RecordAction::Increment { delta } => {
             let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             let number = text.as_deref().map_or(Ok(0), str::parse::<i64>);
             let plain = number.ok().filter(|number| text.is_none_or(|text| number.to_string() == text));
@@ -511,7 +518,7 @@ fn write<'a>(
                 Some(Some(value)) => (OracleAnswer::Counter { value }, put(value.to_string().into_bytes())),
             }
         }
-        Act::SetBit { offset, on } => {
+        RecordAction::SetBit { offset, on } => {
             let mut whole = bytes.unwrap_or_default().to_vec();
             let (byte, mask) = ((offset / 8) as usize, 0x80 >> (offset % 8));
             whole.resize(whole.len().max(byte + 1), 0);
@@ -519,7 +526,7 @@ fn write<'a>(
             whole[byte] = if *on { whole[byte] | mask } else { whole[byte] & !mask };
             if bytes == Some(&whole[..]) { same(was) } else { (done(was), put(whole)) }
         }
-        Act::Transform(transform) => {
+        RecordAction::Transform(transform) => {
             let mut whole = bytes.unwrap_or_default().to_vec();
             let start = transform.offset as usize;
             let end = start + transform.number.bytes();
@@ -532,7 +539,7 @@ fn write<'a>(
             };
             if bytes == Some(&whole[..]) { same(number) } else { (done(number), put(whole)) }
         }
-        Act::Expire { expiry } => match record {
+        RecordAction::Expire { expiry } => match record {
             None => refused(OracleRefusal::NotFound),
             Some(record) => {
                 let deadline = deadline_of(*expiry, deadline, clock_ms);
@@ -540,7 +547,7 @@ fn write<'a>(
                 (OracleAnswer::Done { version: Version::Old, number: 0 }, next)
             }
         },
-        Act::Trim { keep } => match record.map(|record| &record.contents) {
+        RecordAction::Trim { keep } => match record.map(|record| &record.contents) {
             Some(OracleContents::List(list)) => {
                 let part = keep.clip(list.len() as u64);
                 let length = part.end - part.start;

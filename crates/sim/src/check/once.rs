@@ -11,7 +11,7 @@ use zerohop_wire::Failure;
 use super::Violation;
 use super::order::loss_between;
 use crate::history::{ClientCall, OperationEnd, RunHistory};
-use crate::workload::operation::Act;
+use crate::workload::operation::RecordAction;
 use crate::workload::tokens::{display_bytes, tokens_of};
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
@@ -44,9 +44,11 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
 /// The tokens that a write would leave in its record.
 pub(super) fn tokens_written(call: &ClientCall) -> Vec<Vec<u8>> {
     match &call.operation.act {
-        Act::Insert { value, .. } | Act::CompareSwap { new: Some(value), .. } => tokens_of(value),
-        Act::Append { values } => values.iter().flat_map(|value| tokens_of(value)).collect(),
-        Act::Extend { bytes } => tokens_of(bytes),
+        RecordAction::Insert { value, .. } | RecordAction::CompareSwap { new: Some(value), .. } => {
+            tokens_of(value)
+        }
+        RecordAction::Append { values } => values.iter().flat_map(|value| tokens_of(value)).collect(),
+        RecordAction::Extend { bytes } => tokens_of(bytes),
         _ => Vec::new(),
     }
 }

@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
     use crate::history::KeyspaceHistory;
-    use crate::workload::operation::{Act, RecordCall};
+    use crate::workload::operation::{RecordAction, RecordCall};
 
     #[test]
     fn crowded_call_is_excused_only_beside_open_transaction_of_its_client() {
@@ -88,7 +88,7 @@ mod tests {
             client: Some(3),
             keyspace: KeyspaceId(1),
             partition: PartitionId(0),
-            operation: RecordCall::new(b"key", Act::Lookup),
+            operation: RecordCall::new(b"key", RecordAction::Lookup),
             invoked,
             deadline: returned,
             returned: Some(returned),

@@ -14,7 +14,7 @@ use zerohop_wire::messages::Expiry;
 
 use super::Violation;
 use crate::history::{ClientCall, Loss, OperationEnd, RunHistory, Scan, ScanPage};
-use crate::workload::operation::Act;
+use crate::workload::operation::RecordAction;
 use crate::workload::tokens::display_bytes;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
@@ -132,11 +132,14 @@ fn survives(call: &ClientCall, loss: &Loss) -> bool {
 
 /// Whether the record may be absent some time after the call.
 fn may_remove(call: &ClientCall) -> bool {
-    removes_if_done(call) || expires(call) || matches!(call.operation.act, Act::Trim { .. })
+    removes_if_done(call) || expires(call) || matches!(call.operation.act, RecordAction::Trim { .. })
 }
 
 fn removes_if_done(call: &ClientCall) -> bool {
-    matches!(call.operation.act, Act::Remove | Act::Take | Act::CompareSwap { new: None, .. })
+    matches!(
+        call.operation.act,
+        RecordAction::Remove | RecordAction::Take | RecordAction::CompareSwap { new: None, .. }
+    )
 }
 
 fn removes(call: &ClientCall) -> bool {
@@ -145,7 +148,7 @@ fn removes(call: &ClientCall) -> bool {
 
 fn expires(call: &ClientCall) -> bool {
     match &call.operation.act {
-        Act::Insert { expiry, .. } | Act::Expire { expiry } => *expiry != Expiry::Never,
+        RecordAction::Insert { expiry, .. } | RecordAction::Expire { expiry } => *expiry != Expiry::Never,
         _ => false,
     }
 }
@@ -154,16 +157,19 @@ fn expires(call: &ClientCall) -> bool {
 /// expiry.
 fn creates(call: &ClientCall, ever_expires: bool) -> bool {
     let does = match &call.operation.act {
-        Act::Insert { expiry, .. } => *expiry == Expiry::Never,
-        Act::Append { .. } | Act::Extend { .. } | Act::Increment { .. } => !ever_expires,
-        Act::CompareSwap { new: Some(_), .. } => !ever_expires,
+        RecordAction::Insert { expiry, .. } => *expiry == Expiry::Never,
+        RecordAction::Append { .. } | RecordAction::Extend { .. } | RecordAction::Increment { .. } => {
+            !ever_expires
+        }
+        RecordAction::CompareSwap { new: Some(_), .. } => !ever_expires,
         _ => false,
     };
     does && matches!(call.end, OperationEnd::Done(_))
 }
 
 fn may_create(call: &ClientCall) -> bool {
-    !removes_if_done(call) && !matches!(call.operation.act, Act::Expire { .. } | Act::Trim { .. })
+    !removes_if_done(call)
+        && !matches!(call.operation.act, RecordAction::Expire { .. } | RecordAction::Trim { .. })
 }
 
 /// Number of writes of the key that are shown, the last ones.
@@ -206,8 +212,8 @@ mod tests {
     #[derive(Default)]
     struct ScanHistory(RunHistory);
 
-    fn insert() -> Act {
-        Act::Insert { value: b"v".to_vec(), expiry: Expiry::Never }
+    fn insert() -> RecordAction {
+        RecordAction::Insert { value: b"v".to_vec(), expiry: Expiry::Never }
     }
 
     fn done() -> OperationEnd {
@@ -215,7 +221,14 @@ mod tests {
     }
 
     impl ScanHistory {
-        fn call(mut self, key: &str, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> ScanHistory {
+        fn call(
+            mut self,
+            key: &str,
+            from: u64,
+            to: Option<u64>,
+            act: RecordAction,
+            end: OperationEnd,
+        ) -> ScanHistory {
             self.0.calls.push(ClientCall {
                 client: Some(0),
                 keyspace: KEYSPACE,
@@ -235,7 +248,7 @@ mod tests {
         }
 
         fn remove(self, key: &str, from: u64, to: u64) -> ScanHistory {
-            self.call(key, from, Some(to), Act::Remove, done())
+            self.call(key, from, Some(to), RecordAction::Remove, done())
         }
 
         /// A scan with pages of equal length in time, the first requested at 100.
@@ -297,9 +310,12 @@ mod tests {
     fn key_possibly_removed_during_scan_may_be_absent_or_repeated() {
         let there = || ScanHistory::default().insert("a", 1, 2);
         there().remove("a", 105, 106).scan(&[&[], &[]]).shows(&[]);
-        there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&[], &[]]).shows(&[]);
+        there().call("a", 50, None, RecordAction::Remove, OperationEnd::Unknown).scan(&[&[], &[]]).shows(&[]);
         there().remove("a", 111, 112).insert("a", 113, 114).scan(&[&["a"], &["a"]]).shows(&[]);
-        there().call("a", 50, None, Act::Remove, OperationEnd::Unknown).scan(&[&["a"], &["a"]]).shows(&[]);
+        there()
+            .call("a", 50, None, RecordAction::Remove, OperationEnd::Unknown)
+            .scan(&[&["a"], &["a"]])
+            .shows(&[]);
         // A key that was written again during the scan, and one that is created after it.
         ScanHistory::default()
             .remove("a", 1, 3)
@@ -309,7 +325,7 @@ mod tests {
             .shows(&[GONE]);
         // A write without effect.
         let refused = OperationEnd::NotDone(zerohop_session::SessionError::NoOwner { redirects: 1 });
-        there().call("a", 50, Some(60), Act::Remove, refused).scan(&[&[], &[]]).shows(&[GONE]);
+        there().call("a", 50, Some(60), RecordAction::Remove, refused).scan(&[&[], &[]]).shows(&[GONE]);
     }
 
     #[test]
@@ -325,8 +341,8 @@ mod tests {
 
     #[test]
     fn expiring_record_may_be_absent() {
-        let soon = || Act::Insert { value: b"v".to_vec(), expiry: Expiry::AfterMs(1) };
-        let extend = || Act::Extend { bytes: b"v".to_vec() };
+        let soon = || RecordAction::Insert { value: b"v".to_vec(), expiry: Expiry::AfterMs(1) };
+        let extend = || RecordAction::Extend { bytes: b"v".to_vec() };
         let expires = || ScanHistory::default().call("a", 1, Some(2), soon(), done());
         expires().scan(&[&[], &[]]).shows(&[]);
         expires().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[]);

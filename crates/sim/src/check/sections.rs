@@ -20,7 +20,7 @@ use super::model::{ModelledRecord, OracleRecord};
 use super::named_section::NamedSection;
 use crate::history::{ClientCall, KeyspaceHistory, OperationEnd, Outage, RunHistory};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
-use crate::workload::operation::Act;
+use crate::workload::operation::RecordAction;
 
 /// All sections of a history.
 pub(crate) fn sections(history: &RunHistory) -> Vec<NamedSection<'_>> {
@@ -173,7 +173,7 @@ fn had_expired(calls: &[&ClientCall], from: Time, found: &ModelledRecord) -> boo
 fn found_at(calls: &[&ClientCall], up: Time) -> ModelledRecord {
     let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
     let record_in = |call: &&ClientCall| match (&call.operation.act, &call.end) {
-        (Act::Lookup, OperationEnd::Done(reply)) => OracleRecord::from_reply(reply),
+        (RecordAction::Lookup, OperationEnd::Done(reply)) => OracleRecord::from_reply(reply),
         _ => None,
     };
     let record = audits().find_map(record_in)?;

@@ -10,7 +10,7 @@ use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
 
 use super::{Findings, check};
 use crate::history::{ClientCall, KeyspaceHistory, Loss, OperationEnd, Outage, RunHistory};
-use crate::workload::operation::{Act, RecordCall, WaitGoal};
+use crate::workload::operation::{RecordAction, RecordCall, WaitGoal};
 use crate::workload::tokens::token;
 
 /// A history under construction; times are in milliseconds.
@@ -33,7 +33,7 @@ fn sync() -> HistoryBuilder {
 }
 
 impl HistoryBuilder {
-    fn call(mut self, from: u64, to: Option<u64>, act: Act, end: OperationEnd) -> Self {
+    fn call(mut self, from: u64, to: Option<u64>, act: RecordAction, end: OperationEnd) -> Self {
         self.history.calls.push(ClientCall {
             client: Some(0),
             keyspace: KeyspaceId(1),
@@ -67,12 +67,12 @@ impl HistoryBuilder {
     }
 
     fn reads(self, from: u64, to: u64, n: u64) -> Self {
-        self.call(from, Some(to), Act::Lookup, value(n))
+        self.call(from, Some(to), RecordAction::Lookup, value(n))
     }
 
     fn audit(mut self, at: u64, key: &str, n: Option<u64>) -> Self {
         let end = n.map_or(OperationEnd::Failed(Failure::NotFound), value);
-        self = self.call(at, Some(at), Act::Lookup, end).of(key);
+        self = self.call(at, Some(at), RecordAction::Lookup, end).of(key);
         self.last().client = None;
         self
     }
@@ -121,8 +121,8 @@ impl HistoryBuilder {
     }
 }
 
-fn insert(n: u64) -> Act {
-    Act::Insert { value: token(n), expiry: Expiry::Never }
+fn insert(n: u64) -> RecordAction {
+    RecordAction::Insert { value: token(n), expiry: Expiry::Never }
 }
 
 fn done(version: u64, number: u64) -> OperationEnd {
@@ -144,8 +144,8 @@ fn list(version: u64, tokens: &[u64]) -> OperationEnd {
     })
 }
 
-fn append(n: u64) -> Act {
-    Act::Append { values: vec![token(n)] }
+fn append(n: u64) -> RecordAction {
+    RecordAction::Append { values: vec![token(n)] }
 }
 
 fn counter(version: u64, value: i64) -> OperationEnd {
@@ -160,20 +160,20 @@ fn not_found() -> OperationEnd {
 fn overlapping_calls_may_take_effect_in_any_consistent_order() {
     sync().insert(0, 10, 1).insert(5, 20, 2).reads(21, 22, 2).good();
     sync().insert(0, 10, 1).reads(2, 3, 1).reads(4, 5, 1).good();
-    sync().insert(0, 10, 1).call(2, Some(3), Act::Lookup, not_found()).reads(4, 5, 1).good();
+    sync().insert(0, 10, 1).call(2, Some(3), RecordAction::Lookup, not_found()).reads(4, 5, 1).good();
 }
 
 #[test]
 fn a_read_of_the_past_or_of_the_future_is_found() {
     sync().insert(0, 1, 1).insert(2, 3, 2).reads(4, 5, 1).bad("linear");
-    sync().insert(0, 1, 1).call(2, Some(3), Act::Lookup, not_found()).bad("linear");
+    sync().insert(0, 1, 1).call(2, Some(3), RecordAction::Lookup, not_found()).bad("linear");
     // One reader has seen it, the next has not.
-    sync().insert(0, 10, 1).reads(2, 3, 1).call(4, Some(5), Act::Lookup, not_found()).bad("linear");
+    sync().insert(0, 10, 1).reads(2, 3, 1).call(4, Some(5), RecordAction::Lookup, not_found()).bad("linear");
 }
 
 #[test]
 fn lost_update_is_found() {
-    let add = |delta| Act::Increment { delta };
+    let add = |delta| RecordAction::Increment { delta };
     let one = || sync().call(0, Some(9), add(5), counter(1, 5));
     one().call(1, Some(8), add(7), counter(2, 12)).good();
     one().call(1, Some(8), add(7), counter(2, 7)).bad("linear");
@@ -238,7 +238,7 @@ fn write_retried_across_loss_is_applied_once() {
             done(7, 1),
         );
         let found = interval.outage(50, 60).audit(60, "key", None);
-        found.call(100, Some(101), Act::Lookup, list(7, seen))
+        found.call(100, Some(101), RecordAction::Lookup, list(7, seen))
     };
     across(&[1]).good();
     across(&[1, 1]).bad("once");
@@ -247,11 +247,11 @@ fn write_retried_across_loss_is_applied_once() {
 #[test]
 fn token_may_appear_once_and_never_after_refused_write() {
     let one = |end| sync().call(0, Some(1), append(1), end);
-    one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
-    one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1, 1])).bad("once");
+    one(done(1, 1)).call(2, Some(3), RecordAction::Lookup, list(1, &[1])).good();
+    one(done(1, 1)).call(2, Some(3), RecordAction::Lookup, list(1, &[1, 1])).bad("once");
     let denied = OperationEnd::NotDone(SessionError::NoKeyspace { name: "x".into(), epoch: MapEpoch(1) });
-    one(denied).call(2, Some(3), Act::Lookup, list(1, &[1])).bad("once");
-    one(OperationEnd::Unknown).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
+    one(denied).call(2, Some(3), RecordAction::Lookup, list(1, &[1])).bad("once");
+    one(OperationEnd::Unknown).call(2, Some(3), RecordAction::Lookup, list(1, &[1])).good();
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn unwritten_value_is_found() {
     sync().reads(2, 3, 1).insert(4, 5, 1).bad("written");
     let bytes = Bytes::from_static(b"garbage");
     let garbage = OperationEnd::Done(Reply::Value { version: Timestamp(1), length: 7, bytes });
-    sync().call(2, Some(3), Act::Lookup, garbage).bad("written");
+    sync().call(2, Some(3), RecordAction::Lookup, garbage).bad("written");
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn conditions_versions_and_waits_match_the_record() {
     one().call(2, Some(3), insert(6), failed).under(Condition::IfVersion(Timestamp(5))).bad("linear");
     one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfVersion(Timestamp(5))).good();
     one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfAbsent).bad("linear");
-    let wait = |until| Act::Wait { until };
+    let wait = |until| RecordAction::Wait { until };
     let timed_out = || OperationEnd::Failed(Failure::TimedOut { version: Timestamp(5) });
     one().call(2, Some(9), wait(WaitGoal::Differs(token(5))), timed_out()).good();
     one().call(2, Some(9), wait(WaitGoal::Present), timed_out()).bad("linear");
@@ -325,8 +325,8 @@ fn conditions_versions_and_waits_match_the_record() {
 #[test]
 fn record_expires_exactly_at_its_time() {
     let expiring = |at, end| {
-        let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
-        sync().call(0, Some(10), act, done(1, 0)).call(at, Some(at + 1), Act::Lookup, end)
+        let act = RecordAction::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
+        sync().call(0, Some(10), act, done(1, 0)).call(at, Some(at + 1), RecordAction::Lookup, end)
     };
     expiring(50, value(1)).good();
     expiring(50, not_found()).bad("linear");
@@ -339,7 +339,7 @@ fn record_expires_exactly_at_its_time() {
 #[test]
 fn expired_record_may_reappear_after_clock_is_set_back() {
     let restarted = |clock_ms: u64, were_set: bool, version: u64| {
-        let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
+        let act = RecordAction::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
         let info = Reply::Info {
             version: Timestamp(version),
             record: RecordType::Bytes,
@@ -351,14 +351,18 @@ fn expired_record_may_reappear_after_clock_is_set_back() {
         let mut history =
             builder_with_durability(Durability::Interval { ms: 1_000 }).call(0, Some(10), act, done(1, 0));
         history.history.clocks_were_set = were_set;
-        history = history.outage(2_000, 2_010).call(2_010, Some(2_010), Act::Lookup, not_found());
+        history = history.outage(2_000, 2_010).call(2_010, Some(2_010), RecordAction::Lookup, not_found());
         (history.last().client, history.last().clock_ms) = (None, (clock_ms, clock_ms));
-        history = history.call(2_020, Some(2_021), Act::Lookup, not_found());
+        history = history.call(2_020, Some(2_021), RecordAction::Lookup, not_found());
         history.last().clock_ms = (clock_ms, clock_ms);
-        history =
-            history.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, OperationEnd::Done(found));
+        history = history.outage(2_500, 2_510).call(
+            2_510,
+            Some(2_510),
+            RecordAction::Lookup,
+            OperationEnd::Done(found),
+        );
         history.last().client = None;
-        history = history.call(2_510, Some(2_510), Act::Inspect, OperationEnd::Done(info));
+        history = history.call(2_510, Some(2_510), RecordAction::Inspect, OperationEnd::Done(info));
         history.last().client = None;
         history
     };
@@ -379,10 +383,10 @@ fn lists_are_trimmed_and_read_in_parts() {
     let part = |first| {
         OperationEnd::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() })
     };
-    three().call(6, Some(7), Act::LookupRange { range }, part(1)).good();
-    three().call(6, Some(7), Act::LookupRange { range }, part(0)).bad("linear");
-    let trimmed = three().call(6, Some(7), Act::Trim { keep: range }, done(4, 2));
-    trimmed.call(8, Some(9), Act::Lookup, list(4, &[2, 3])).good();
+    three().call(6, Some(7), RecordAction::LookupRange { range }, part(1)).good();
+    three().call(6, Some(7), RecordAction::LookupRange { range }, part(0)).bad("linear");
+    let trimmed = three().call(6, Some(7), RecordAction::Trim { keep: range }, done(4, 2));
+    trimmed.call(8, Some(9), RecordAction::Lookup, list(4, &[2, 3])).good();
 }
 
 #[test]
@@ -391,7 +395,9 @@ fn a_long_good_history_is_decided_quickly() {
     for n in 1..600 {
         let (from, to) = (n * 10, n * 10 + 25);
         long = match n % 7 {
-            3 => long.call(from, Some(to), Act::Increment { delta: 1 }, OperationEnd::Unknown).of("counter"),
+            3 => long
+                .call(from, Some(to), RecordAction::Increment { delta: 1 }, OperationEnd::Unknown)
+                .of("counter"),
             5 => long.call(from, Some(to), insert(n), OperationEnd::Unknown),
             _ => long.insert(from, to, n),
         };
@@ -433,7 +439,7 @@ fn cluster_loses_only_an_uncertain_log_tail() {
     builder_with_durability(INTERVAL)
         .insert(0, 1, 1)
         .loss(1000, 500)
-        .call(1100, Some(1101), Act::Lookup, not_found())
+        .call(1100, Some(1101), RecordAction::Lookup, not_found())
         .bad("linear");
     // Nothing is lost without a log in doubt.
     let mut lossless =
@@ -452,7 +458,12 @@ fn loss_keeps_all_writes_before_surviving_write() {
             .of("other")
     };
     young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 2).good();
-    young().loss(100, 0).call(200, Some(201), Act::Lookup, not_found()).of("other").reads(210, 211, 1).good();
+    young()
+        .loss(100, 0)
+        .call(200, Some(201), RecordAction::Lookup, not_found())
+        .of("other")
+        .reads(210, 211, 1)
+        .good();
     young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 1).bad("linear");
 }
 
@@ -465,7 +476,7 @@ fn calls_may_span_successive_losses() {
             .insert(110, 111, 20)
             .loss(200, 0)
     };
-    twice().call(300, Some(301), Act::Lookup, not_found()).good();
+    twice().call(300, Some(301), RecordAction::Lookup, not_found()).good();
     twice().reads(300, 301, 20).good();
     twice().reads(300, 301, 1).good();
     twice().reads(300, 301, 7).bad("written");
@@ -473,7 +484,7 @@ fn calls_may_span_successive_losses() {
     builder_with_durability(INTERVAL)
         .call(90, Some(130), append(1), list_done(5))
         .loss(100, 0)
-        .call(140, Some(141), Act::Lookup, list(5, &[1]))
+        .call(140, Some(141), RecordAction::Lookup, list(5, &[1]))
         .good();
 }
 
@@ -488,7 +499,7 @@ fn later_loss_may_keep_less_than_earlier_loss() {
     let twice = |survives| {
         let between =
             builder_with_durability(Durability::Memory).insert(0, 1, 1).loss(100, 0).reads(110, 111, 1);
-        between.loss(200, survives).call(210, Some(211), Act::Lookup, not_found())
+        between.loss(200, survives).call(210, Some(211), RecordAction::Lookup, not_found())
     };
     twice(0).good();
     twice(150).bad("linear");

@@ -12,10 +12,10 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
-use super::nameless::without_epochs;
 use super::redis::SpanningUnits;
 use super::scans::PUTS_FROM;
 use super::transacting::OPERATION_TOKENS_FROM;
+use super::without_epochs::without_epochs;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::{ClientLife, PROCEDURES_FROM};
 use crate::history::{ClientCall, OperationEnd as CallEnd};
@@ -24,7 +24,7 @@ use crate::node::{CLUSTER, FEATURES, carries_writes};
 use crate::procedures::ClientProcedures;
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, RecordCall};
+use crate::workload::operation::{RecordAction, RecordCall};
 
 const MS: u64 = 1_000;
 
@@ -382,7 +382,7 @@ impl SimulatedCluster {
         if focus.is_some() && self.streams.workload.chance(1, 3) {
             // Reads the keys that other clients write, from whichever instance this client believes
             // to be primary.
-            operation = RecordCall::new(&operation.key, Act::Lookup);
+            operation = RecordCall::new(&operation.key, RecordAction::Lookup);
         }
         let limit_us = match (operation.is_wait(), self.phase) {
             (true, _) => self.streams.workload.between(20 * MS, 800 * MS),
@@ -404,7 +404,7 @@ impl SimulatedCluster {
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
         for keyspace in live {
             for key in KEYS {
-                let operation = RecordCall::new(key.as_bytes(), Act::Lookup);
+                let operation = RecordCall::new(key.as_bytes(), RecordAction::Lookup);
                 self.submit(0, keyspace, operation, (8_000 * MS, Coalescing::Never));
             }
         }

@@ -75,7 +75,7 @@ impl InstanceEffects for Collect<'_> {
             InstanceEffect::Reply { to, bytes } => {
                 self.output.unit_answers.push((to.request.0, UnitAnswer::Reply(bytes.to_vec())));
             }
-            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Dropped { to } => self.drop_request(to),
             InstanceEffect::Send { to, envelope, message } => self.send(to, envelope, message),
             InstanceEffect::ProposeChange { place, change } => self.output.proposals.push((place, change)),
             InstanceEffect::FetchMap => self.output.fetches_map = true,
@@ -123,7 +123,7 @@ impl Collect<'_> {
         port.answer(&envelope, message);
     }
 
-    fn let_go(&mut self, to: Token) {
+    fn drop_request(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
             port.remove_request(to.request);
         }

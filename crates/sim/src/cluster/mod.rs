@@ -34,7 +34,6 @@ mod host;
 mod instance_turn;
 mod interactive;
 mod maps;
-mod nameless;
 mod node_end;
 mod nodes;
 mod operator;
@@ -56,6 +55,7 @@ mod traffic;
 mod transacting;
 mod transaction_reads;
 mod watch;
+mod without_epochs;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -21,7 +21,7 @@ pub(super) struct SpanningUnit {
     pub(super) keyspace: String,
     pub(super) unit: Vec<u8>,
     /// To whom the reply goes.
-    pub(super) asker: (ConnectionId, Ticket),
+    pub(super) requester: (ConnectionId, Ticket),
 }
 
 /// What a turn of the Redis side leaves to do.

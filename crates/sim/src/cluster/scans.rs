@@ -22,7 +22,7 @@ use zerohop_wire::messages::Expiry;
 use super::SimulatedCluster;
 use crate::history::{Scan, ScanPage};
 use crate::streams::Draw;
-use crate::workload::operation::{Act, RecordCall};
+use crate::workload::operation::{RecordAction, RecordCall};
 
 const MS: u64 = 1_000;
 
@@ -227,8 +227,8 @@ impl SimulatedCluster {
         let random = &mut self.scans.random;
         let key = format!("many-{}", random.below(MANY));
         let act = match random.below(OF_PUTS) {
-            0 => Act::Remove,
-            _ => Act::Insert { value: self.draws.token(), expiry: Expiry::Never },
+            0 => RecordAction::Remove,
+            _ => RecordAction::Insert { value: self.draws.token(), expiry: Expiry::Never },
         };
         let limit_us = random.between(1_500 * MS, 8_000 * MS);
         let operation = RecordCall::new(key.as_bytes(), act);

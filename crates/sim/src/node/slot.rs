@@ -63,7 +63,7 @@ impl InstanceEffects for Answers<'_> {
             InstanceEffect::Reply { .. } => {
                 unreachable!("simulated clients speak the native protocol, which runs no units")
             }
-            InstanceEffect::Dropped { to } => self.let_go(to),
+            InstanceEffect::Dropped { to } => self.drop_request(to),
             InstanceEffect::InvariantBroken { keyspace, partition, broken } => {
                 unreachable!("keyspace {keyspace}, partition {partition}: {broken}")
             }
@@ -96,7 +96,7 @@ impl Answers<'_> {
         port.answer(&envelope, message);
     }
 
-    fn let_go(&mut self, to: Token) {
+    fn drop_request(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
             port.remove_request(to.request);
         }

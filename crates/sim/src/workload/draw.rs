@@ -10,7 +10,7 @@ use zerohop_base::random::Random;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Condition, Expiry, NumberType, Operator, Range, ReturnedNumber, Transform};
 
-use super::operation::{Act, RecordCall, WaitGoal};
+use super::operation::{RecordAction, RecordCall, WaitGoal};
 use super::tokens::{FILLER, token};
 use crate::streams::Draw;
 
@@ -89,54 +89,54 @@ impl OperationDraws {
         operation
     }
 
-    fn on_list(&mut self, version: Timestamp) -> Act {
+    fn on_list(&mut self, version: Timestamp) -> RecordAction {
         match self.random.below(8) {
             0..=3 => {
                 let count = if self.random.chance(1, 5) { self.random.between(2, 5) } else { 1 };
-                Act::Append { values: (0..count).map(|_| self.token()).collect() }
+                RecordAction::Append { values: (0..count).map(|_| self.token()).collect() }
             }
-            4 => Act::LookupRange { range: self.range() },
-            5 => Act::Wait { until: WaitGoal::Changed(version) },
+            4 => RecordAction::LookupRange { range: self.range() },
+            5 => RecordAction::Wait { until: WaitGoal::Changed(version) },
             // Bounds the length of lists.
-            6 => Act::Trim { keep: Range { start: -20, stop: i64::MAX } },
-            _ => Act::Lookup,
+            6 => RecordAction::Trim { keep: Range { start: -20, stop: i64::MAX } },
+            _ => RecordAction::Lookup,
         }
     }
 
-    fn on_count(&mut self, seen: &SeenRecord) -> Act {
+    fn on_count(&mut self, seen: &SeenRecord) -> RecordAction {
         match self.random.below(8) {
             // No two sums of a few of these are equal, so a sum identifies its terms.
-            0..=4 => Act::Increment { delta: self.random.between(1, 1 << 40) as i64 },
-            5 => Act::Wait { until: WaitGoal::Differs(seen.1.clone().unwrap_or_default()) },
-            _ => Act::Lookup,
+            0..=4 => RecordAction::Increment { delta: self.random.between(1, 1 << 40) as i64 },
+            5 => RecordAction::Wait { until: WaitGoal::Differs(seen.1.clone().unwrap_or_default()) },
+            _ => RecordAction::Lookup,
         }
     }
 
-    fn on_text(&mut self, seen: &SeenRecord) -> Act {
+    fn on_text(&mut self, seen: &SeenRecord) -> RecordAction {
         match self.random.below(8) {
-            0..=3 => Act::Extend { bytes: self.token() },
-            4 => Act::LookupRange { range: self.range() },
+            0..=3 => RecordAction::Extend { bytes: self.token() },
+            4 => RecordAction::LookupRange { range: self.range() },
             // Starts again now and then, to bound the length.
             5 if seen.1.as_ref().is_some_and(|bytes| bytes.len() > 400) => {
-                Act::CompareSwap { expected: seen.1.clone(), new: Some(self.token()) }
+                RecordAction::CompareSwap { expected: seen.1.clone(), new: Some(self.token()) }
             }
-            _ => Act::Lookup,
+            _ => RecordAction::Lookup,
         }
     }
 
-    fn on_bits(&mut self) -> Act {
+    fn on_bits(&mut self) -> RecordAction {
         match self.random.below(8) {
             6 | 7 => self.transform(),
-            0..=2 => Act::SetBit { offset: self.random.below(64), on: self.random.chance(1, 2) },
-            3 => Act::GetBit { offset: self.random.below(80) },
-            4 => Act::CountBits { range: self.range() },
-            _ => Act::Lookup,
+            0..=2 => RecordAction::SetBit { offset: self.random.below(64), on: self.random.chance(1, 2) },
+            3 => RecordAction::GetBit { offset: self.random.below(80) },
+            4 => RecordAction::CountBits { range: self.range() },
+            _ => RecordAction::Lookup,
         }
     }
 
     /// Transforms unsigned numbers only: other types differ just in arithmetic, which the
     /// partition's own tests cover.
-    fn transform(&mut self) -> Act {
+    fn transform(&mut self) -> RecordAction {
         const OPERATORS: [Operator; 7] = [
             Operator::Add,
             Operator::Multiply,
@@ -151,7 +151,7 @@ impl OperationDraws {
         let operand = self.random.next_u64() >> (64 - 8 * number.bytes());
         let returned =
             *self.random.pick(&[ReturnedNumber::Nothing, ReturnedNumber::Old, ReturnedNumber::New]);
-        Act::Transform(Transform {
+        RecordAction::Transform(Transform {
             operator,
             number,
             operand,
@@ -160,7 +160,7 @@ impl OperationDraws {
         })
     }
 
-    fn on_soon(&mut self) -> Act {
+    fn on_soon(&mut self) -> RecordAction {
         let expiry = match self.random.below(5) {
             _ if !self.expires => Expiry::Never,
             0 => Expiry::Never,
@@ -168,29 +168,29 @@ impl OperationDraws {
             _ => Expiry::AfterMs(self.random.between(1, 800)),
         };
         match self.random.below(8) {
-            0..=2 => Act::Insert { value: self.token(), expiry },
-            3 => Act::Expire { expiry },
-            4 => Act::Inspect,
-            5 => Act::Wait { until: WaitGoal::Absent },
-            6 => Act::Extend { bytes: self.token() },
-            _ => Act::Lookup,
+            0..=2 => RecordAction::Insert { value: self.token(), expiry },
+            3 => RecordAction::Expire { expiry },
+            4 => RecordAction::Inspect,
+            5 => RecordAction::Wait { until: WaitGoal::Absent },
+            6 => RecordAction::Extend { bytes: self.token() },
+            _ => RecordAction::Lookup,
         }
     }
 
-    fn on_mix(&mut self, seen: &SeenRecord) -> Act {
+    fn on_mix(&mut self, seen: &SeenRecord) -> RecordAction {
         match self.random.below(20) {
-            0..=4 => Act::Insert { value: self.value(), expiry: Expiry::Never },
-            5 => Act::Remove,
-            6 => Act::Take,
-            7 => Act::Append { values: vec![self.token()] },
-            8 => Act::Extend { bytes: self.token() },
+            0..=4 => RecordAction::Insert { value: self.value(), expiry: Expiry::Never },
+            5 => RecordAction::Remove,
+            6 => RecordAction::Take,
+            7 => RecordAction::Append { values: vec![self.token()] },
+            8 => RecordAction::Extend { bytes: self.token() },
             9..=11 => {
                 let new = if self.random.chance(1, 5) { None } else { Some(self.token()) };
-                Act::CompareSwap { expected: seen.1.clone(), new }
+                RecordAction::CompareSwap { expected: seen.1.clone(), new }
             }
-            12 => Act::Increment { delta: self.random.between(1, 1000) as i64 },
-            13 => Act::Trim { keep: self.range() },
-            14 => Act::Inspect,
+            12 => RecordAction::Increment { delta: self.random.between(1, 1000) as i64 },
+            13 => RecordAction::Trim { keep: self.range() },
+            14 => RecordAction::Inspect,
             15 => {
                 let bytes = seen.1.clone().unwrap_or_default();
                 let until = match self.random.below(5) {
@@ -200,10 +200,10 @@ impl OperationDraws {
                     3 => WaitGoal::Differs(bytes),
                     _ => WaitGoal::Changed(seen.0),
                 };
-                Act::Wait { until }
+                RecordAction::Wait { until }
             }
-            16 => Act::LookupRange { range: self.range() },
-            _ => Act::Lookup,
+            16 => RecordAction::LookupRange { range: self.range() },
+            _ => RecordAction::Lookup,
         }
     }
 

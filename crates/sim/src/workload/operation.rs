@@ -20,13 +20,13 @@ pub struct RecordCall {
     /// The condition of a write.
     pub condition: Condition,
     /// The action.
-    pub act: Act,
+    pub act: RecordAction,
 }
 
 /// A change of a record, or a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the operation of the same name in `zerohop_wire::messages`")]
-pub enum Act {
+pub enum RecordAction {
     Insert { value: Vec<u8>, expiry: Expiry },
     Remove,
     Append { values: Vec<Vec<u8>> },
@@ -72,7 +72,7 @@ impl WaitGoal {
 impl RecordCall {
     /// An operation without a condition.
     #[must_use]
-    pub fn new(key: &[u8], act: Act) -> Self {
+    pub fn new(key: &[u8], act: RecordAction) -> Self {
         Self { key: key.into(), condition: Condition::Always, act }
     }
 
@@ -85,7 +85,7 @@ impl RecordCall {
     /// Whether it waits on the server.
     #[must_use]
     pub fn is_wait(&self) -> bool {
-        matches!(self.act, Act::Wait { .. })
+        matches!(self.act, RecordAction::Wait { .. })
     }
 
     /// Passes the wire form to `then`.
@@ -94,33 +94,39 @@ impl RecordCall {
         let read = |query| Wire::Read(RecordRead { key, query });
         let write = |change| Wire::Write(RecordWrite { key, condition: self.condition, change });
         match &self.act {
-            Act::Append { values } => {
+            RecordAction::Append { values } => {
                 let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
                 then(&write(WriteChange::Append(Append { values: Elements::from_slice(&values) })))
             }
-            Act::Insert { value, expiry } => {
+            RecordAction::Insert { value, expiry } => {
                 then(&write(WriteChange::Insert(Insert { value, expiry: *expiry })))
             }
-            Act::Remove => then(&write(WriteChange::Remove(Remove))),
-            Act::Extend { bytes } => then(&write(WriteChange::Extend(Extend { bytes }))),
-            Act::CompareSwap { expected, new } => then(&write(WriteChange::CompareSwap(CompareSwap {
-                expected: expected.as_deref(),
-                new: new.as_deref(),
-            }))),
-            Act::Increment { delta } => then(&write(WriteChange::Increment(Increment { delta: *delta }))),
-            Act::SetBit { offset, on } => {
+            RecordAction::Remove => then(&write(WriteChange::Remove(Remove))),
+            RecordAction::Extend { bytes } => then(&write(WriteChange::Extend(Extend { bytes }))),
+            RecordAction::CompareSwap { expected, new } => {
+                then(&write(WriteChange::CompareSwap(CompareSwap {
+                    expected: expected.as_deref(),
+                    new: new.as_deref(),
+                })))
+            }
+            RecordAction::Increment { delta } => {
+                then(&write(WriteChange::Increment(Increment { delta: *delta })))
+            }
+            RecordAction::SetBit { offset, on } => {
                 then(&write(WriteChange::SetBit(SetBit { offset: *offset, on: *on })))
             }
-            Act::Transform(transform) => then(&write(WriteChange::Transform(*transform))),
-            Act::Expire { expiry } => then(&write(WriteChange::Expire(Expire { expiry: *expiry }))),
-            Act::Take => then(&write(WriteChange::Take(Take))),
-            Act::Trim { keep } => then(&write(WriteChange::Trim(Trim { keep: *keep }))),
-            Act::Lookup => then(&read(Query::Lookup)),
-            Act::LookupRange { range } => then(&read(Query::LookupRange(LookupRange { range: *range }))),
-            Act::Inspect => then(&read(Query::Inspect)),
-            Act::GetBit { offset } => then(&read(Query::GetBit(GetBit { offset: *offset }))),
-            Act::CountBits { range } => then(&read(Query::CountBits(CountBits { range: *range }))),
-            Act::Wait { until } => then(&read(Query::Wait(Wait { until: until.as_wire() }))),
+            RecordAction::Transform(transform) => then(&write(WriteChange::Transform(*transform))),
+            RecordAction::Expire { expiry } => then(&write(WriteChange::Expire(Expire { expiry: *expiry }))),
+            RecordAction::Take => then(&write(WriteChange::Take(Take))),
+            RecordAction::Trim { keep } => then(&write(WriteChange::Trim(Trim { keep: *keep }))),
+            RecordAction::Lookup => then(&read(Query::Lookup)),
+            RecordAction::LookupRange { range } => {
+                then(&read(Query::LookupRange(LookupRange { range: *range })))
+            }
+            RecordAction::Inspect => then(&read(Query::Inspect)),
+            RecordAction::GetBit { offset } => then(&read(Query::GetBit(GetBit { offset: *offset }))),
+            RecordAction::CountBits { range } => then(&read(Query::CountBits(CountBits { range: *range }))),
+            RecordAction::Wait { until } => then(&read(Query::Wait(Wait { until: until.as_wire() }))),
         }
     }
 }
@@ -128,20 +134,22 @@ impl RecordCall {
 impl fmt::Display for RecordCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.act {
-            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", display_bytes(value), expiry)?,
-            Act::Append { values } => {
+            RecordAction::Insert { value, expiry } => {
+                write!(f, "insert {} {:?}", display_bytes(value), expiry)?
+            }
+            RecordAction::Append { values } => {
                 write!(f, "append")?;
                 values.iter().try_for_each(|value| write!(f, " {}", display_bytes(value)))?;
             }
-            Act::Extend { bytes } => write!(f, "extend {}", display_bytes(bytes))?,
-            Act::CompareSwap { expected, new } => {
+            RecordAction::Extend { bytes } => write!(f, "extend {}", display_bytes(bytes))?,
+            RecordAction::CompareSwap { expected, new } => {
                 let both = |value: &Option<Vec<u8>>| value.as_deref().map(display_bytes);
                 write!(f, "swap {:?} for {:?}", both(expected), both(new))?;
             }
-            Act::Wait { until: WaitGoal::Equals(value) } => {
+            RecordAction::Wait { until: WaitGoal::Equals(value) } => {
                 write!(f, "wait until it is {}", display_bytes(value))?
             }
-            Act::Wait { until: WaitGoal::Differs(value) } => {
+            RecordAction::Wait { until: WaitGoal::Differs(value) } => {
                 write!(f, "wait until it is not {}", display_bytes(value))?
             }
             other => write!(f, "{other:?}")?,

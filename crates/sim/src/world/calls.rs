@@ -17,7 +17,7 @@ use crate::node::{CLUSTER, FEATURES, Manager, carries_writes};
 use crate::procedures::ClientProcedures;
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, RecordCall};
+use crate::workload::operation::{RecordAction, RecordCall};
 
 const MS: u64 = 1_000;
 
@@ -230,7 +230,7 @@ impl NodeWorld {
             self.keyspaces.iter().filter(|one| one.dropped.is_none()).map(|one| one.id).collect();
         for keyspace in live {
             for key in KEYS {
-                let operation = RecordCall::new(key.as_bytes(), Act::Lookup);
+                let operation = RecordCall::new(key.as_bytes(), RecordAction::Lookup);
                 self.submit(0, keyspace, operation, (5_000 * MS, Coalescing::Never));
             }
         }

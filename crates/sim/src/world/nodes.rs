@@ -17,7 +17,7 @@ use crate::network::LinkEnd;
 use crate::node::{CLUSTER, SlotTurn};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
-use crate::workload::operation::{Act, RecordCall};
+use crate::workload::operation::{RecordAction, RecordCall};
 
 /// How a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl NodeWorld {
             self.keyspaces.iter().filter(|one| one.dropped.is_none()).map(|one| one.id).collect();
         for keyspace in live {
             for key in KEYS {
-                for act in [Act::Inspect, Act::Lookup] {
+                for act in [RecordAction::Inspect, RecordAction::Lookup] {
                     self.audit_one(now, keyspace, RecordCall::new(key.as_bytes(), act));
                 }
             }
@@ -245,7 +245,7 @@ impl NodeWorld {
         let Some(group) = found.group(partition) else { return };
         let (slot, epoch) = (group.primary.0 as usize, group.epoch);
         let shown = self.clock.show(now);
-        let query = if operation.act == Act::Inspect { Query::Inspect } else { Query::Lookup };
+        let query = if operation.act == RecordAction::Inspect { Query::Inspect } else { Query::Lookup };
         let read = RecordRead { key: &operation.key, query };
         let mut end = CallEnd::Open;
         self.slots[slot].audit(shown, (keyspace, partition, epoch), &read, |message| {

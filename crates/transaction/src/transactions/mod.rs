@@ -6,7 +6,7 @@
 mod check;
 mod coordinator;
 mod decision_notices;
-mod gone;
+mod dropped_keyspaces;
 mod participant;
 mod read_locks;
 mod reads;

@@ -13,10 +13,10 @@
 //! in transit. The messages that follow are not protected by it: TLS does that.
 
 mod client;
-mod guess;
 mod mac;
 mod nonces;
 mod secret;
+mod secret_strength;
 mod server;
 mod token;
 

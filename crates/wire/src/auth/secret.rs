@@ -5,8 +5,8 @@ use std::fmt;
 use hmac::Mac;
 
 use super::Token;
-use super::guess::{GUESS_BITS_MIN, guess_bits};
 use super::mac::{MacKey, hex, keyed};
+use super::secret_strength::{GUESS_BITS_MIN, guess_bits};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// The secret that the nodes of a cluster know and that clients prove to know. It never appears in logs or errors.

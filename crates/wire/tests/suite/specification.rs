@@ -1,6 +1,6 @@
 //! `docs/protocols/wire.md` names every number that this crate knows, with its name.
 
-use zerohop_record::operations::Facts;
+use zerohop_record::operations::OperationFacts;
 use zerohop_wire::messages::{Query, RecordType, Shape, WriteChange};
 use zerohop_wire::{AbortReason, AuthFault, BadRequestReason, ErrorCode, FrameKind, limits};
 
@@ -79,7 +79,7 @@ fn grouped(number: u64) -> String {
 #[test]
 fn the_specification_has_the_rows_of_the_table_of_operations() {
     for row in Query::TABLE.iter().chain(WriteChange::TABLE) {
-        let Facts { kind, detail, fields, payload, answer, .. } = row;
+        let OperationFacts { kind, detail, fields, payload, answer, .. } = row;
         assert_says(&format!("\n| {:#06x} | {kind} | answer: {answer} |", kind.number()));
         assert_says(&format!("\n| {kind} | {detail} | {fields} | {payload} |"));
     }

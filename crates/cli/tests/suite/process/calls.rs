@@ -10,7 +10,7 @@ use zerohop_base::time::Time;
 use zerohop_placement::Durability;
 use zerohop_session::{Reply, SessionError};
 use zerohop_sim::history::{ClientCall, KeyspaceHistory, OperationEnd, RunHistory};
-use zerohop_sim::workload::operation::{Act, RecordCall};
+use zerohop_sim::workload::operation::{RecordAction, RecordCall};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::Expiry;
@@ -39,11 +39,11 @@ pub(crate) fn line(
     let mut line = format!("{client} {} {} {key} ", invoked.0, returned.0);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let act = match &operation.act {
-        Act::Insert { value, .. } => format!("insert {}", text(value)),
-        Act::Append { values } => format!("append {}", text(&values[0])),
-        Act::Increment { delta } => format!("increment {delta}"),
-        Act::Remove => "remove -".to_owned(),
-        Act::Lookup => "lookup -".to_owned(),
+        RecordAction::Insert { value, .. } => format!("insert {}", text(value)),
+        RecordAction::Append { values } => format!("append {}", text(&values[0])),
+        RecordAction::Increment { delta } => format!("increment {delta}"),
+        RecordAction::Remove => "remove -".to_owned(),
+        RecordAction::Lookup => "lookup -".to_owned(),
         other => panic!("no client does this: {other:?}"),
     };
     let end = match end {
@@ -75,11 +75,11 @@ pub(crate) fn parse(line: &str) -> ClientCall {
     let (act, value) = (word(), word());
     let bytes = value.as_bytes().to_vec();
     let act = match act {
-        "insert" => Act::Insert { value: bytes, expiry: Expiry::Never },
-        "append" => Act::Append { values: vec![bytes] },
-        "increment" => Act::Increment { delta: value.parse().unwrap() },
-        "remove" => Act::Remove,
-        "lookup" => Act::Lookup,
+        "insert" => RecordAction::Insert { value: bytes, expiry: Expiry::Never },
+        "append" => RecordAction::Append { values: vec![bytes] },
+        "increment" => RecordAction::Increment { delta: value.parse().unwrap() },
+        "remove" => RecordAction::Remove,
+        "lookup" => RecordAction::Lookup,
         other => panic!("no act: {other}"),
     };
     let end = match word() {

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use zerohop_client::{Client, ClientOptions, Keyspace};
 use zerohop_session::{Reply, SessionError as Reason};
 use zerohop_sim::history::{ClientCall, OperationEnd};
-use zerohop_sim::workload::operation::{Act, RecordCall};
+use zerohop_sim::workload::operation::{RecordAction, RecordCall};
 use zerohop_sim::workload::tokens::token;
 use zerohop_wire::Elements;
 use zerohop_wire::messages::{
@@ -176,13 +176,15 @@ async fn one_after_the_other(
 fn operation(draw: u64, number: u64) -> RecordCall {
     let (kind, what, key) = (draw % 8, draw / 8 % 8, draw / 64 % KEYS);
     let (key, act) = match (kind, what) {
-        (0..4, 0..4) => (format!("value-{key}"), Act::Insert { value: token(number), expiry: Expiry::Never }),
-        (0..4, 4) => (format!("value-{key}"), Act::Remove),
-        (0..4, _) => (format!("value-{key}"), Act::Lookup),
-        (4..7, 0..5) => (format!("count-{key}"), Act::Increment { delta: 1 }),
-        (4..7, _) => (format!("count-{key}"), Act::Lookup),
-        (_, 0..5) => (format!("list-{key}"), Act::Append { values: vec![token(number)] }),
-        (_, _) => (format!("list-{key}"), Act::Lookup),
+        (0..4, 0..4) => {
+            (format!("value-{key}"), RecordAction::Insert { value: token(number), expiry: Expiry::Never })
+        }
+        (0..4, 4) => (format!("value-{key}"), RecordAction::Remove),
+        (0..4, _) => (format!("value-{key}"), RecordAction::Lookup),
+        (4..7, 0..5) => (format!("count-{key}"), RecordAction::Increment { delta: 1 }),
+        (4..7, _) => (format!("count-{key}"), RecordAction::Lookup),
+        (_, 0..5) => (format!("list-{key}"), RecordAction::Append { values: vec![token(number)] }),
+        (_, _) => (format!("list-{key}"), RecordAction::Lookup),
     };
     RecordCall::new(key.as_bytes(), act)
 }
@@ -194,15 +196,19 @@ async fn perform(keyspace: &Keyspace, operation: &RecordCall) -> OperationEnd {
 async fn outcome(keyspace: &Keyspace, operation: &RecordCall) -> Result<Reply, Reason> {
     let key = &*operation.key;
     let values: Vec<&[u8]> = match &operation.act {
-        Act::Append { values } => values.iter().map(Vec::as_slice).collect(),
+        RecordAction::Append { values } => values.iter().map(Vec::as_slice).collect(),
         _ => Vec::new(),
     };
     let write = |change| Wire::Write(RecordWrite { key, condition: Condition::Always, change });
     let wire = match &operation.act {
-        Act::Insert { value, expiry } => write(WriteChange::Insert(Insert { value, expiry: *expiry })),
-        Act::Append { .. } => write(WriteChange::Append(Append { values: Elements::from_slice(&values) })),
-        Act::Increment { delta } => write(WriteChange::Increment(Increment { delta: *delta })),
-        Act::Remove => write(WriteChange::Remove(Remove)),
+        RecordAction::Insert { value, expiry } => {
+            write(WriteChange::Insert(Insert { value, expiry: *expiry }))
+        }
+        RecordAction::Append { .. } => {
+            write(WriteChange::Append(Append { values: Elements::from_slice(&values) }))
+        }
+        RecordAction::Increment { delta } => write(WriteChange::Increment(Increment { delta: *delta })),
+        RecordAction::Remove => write(WriteChange::Remove(Remove)),
         _ => Wire::Read(RecordRead { key, query: Query::Lookup }),
     };
     match keyspace.batch(&[wire]).await.pop() {

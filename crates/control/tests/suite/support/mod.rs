@@ -3,11 +3,11 @@
 
 pub(crate) mod check;
 pub(crate) mod disk;
-mod manager_happening;
 pub(crate) mod node_check;
 pub(crate) mod node_play;
 pub(crate) mod nodes;
 pub(crate) mod random;
+mod simulated_manager_event;
 pub(crate) mod voting;
 pub(crate) mod workload;
 pub(crate) mod world;

@@ -5,7 +5,7 @@
 use zerohop_control::command::ControlCommand;
 use zerohop_placement::{Durability, GroupState, KeyspaceConfig, NodeState, PartitionCount};
 
-use super::nodes::{NodeHappening, Nodes, Setting};
+use super::nodes::{Nodes, Setting, SimulatedNodeEvent};
 use super::random::Random;
 
 const FAULT: u64 = 1;
@@ -55,12 +55,12 @@ pub(crate) fn run_seed(seed: u64) -> Nodes {
     nodes.faults_end = FAULTS_END;
     for at in 0..nodes.machines.len() {
         let start = work.below(600_000);
-        nodes.at(start, NodeHappening::Start { at });
+        nodes.at(start, SimulatedNodeEvent::Start { at });
     }
-    nodes.at(1_500_000, NodeHappening::Other(OPERATE));
-    nodes.at(FAULTS_BEGIN, NodeHappening::Other(FAULT));
-    nodes.at(FAULTS_END, NodeHappening::Other(HEAL));
-    nodes.at(RECOVERED, NodeHappening::Other(RECOVER));
+    nodes.at(1_500_000, SimulatedNodeEvent::Other(OPERATE));
+    nodes.at(FAULTS_BEGIN, SimulatedNodeEvent::Other(FAULT));
+    nodes.at(FAULTS_END, SimulatedNodeEvent::Other(HEAL));
+    nodes.at(RECOVERED, SimulatedNodeEvent::Other(RECOVER));
     while let Some(what) = nodes.run(QUIET_END) {
         match what {
             FAULT => fault(&mut nodes, &mut faults),
@@ -68,7 +68,7 @@ pub(crate) fn run_seed(seed: u64) -> Nodes {
             HEAL => {
                 nodes.network_cuts.clear();
                 for at in 0..nodes.machines.len() {
-                    nodes.at(nodes.now + 1, NodeHappening::Start { at });
+                    nodes.at(nodes.now + 1, SimulatedNodeEvent::Start { at });
                 }
             }
             _ => recover(&mut nodes, &mut work),
@@ -96,7 +96,7 @@ fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
     let at = nodes.faults.below(count as u64) as usize;
     let next = nodes.now + nodes.faults.below(700_000);
     if next < FAULTS_END {
-        nodes.at(next, NodeHappening::Other(FAULT));
+        nodes.at(next, SimulatedNodeEvent::Other(FAULT));
     }
     let down = 1 + nodes.faults.below(2_000_000);
     match nodes.faults.below(5) {
@@ -139,7 +139,7 @@ fn fault(nodes: &mut Nodes, faults: &mut NodeFaultKinds) {
 fn operate(nodes: &mut Nodes, work: &mut Random) {
     let next = nodes.now + 50_000 + work.below(800_000);
     if next < FAULTS_END + 4_000_000 {
-        nodes.at(next, NodeHappening::Other(OPERATE));
+        nodes.at(next, SimulatedNodeEvent::Other(OPERATE));
     }
     let at = work.below(nodes.machines.len() as u64) as usize;
     let Some(map) = nodes.machines[at].agent.as_ref().map(|agent| agent.map().clone()) else { return };

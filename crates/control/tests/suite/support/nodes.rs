@@ -32,7 +32,7 @@ pub(crate) struct Setting {
     pub(crate) log_entries_max: usize,
 }
 
-pub(crate) enum NodeHappening {
+pub(crate) enum SimulatedNodeEvent {
     Tick {
         at: usize,
         life: u64,
@@ -95,7 +95,7 @@ pub(crate) struct Machine {
 pub(crate) struct Nodes {
     pub(crate) now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), NodeHappening>,
+    agenda: BTreeMap<(u64, u64, u64), SimulatedNodeEvent>,
     pub(crate) machines: Vec<Machine>,
     bootstrap_members: Vec<ManagerInfo>,
     /// The addresses of managers, as all shells know them.
@@ -170,39 +170,39 @@ impl Nodes {
             let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= until) else { break };
             self.now = entry.key().0;
             match entry.remove() {
-                NodeHappening::Other(what) => return Some(what),
-                happening => self.happen(happening),
+                SimulatedNodeEvent::Other(what) => return Some(what),
+                event => self.happen(event),
             }
         }
         self.now = until;
         None
     }
 
-    pub(crate) fn at(&mut self, time: u64, happening: NodeHappening) {
+    pub(crate) fn at(&mut self, time: u64, event: SimulatedNodeEvent) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
-        self.agenda.insert((time, draw, self.order), happening);
+        self.agenda.insert((time, draw, self.order), event);
     }
 
     fn hash_event(&mut self, word: u64) {
         self.digest = Random::new(self.digest ^ word).next();
     }
 
-    fn happen(&mut self, happening: NodeHappening) {
-        match happening {
-            NodeHappening::Tick { at, life } if self.machines[at].life == life => {
+    fn happen(&mut self, event: SimulatedNodeEvent) {
+        match event {
+            SimulatedNodeEvent::Tick { at, life } if self.machines[at].life == life => {
                 self.handle_event(at, AgentEvent::Tick);
                 self.schedule_tick(at);
             }
-            NodeHappening::Synced { at, life, number } if self.machines[at].life == life => {
+            SimulatedNodeEvent::Synced { at, life, number } if self.machines[at].life == life => {
                 self.machines[at].control.sync(number);
                 self.handle_event(at, AgentEvent::Persisted(number));
             }
-            NodeHappening::Opened { at, life } if self.machines[at].life == life => {
+            SimulatedNodeEvent::Opened { at, life } if self.machines[at].life == life => {
                 let Machine { intact, closed, .. } = self.machines[at];
                 self.handle_event(at, AgentEvent::Opened { intact, closed });
             }
-            NodeHappening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
+            SimulatedNodeEvent::LogEnds { at, life, wanted } if self.machines[at].life == life => {
                 let end = |one: &LogWanted| ReportedLog {
                     keyspace: one.keyspace,
                     partition: one.partition,
@@ -213,17 +213,17 @@ impl Nodes {
                 };
                 self.handle_event(at, AgentEvent::LogEnds(wanted.iter().map(end).collect()));
             }
-            NodeHappening::RepeatRequests { at, life } if self.machines[at].life == life => {
+            SimulatedNodeEvent::RepeatRequests { at, life } if self.machines[at].life == life => {
                 self.propose_admissions(at);
-                self.at(self.now + 150_000, NodeHappening::RepeatRequests { at, life });
+                self.at(self.now + 150_000, SimulatedNodeEvent::RepeatRequests { at, life });
             }
-            NodeHappening::Message { to, bytes } => {
+            SimulatedNodeEvent::Message { to, bytes } => {
                 if let Some(at) = self.machines.iter().position(|machine| machine.address == to) {
                     self.handle_event(at, AgentEvent::Received { bytes: &bytes });
                     self.schedule_tick(at);
                 }
             }
-            NodeHappening::Start { at } => self.start(at),
+            SimulatedNodeEvent::Start { at } => self.start(at),
             _ => {}
         }
     }
@@ -237,10 +237,10 @@ impl Nodes {
             let life = machine.life;
             // One tick for each time is enough; an earlier schedule for a later time does no harm.
             let is_there = self.agenda.range((time, 0, 0)..(time + 1, 0, 0)).any(
-                |(_, happening)| matches!(happening, NodeHappening::Tick { at: other, .. } if *other == at),
+                |(_, event)| matches!(event, SimulatedNodeEvent::Tick { at: other, .. } if *other == at),
             );
             if !is_there {
-                self.at(time, NodeHappening::Tick { at, life });
+                self.at(time, SimulatedNodeEvent::Tick { at, life });
             }
         }
     }
@@ -291,7 +291,7 @@ impl Nodes {
         machine.map = Arc::default();
         let life = machine.life;
         self.checker.starts(at, newest);
-        self.at(self.now + 1, NodeHappening::Tick { at, life });
+        self.at(self.now + 1, SimulatedNodeEvent::Tick { at, life });
     }
 
     /// The newest epoch of all maps that nodes follow.
@@ -324,7 +324,7 @@ impl Nodes {
                     self.machines[at].control.write(number, bytes, replace);
                     self.machines[at].has_log = true;
                     let done = self.now + 20 + self.network.below(800);
-                    self.at(done, NodeHappening::Synced { at, life, number });
+                    self.at(done, SimulatedNodeEvent::Synced { at, life, number });
                 }
                 AgentEffect::Send { to, bytes, .. } => self.transmit(at, &to, bytes),
                 AgentEffect::Cluster(_) => {}
@@ -332,7 +332,7 @@ impl Nodes {
                     self.checker.opens(at, &map);
                     self.machines[at].map = map;
                     let done = self.now + 100 + self.network.below(50_000);
-                    self.at(done, NodeHappening::Opened { at, life });
+                    self.at(done, SimulatedNodeEvent::Opened { at, life });
                 }
                 AgentEffect::Map(delta) => match self.machines[at].map.apply(&delta) {
                     Ok(map) => self.machines[at].map = Arc::new(map),
@@ -347,13 +347,13 @@ impl Nodes {
                 AgentEffect::Joined { node, first_instance, .. } => {
                     let machine = &mut self.machines[at];
                     (machine.number, machine.first_instance) = (Some(node), first_instance);
-                    self.at(self.now + 1, NodeHappening::RepeatRequests { at, life });
+                    self.at(self.now + 1, SimulatedNodeEvent::RepeatRequests { at, life });
                 }
                 AgentEffect::Managers(_) => {}
                 AgentEffect::Log(notice) => self.machines[at].log_notices.push(notice),
                 AgentEffect::RequestLogEnds(wanted) => {
                     let done = self.now + self.network.below(5_000);
-                    self.at(done, NodeHappening::LogEnds { at, life, wanted });
+                    self.at(done, SimulatedNodeEvent::LogEnds { at, life, wanted });
                 }
                 AgentEffect::Answered { token, result } => {
                     self.machines[at].waiting.remove(&token);
@@ -402,7 +402,7 @@ impl Nodes {
                 delay += self.network.below(2_000_000);
             }
             let (to, bytes) = (to.clone(), bytes.clone());
-            self.at(self.now + delay, NodeHappening::Message { to, bytes });
+            self.at(self.now + delay, SimulatedNodeEvent::Message { to, bytes });
         }
     }
 
@@ -416,7 +416,7 @@ impl Nodes {
             for token in std::mem::take(&mut self.machines[at].waiting).into_keys() {
                 self.checker.drop_request(token);
             }
-            self.at(self.now + down, NodeHappening::Start { at });
+            self.at(self.now + down, SimulatedNodeEvent::Start { at });
         }
     }
 

@@ -10,8 +10,8 @@ use zerohop_placement::{Address, ClusterMap};
 
 use super::check::Checker;
 use super::disk::Disk;
-use super::manager_happening::ManagerHappening;
 use super::random::Random;
+use super::simulated_manager_event::SimulatedManagerEvent;
 use super::workload;
 
 mod finish;
@@ -75,7 +75,7 @@ pub(crate) struct ManagerWorld {
     seed: u64,
     now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), ManagerHappening>,
+    agenda: BTreeMap<(u64, u64, u64), SimulatedManagerEvent>,
     slots: Vec<ManagerSlot>,
     clients: Vec<CommandClient>,
     /// Ordered pairs of slots between which no message passes, with the end of that time.
@@ -163,27 +163,27 @@ impl ManagerWorld {
             events: 0,
         };
         for slot in 0..world.slots.len() {
-            world.at(0, ManagerHappening::Start { slot });
+            world.at(0, SimulatedManagerEvent::Start { slot });
         }
         for client in 0..CLIENTS as usize {
             world.alarm(client, 1000 * client as u64);
         }
-        world.at(200_000, ManagerHappening::Fault);
-        world.at(FAULTS_END, ManagerHappening::Heal);
+        world.at(200_000, SimulatedManagerEvent::Fault);
+        world.at(FAULTS_END, SimulatedManagerEvent::Heal);
         if world.scenario.spares > 0 {
-            world.at(LEADER_REPLACED, ManagerHappening::ReplaceLeader);
+            world.at(LEADER_REPLACED, SimulatedManagerEvent::ReplaceLeader);
         }
         world
     }
 
     /// Runs to the end; the checker has the violations.
     pub(crate) fn run_to_end(mut self) -> ManagerWorld {
-        while let Some(((now, ..), happening)) = self.agenda.pop_first() {
+        while let Some(((now, ..), event)) = self.agenda.pop_first() {
             if now > QUIET_END || !self.checker.violations.is_empty() {
                 break;
             }
             self.now = now;
-            self.happen(happening);
+            self.happen(event);
         }
         if self.checker.violations.is_empty() {
             self.finish();
@@ -191,16 +191,16 @@ impl ManagerWorld {
         self
     }
 
-    fn at(&mut self, time: u64, happening: ManagerHappening) {
+    fn at(&mut self, time: u64, event: SimulatedManagerEvent) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
-        self.agenda.insert((time, draw, self.order), happening);
+        self.agenda.insert((time, draw, self.order), event);
     }
 
     fn alarm(&mut self, client: usize, time: u64) {
         self.clients[client].turn += 1;
         let turn = self.clients[client].turn;
-        self.at(time, ManagerHappening::Client { client, turn });
+        self.at(time, SimulatedManagerEvent::Client { client, turn });
     }
 
     fn hash_event(&mut self, word: u64) {
@@ -208,36 +208,36 @@ impl ManagerWorld {
         self.events += 1;
     }
 
-    fn happen(&mut self, happening: ManagerHappening) {
-        match happening {
-            ManagerHappening::Tick { slot, life } if self.slots[slot].life == life => {
+    fn happen(&mut self, event: SimulatedManagerEvent) {
+        match event {
+            SimulatedManagerEvent::Tick { slot, life } if self.slots[slot].life == life => {
                 self.handle_event(slot, ManagerEvent::Tick);
                 let wake = self.tick_due(slot);
-                self.at(wake, ManagerHappening::Tick { slot, life });
+                self.at(wake, SimulatedManagerEvent::Tick { slot, life });
             }
-            ManagerHappening::Synced { slot, life, number } if self.slots[slot].life == life => {
+            SimulatedManagerEvent::Synced { slot, life, number } if self.slots[slot].life == life => {
                 self.slots[slot].disk.sync(number);
                 self.handle_event(slot, ManagerEvent::Persisted(number));
             }
-            ManagerHappening::Tick { .. } | ManagerHappening::Synced { .. } => {}
-            ManagerHappening::Message { to, from, bytes } => {
+            SimulatedManagerEvent::Tick { .. } | SimulatedManagerEvent::Synced { .. } => {}
+            SimulatedManagerEvent::Message { to, from, bytes } => {
                 if let Some(slot) = self.slots.iter().position(|slot| slot.id == to) {
                     self.handle_event(slot, ManagerEvent::Received { from, bytes: &bytes });
                 }
             }
-            ManagerHappening::Start { slot } => self.start(slot),
-            ManagerHappening::Ask { slot, client, token, request } => {
+            SimulatedManagerEvent::Start { slot } => self.start(slot),
+            SimulatedManagerEvent::Ask { slot, client, token, request } => {
                 let token = token << 8 | client as u64;
                 self.handle_event(slot, ManagerEvent::Request { token, request });
             }
-            ManagerHappening::Answer { client, token, answer } => self.answered(client, token, answer),
-            ManagerHappening::Client { client, turn } if self.clients[client].turn == turn => {
+            SimulatedManagerEvent::Answer { client, token, answer } => self.answered(client, token, answer),
+            SimulatedManagerEvent::Client { client, turn } if self.clients[client].turn == turn => {
                 self.client(client)
             }
-            ManagerHappening::Client { .. } => {}
-            ManagerHappening::Fault => self.fault(),
-            ManagerHappening::Heal => self.end_faults(),
-            ManagerHappening::ReplaceLeader => self.replace_leader(),
+            SimulatedManagerEvent::Client { .. } => {}
+            SimulatedManagerEvent::Fault => self.fault(),
+            SimulatedManagerEvent::Heal => self.end_faults(),
+            SimulatedManagerEvent::ReplaceLeader => self.replace_leader(),
         }
     }
 
@@ -283,7 +283,7 @@ impl ManagerWorld {
         }
         let life = self.slots[at].life;
         let wake = self.tick_due(at);
-        self.at(wake, ManagerHappening::Tick { slot: at, life });
+        self.at(wake, SimulatedManagerEvent::Tick { slot: at, life });
         self.perform_effects(at, effects);
     }
 
@@ -293,11 +293,11 @@ impl ManagerWorld {
             let (life, until) = (self.slots[at].life, self.slots[at].paused_until);
             match event {
                 ManagerEvent::Persisted(number) => {
-                    self.at(until, ManagerHappening::Synced { slot: at, life, number })
+                    self.at(until, SimulatedManagerEvent::Synced { slot: at, life, number })
                 }
                 ManagerEvent::Received { from, bytes } => {
                     let (to, bytes) = (self.slots[at].id, bytes.to_vec());
-                    self.at(until, ManagerHappening::Message { to, from, bytes });
+                    self.at(until, SimulatedManagerEvent::Message { to, from, bytes });
                 }
                 _ => {}
             }
@@ -331,14 +331,14 @@ impl ManagerWorld {
                     let life = self.slots[at].life;
                     let late = if self.faults.chance(20) { 20_000 } else { 500 };
                     let done = self.now + 20 + self.network.below(late);
-                    self.at(done, ManagerHappening::Synced { slot: at, life, number });
+                    self.at(done, SimulatedManagerEvent::Synced { slot: at, life, number });
                 }
                 ManagerEffect::Send { to, bytes } => self.send(at, to, bytes),
                 ManagerEffect::Answer { token, answer } => {
                     let (client, token) = ((token & 0xff) as usize, token >> 8);
                     let delay = 1 + self.network.below(self.scenario.delay_max);
                     if !self.is_lost() {
-                        self.at(self.now + delay, ManagerHappening::Answer { client, token, answer });
+                        self.at(self.now + delay, SimulatedManagerEvent::Answer { client, token, answer });
                     }
                 }
                 ManagerEffect::MapChanged(delta) => {
@@ -392,7 +392,7 @@ impl ManagerWorld {
                 delay += self.network.below(1_000_000);
             }
             let bytes = bytes.clone();
-            self.at(self.now + delay, ManagerHappening::Message { to, from, bytes });
+            self.at(self.now + delay, SimulatedManagerEvent::Message { to, from, bytes });
         }
     }
 
@@ -400,7 +400,7 @@ impl ManagerWorld {
         let at = self.faults.below(self.slots.len() as u64) as usize;
         let next = self.now + self.faults.below(600_000);
         if next < FAULTS_END {
-            self.at(next, ManagerHappening::Fault);
+            self.at(next, SimulatedManagerEvent::Fault);
         }
         let scenario = self.scenario.clone();
         match self.faults.below(5) {
@@ -451,7 +451,7 @@ impl ManagerWorld {
         if self.slots[at].process.take().is_some() {
             self.checker.saw("crashes");
             self.slots[at].life += 1;
-            self.at(self.now + down, ManagerHappening::Start { slot: at });
+            self.at(self.now + down, SimulatedManagerEvent::Start { slot: at });
         }
     }
 
@@ -459,7 +459,7 @@ impl ManagerWorld {
         self.network_cuts.clear();
         for at in 0..self.slots.len() {
             self.slots[at].paused_until = 0;
-            self.at(self.now + 1, ManagerHappening::Start { slot: at });
+            self.at(self.now + 1, SimulatedManagerEvent::Start { slot: at });
         }
     }
 
@@ -516,11 +516,11 @@ impl ManagerWorld {
         let (slot, token, request) = (client.target, client.token, request.clone());
         let delay = 1 + self.network.below(self.scenario.delay_max);
         if !self.is_lost() {
-            let ask = ManagerHappening::Ask { slot, client: at, token, request: request.clone() };
+            let ask = SimulatedManagerEvent::Ask { slot, client: at, token, request: request.clone() };
             self.at(self.now + delay, ask);
         }
         if self.network.chance(self.scenario.repeats) {
-            self.at(self.now + 10 * delay, ManagerHappening::Ask { slot, client: at, token, request });
+            self.at(self.now + 10 * delay, SimulatedManagerEvent::Ask { slot, client: at, token, request });
         }
     }
 

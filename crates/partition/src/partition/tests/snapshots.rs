@@ -281,9 +281,9 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     }
     // Those of long answers are counted apart, and their ids are not for clients.
     assert_eq!(open_for_answer(&mut bench.at_once, 1, None), Ok(()));
-    let asker = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
+    let requester = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
     let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
-    let of_client = send_snapshot_request(&mut bench, answer_snapshot(asker, 99).0, short);
+    let of_client = send_snapshot_request(&mut bench, answer_snapshot(requester, 99).0, short);
     assert_eq!(of_client.number(), Err(BadRequestReason::SnapshotId.into()));
     assert_eq!(close_for_answer(&mut bench.at_once, 1), Ok(0));
     for id in 1..SNAPSHOTS_MAX as u128 {

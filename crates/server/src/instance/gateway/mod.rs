@@ -56,7 +56,13 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     fn set_cross_partition(&mut self, cross_partition: Arc<dyn CrossPartitionRunner>) {}
 
     /// The reply to a unit over several partitions has arrived.
-    fn spanned(&mut self, unit: (ConnectionId, Ticket), reply: &[u8], at: &mut InstanceContext<'_, '_, D>) {}
+    fn cross_partition_reply(
+        &mut self,
+        unit: (ConnectionId, Ticket),
+        reply: &[u8],
+        at: &mut InstanceContext<'_, '_, D>,
+    ) {
+    }
 
     /// Receives bytes of a client. The reply goes into `out`.
     fn receive(
@@ -77,7 +83,7 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     fn map_changed(&mut self, at: &mut InstanceContext<'_, '_, D>) {}
 
     /// Runs units of the clients of another instance of this node.
-    fn run_for(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {}
+    fn run_units(&mut self, units: &Units, at: &mut InstanceContext<'_, '_, D>) {}
 
     /// Receives a piece of a unit of a client of another node's instance; runs the unit once complete.
     fn handle_unit_piece(
@@ -90,7 +96,7 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     }
 
     /// Receives the outcomes of units that another instance of this node had to run.
-    fn ran(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {}
+    fn units_completed(&mut self, replied: &ReplyBatch, at: &mut InstanceContext<'_, '_, D>) {}
 
     /// Receives a piece of the outcome of a unit that an instance of another node had to run.
     fn handle_outcome_piece(

@@ -14,7 +14,7 @@ pub trait CrossPartitionRunner: fmt::Debug + Send + Sync {
     /// atomic. Its reply must be sent: without it the client waits as long as its connection lives.
     ///
     /// # Errors There is no room; nothing of the unit is executed.
-    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, asker: ReplyAddress) -> Result<(), TooManyUnits>;
+    fn start_unit(&self, keyspace: &str, unit: Vec<u8>, requester: ReplyAddress) -> Result<(), TooManyUnits>;
 }
 
 /// Too many units are under way.

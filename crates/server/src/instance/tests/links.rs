@@ -80,8 +80,8 @@ impl Pair {
     }
 
     fn figures(&self, place: usize) -> Box<Figures> {
-        let (asker, answer) = tokio::sync::oneshot::channel();
-        self.bench(place).mailbox.leave(InstanceNotice::Figures(asker)).unwrap();
+        let (requester, answer) = tokio::sync::oneshot::channel();
+        self.bench(place).mailbox.leave(InstanceNotice::Figures(requester)).unwrap();
         answer.blocking_recv().unwrap()
     }
 

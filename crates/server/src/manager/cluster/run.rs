@@ -28,7 +28,7 @@ use super::{ClusterPlan, FirstKeyspace, MembershipEnd, OpeningOrder};
 use crate::folder::NodeFolder;
 use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::limits::STATS_WAIT;
-use crate::saved::identity::SavedMember;
+use crate::node_files::identity::SavedMember;
 
 /// Maximum age of the map in the member file. The map is only the starting point of a search, and must not delay the control log.
 const MAP_SAVED_EVERY_MS: u64 = 1_000;
@@ -118,7 +118,7 @@ pub(in crate::manager) async fn run(
         is_wait_logged: false,
         over: None,
     };
-    runner.happens(AgentEvent::Tick);
+    runner.handle_event(AgentEvent::Tick);
     loop {
         runner.after_effects();
         if let Some(over) = runner.over.take() {
@@ -129,7 +129,7 @@ pub(in crate::manager) async fn run(
             biased;
             Some(input) = inputs_in.recv() => runner.handle_input(input),
             Some(word) = words.recv() => runner.handle_instance_message(&word),
-            () = sleep_until(wake) => runner.happens(AgentEvent::Tick),
+            () = sleep_until(wake) => runner.handle_event(AgentEvent::Tick),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Runner {
         Instant::now() + Duration::from_micros(wait_us.min(3_600_000_000))
     }
 
-    fn happens(&mut self, event: AgentEvent<'_>) {
+    fn handle_event(&mut self, event: AgentEvent<'_>) {
         let effects = self.agent.handle(self.now(), event);
         for effect in effects {
             self.perform_effect(effect);
@@ -167,20 +167,20 @@ impl Runner {
 
     fn handle_input(&mut self, input: Input) {
         match input {
-            Input::Received(bytes) => self.happens(AgentEvent::Received { bytes: &bytes }),
-            Input::Persisted(number) => self.happens(AgentEvent::Persisted(number)),
+            Input::Received(bytes) => self.handle_event(AgentEvent::Received { bytes: &bytes }),
+            Input::Persisted(number) => self.handle_event(AgentEvent::Persisted(number)),
             Input::StoreFailed(reason) => self.over = Some(MembershipEnd::Store(reason)),
             Input::Refused { by, reason } => self.is_refused(by, reason),
             Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
             Input::MemberSaved => self.is_saving = false,
             Input::Opened { intact, closed } => {
                 if self.joined.is_none() {
-                    self.happens(AgentEvent::Opened { intact, closed });
+                    self.handle_event(AgentEvent::Opened { intact, closed });
                 }
                 self.is_opening = true;
             }
-            Input::LogEnds(logs) => self.happens(AgentEvent::LogEnds(logs)),
-            Input::Leave => self.happens(AgentEvent::Leave),
+            Input::LogEnds(logs) => self.handle_event(AgentEvent::LogEnds(logs)),
+            Input::Leave => self.handle_event(AgentEvent::Leave),
             // A caller that has stopped waiting does not need the answer.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
@@ -193,7 +193,7 @@ impl Runner {
             Input::Operate { command, answer } => {
                 self.next_token += 1;
                 self.answers.insert(self.next_token, answer);
-                self.happens(AgentEvent::Operate { token: self.next_token, command });
+                self.handle_event(AgentEvent::Operate { token: self.next_token, command });
             }
         }
     }
@@ -221,7 +221,7 @@ impl Runner {
                     GroupChange::Remove(member) => GroupRequest::Remove(member.instance),
                     GroupChange::RaiseEpoch => GroupRequest::RaiseEpoch,
                 };
-                self.happens(AgentEvent::InstanceProposes {
+                self.handle_event(AgentEvent::InstanceProposes {
                     instance,
                     keyspace: place.keyspace,
                     partition: place.partition,
@@ -230,9 +230,9 @@ impl Runner {
                 });
             }
             InstanceMessage::Drained { instance, keyspace, map } => {
-                self.happens(AgentEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
+                self.handle_event(AgentEvent::Drained(KeyspaceDrained { keyspace, instance, map }));
             }
-            InstanceMessage::MapOutdated => self.happens(AgentEvent::FetchMap),
+            InstanceMessage::MapOutdated => self.handle_event(AgentEvent::FetchMap),
         }
     }
 
@@ -256,7 +256,7 @@ impl Runner {
                         self.open(node, first_instance);
                     }
                     // The ids of its instances are not known yet: there is no data to open, and nothing corrupt.
-                    None => self.happens(AgentEvent::Opened { intact: true, closed: false }),
+                    None => self.handle_event(AgentEvent::Opened { intact: true, closed: false }),
                 }
             }
             AgentEffect::Map(delta) => {
@@ -361,7 +361,7 @@ impl Runner {
         let now_ms = self.now().0 / 1_000;
         if now_ms >= self.report_time_ms && self.agent.needs_clock() {
             self.report_time_ms = now_ms + CLOCK_EVERY_MS;
-            self.happens(AgentEvent::Clock { unix_ms: unix_ms() });
+            self.handle_event(AgentEvent::Clock { unix_ms: unix_ms() });
         }
     }
 
@@ -422,7 +422,7 @@ impl Runner {
             // The request repeats until the map has the keyspace: if two nodes create it, the second is refused.
             self.first_at_ms = now_ms + 1_000;
             self.next_token += 1;
-            self.happens(AgentEvent::Operate { token: self.next_token, command });
+            self.handle_event(AgentEvent::Operate { token: self.next_token, command });
         }
     }
 
@@ -449,9 +449,9 @@ impl Runner {
 }
 
 async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<ReportedLog> {
-    let (asker, answer) = oneshot::channel();
+    let (requester, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
-    if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: asker }, due).await {
+    if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: requester }, due).await {
         return Vec::new();
     }
     match tokio::time::timeout_at(due, answer).await {

@@ -14,7 +14,7 @@ use zerohop_engine::disk::{DiskError, DiskResult};
 
 use super::super::cluster_handle::Input;
 use crate::folder::NodeFolder;
-use crate::saved::identity::SavedMember;
+use crate::node_files::identity::SavedMember;
 
 /// Maximum number of writes that wait for the disk: normally the agent has only a few. A node with so many pending writes is useless to the control
 /// group, and ends.

@@ -142,9 +142,9 @@ impl Blob<'_> {
                 let key = self.chunk_key(header, number)?;
                 let confirm =
                     WireOperation::Read(RecordRead { key: &key, query: Query::Confirm(Confirm { version }) });
-                let together = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
+                let batching = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
                 let (token, answer) = oneshot::channel();
-                requests.push((self.request(&confirm)?.collecting(together), token));
+                requests.push((self.request(&confirm)?.collecting(batching), token));
                 answers.push((number, answer));
             }
             self.client().submit_all(requests);
@@ -212,7 +212,7 @@ impl Blob<'_> {
                 return Err(self.error(BlobError::TooLong { limit: bytes_max }));
             }
             if failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
-                match blob.read_together(&header, &wanted).await? {
+                match blob.read_in_transaction(&header, &wanted).await? {
                     Some(looked) => return Ok((header, wanted, looked)),
                     None => failures += 1,
                 }
@@ -299,11 +299,11 @@ impl Blob<'_> {
     async fn unchecked(&self, header: &KnownHeader, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
         let mut attempts = Attempts::new(self.client());
         for _ in 0..BLOB_CHECKS_MAX {
-            let mut together = self.together();
+            let mut transaction = self.transaction();
             for (number, version) in chunks {
-                together.check(header, *number, *version)?;
+                transaction.check(header, *number, *version)?;
             }
-            match together.commit().await {
+            match transaction.commit().await {
                 Ok(_) => return Ok(Vec::new()),
                 Err(error) if error.is_changed_read() => {
                     // The transaction does not tell which chunks have changed. A confirming round finds them, and perhaps others that have changed
@@ -323,17 +323,17 @@ impl Blob<'_> {
     }
 
     /// Reads header and chunks in one transaction, which waits for writers. `None`: the header has changed.
-    async fn read_together(
+    async fn read_in_transaction(
         &self,
         header: &KnownHeader,
         wanted: &WantedRanges,
     ) -> Result<Option<Vec<FoundPart>>, Error> {
         let mut attempts = Attempts::new(self.client());
         let answers = loop {
-            let mut together = self.together();
-            together.add_header_read()?;
-            wanted.parts.iter().try_for_each(|part| together.add_part_read(header, *part))?;
-            match together.commit().await {
+            let mut transaction = self.transaction();
+            transaction.add_header_read()?;
+            wanted.parts.iter().try_for_each(|part| transaction.add_part_read(header, *part))?;
+            match transaction.commit().await {
                 Ok((_, answers)) => break answers,
                 Err(error) => {
                     let pause = attempts.after(&error).ok_or(error)?;

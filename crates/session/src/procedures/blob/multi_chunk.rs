@@ -23,7 +23,7 @@ pub(super) struct BlobTransaction<'b, 'a> {
 pub(super) type BlobTransactionResult = (Timestamp, Vec<Result<Reply, Failure<'static>>>);
 
 impl<'a> Blob<'a> {
-    pub(super) fn together(&self) -> BlobTransaction<'_, 'a> {
+    pub(super) fn transaction(&self) -> BlobTransaction<'_, 'a> {
         BlobTransaction { blob: self, items: Vec::new() }
     }
 }

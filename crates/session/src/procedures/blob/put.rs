@@ -328,10 +328,10 @@ impl StagedAppend<'_> {
         let attributes = &self.header.attributes_with_contents(attributes);
         let mut attempts = Attempts::new(self.blob.client());
         loop {
-            let mut together = self.blob.together();
-            together.header(Condition::Always, BlobChange::Publish { stamp, size })?;
-            together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
-            match together.commit().await {
+            let mut transaction = self.blob.transaction();
+            transaction.header(Condition::Always, BlobChange::Publish { stamp, size })?;
+            transaction.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
+            match transaction.commit().await {
                 Ok(_) => {
                     self.blob.remember(None);
                     return Ok(size);

@@ -26,35 +26,35 @@ impl Blob<'_> {
                 return Err(blob.error(BlobError::TooLong { limit }));
             }
             let (old, chunks) = (header.stamp, header.chunks());
-            let mut together = blob.together();
+            let mut transaction = blob.transaction();
             if header.size > 0 {
                 header.stamp = next(old);
             }
             let stamp = header.stamp;
-            together
+            transaction
                 .header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp: old, size: 0 })?;
-            together.header(Condition::Always, BlobChange::Settle { stamp })?;
+            transaction.header(Condition::Always, BlobChange::Settle { stamp })?;
             if let Some(attributes) = attributes {
                 let attributes = &header.attributes_with_contents(attributes);
-                together.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
+                transaction.header(Condition::Always, BlobChange::Describe { stamp, attributes })?;
             }
-            together.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
+            transaction.header(Condition::Always, BlobChange::Grow { stamp, size: bytes.len() as u64 })?;
             for number in 0..chunks {
                 let stamp = header.chunk_stamp();
-                together.chunk(
+                transaction.chunk(
                     &header,
                     number,
                     BlobChange::TruncateChunk { stamp, keep: 0, creates_absent: false },
                     None,
                 )?;
             }
-            together.write(&header, 0, bytes)?;
-            match together.commit().await {
+            transaction.write(&header, 0, bytes)?;
+            match transaction.commit().await {
                 Ok(_) => {
                     blob.remember(None);
                     return Ok(());
                 }
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))

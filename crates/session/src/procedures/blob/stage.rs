@@ -188,11 +188,11 @@ impl<'a> Blob<'a> {
     async fn server_ms(&self) -> Result<u64, Error> {
         let mut attempts = Attempts::new(self.client());
         loop {
-            let mut together = self.together();
-            together.add_header_read()?;
-            match together.commit().await {
+            let mut transaction = self.transaction();
+            transaction.add_header_read()?;
+            match transaction.commit().await {
                 Ok((version, _)) => return Ok(version.millis()),
-                Err(error) => self.again_after(error, &mut attempts).await?,
+                Err(error) => self.retry_after(error, &mut attempts).await?,
             }
         }
     }

@@ -53,8 +53,8 @@ impl Blob<'_> {
                 continue;
             }
             let (after, cut) = (next(stamp), next(header.chunk_stamp()));
-            let mut together = blob.together();
-            together.header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp, size })?;
+            let mut transaction = blob.transaction();
+            transaction.header(Condition::IfVersion(header.version), BlobChange::Truncate { stamp, size })?;
             let first = match is_planted(Bug::BlobTruncateKeepsBytes) {
                 true => header.chunks(),
                 false => size >> header.chunk_bits,
@@ -62,15 +62,15 @@ impl Blob<'_> {
             for number in first..header.chunks() {
                 let keep = size.saturating_sub(number << header.chunk_bits) as u32;
                 let change = BlobChange::TruncateChunk { stamp: cut, keep, creates_absent: false };
-                together.chunk(&header, number, change, None)?;
+                transaction.chunk(&header, number, change, None)?;
             }
-            together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
-            match together.commit().await {
+            transaction.header(Condition::Always, BlobChange::Settle { stamp: after })?;
+            match transaction.commit().await {
                 Ok(_) => {
                     blob.remember(None);
                     return Ok(());
                 }
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))
@@ -112,19 +112,19 @@ impl Blob<'_> {
                 let stamp = header.chunk_stamp();
                 blob.each_chunk(&header, (0, header.chunks()), |_| BlobChange::DropChunk { stamp }).await?;
             }
-            let mut together = blob.together();
-            together.remove_header(header.version)?;
+            let mut transaction = blob.transaction();
+            transaction.remove_header(header.version)?;
             for number in 0..header.chunks() {
                 let change = BlobChange::DropChunk { stamp: header.chunk_stamp() };
-                together.chunk(&header, number, change, None)?;
+                transaction.chunk(&header, number, change, None)?;
             }
-            match together.commit().await {
+            match transaction.commit().await {
                 Ok(_) => {
                     blob.remember(None);
                     return Ok(true);
                 }
                 Err(error) => {
-                    blob.again_after(error, &mut attempts).await.map_err(|error| blob.contended(error))?;
+                    blob.retry_after(error, &mut attempts).await.map_err(|error| blob.contended(error))?;
                 }
             }
         }

@@ -30,15 +30,15 @@ impl Blob<'_> {
             // The chunk's refusal is newer than the remembered header.
             let header = blob.completed_header().await?;
             blob.check_end(&header, end)?;
-            let mut together = blob.together();
-            together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
-            together.write(&header, offset, bytes)?;
-            match together.commit().await {
+            let mut transaction = blob.transaction();
+            transaction.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
+            transaction.write(&header, offset, bytes)?;
+            match transaction.commit().await {
                 Ok(_) => {
                     blob.remember_size(&header, end);
                     return Ok(());
                 }
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))
@@ -63,26 +63,26 @@ impl Blob<'_> {
                 continue;
             }
             blob.check_end(&header, end)?;
-            let mut together = blob.together();
+            let mut transaction = blob.transaction();
             let grow = BlobChange::Grow { stamp: header.stamp, size: end };
             let condition = match seen.size {
                 // A read up to the end depends on where the end is.
                 Some(_) => Condition::IfVersion(header.version),
                 None => Condition::Always,
             };
-            together.header(condition, grow)?;
+            transaction.header(condition, grow)?;
             for (number, version) in &seen.chunks {
-                together.check(&header, *number, *version)?;
+                transaction.check(&header, *number, *version)?;
             }
-            together.write(&header, offset, bytes)?;
-            match together.commit().await {
+            transaction.write(&header, offset, bytes)?;
+            match transaction.commit().await {
                 Ok(_) => {
                     blob.remember_size(&header, end);
                     return Ok(());
                 }
                 Err(error) if is_refused(&error) => blob.remember(None),
                 Err(error) if error.is_changed_read() => return Err(error),
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))
@@ -106,15 +106,15 @@ impl Blob<'_> {
             }
             let size = offset.checked_add(bytes.len() as u64).ok_or_else(|| blob.beyond())?;
             blob.check_end(&header, size)?;
-            let mut together = blob.together();
-            together.header(Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })?;
-            together.write(&header, offset, bytes)?;
-            match together.commit().await {
+            let mut transaction = blob.transaction();
+            transaction.header(Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })?;
+            transaction.write(&header, offset, bytes)?;
+            match transaction.commit().await {
                 Ok((version, _)) => {
                     blob.remember(Some(KnownHeader { version, size, ..header }));
                     return Ok(offset);
                 }
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))
@@ -147,7 +147,7 @@ impl Blob<'_> {
             let (Some(part), None) = (parts.next(), parts.next()) else {
                 match blob.transform_across(&header, (offset, end), wire).await {
                     Ok(bits) => return Ok(N::from_bits(bits)),
-                    Err(error) => blob.again_after(error, &mut attempts).await?,
+                    Err(error) => blob.retry_after(error, &mut attempts).await?,
                 }
                 continue;
             };
@@ -164,12 +164,12 @@ impl Blob<'_> {
             }
             let header = blob.completed_header().await?;
             let stamp = header.stamp;
-            let mut together = blob.together();
-            together.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
+            let mut transaction = blob.transaction();
+            transaction.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
             let stamp = header.chunk_stamp();
             let change = BlobChange::TransformChunk { stamp, transform: wire, makes: true };
-            together.chunk(&header, part.number, change, None)?;
-            match together.commit().await {
+            transaction.chunk(&header, part.number, change, None)?;
+            match transaction.commit().await {
                 Ok((_, answers)) => {
                     blob.remember_size(&header, end);
                     return match answers.into_iter().nth(1) {
@@ -177,7 +177,7 @@ impl Blob<'_> {
                         _ => Err(Error::Unexpected),
                     };
                 }
-                Err(error) => blob.again_after(error, &mut attempts).await?,
+                Err(error) => blob.retry_after(error, &mut attempts).await?,
             }
         }
         Err(blob.error(BlobError::Contended))
@@ -200,18 +200,18 @@ impl Blob<'_> {
         let old = u64::from_le_bytes(number);
         let new = transform.operator.applied(transform.number, old, transform.operand);
         let bytes = &new.to_le_bytes()[..width];
-        let mut together = self.together();
-        together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
+        let mut transaction = self.transaction();
+        transaction.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
         for (part, looked) in parts.iter().zip(&looked) {
             let from = (part.at - offset) as usize;
-            together.write_part(
+            transaction.write_part(
                 header,
                 *part,
                 &bytes[from..from + part.length as usize],
                 Some(looked.version),
             )?;
         }
-        together.commit().await?;
+        transaction.commit().await?;
         self.remember_size(header, end);
         Ok(if transform.returns == ReturnedNumber::Old { old } else { new })
     }
@@ -247,7 +247,7 @@ impl Blob<'_> {
     }
 
     /// Whether to try again after a transaction that was not done; after a pause if it conflicted with others.
-    pub(super) async fn again_after(&self, error: Error, attempts: &mut Attempts) -> Result<(), Error> {
+    pub(super) async fn retry_after(&self, error: Error, attempts: &mut Attempts) -> Result<(), Error> {
         if is_refused(&error) {
             // Another client was faster: the remembered header is outdated.
             self.remember(None);

@@ -242,7 +242,7 @@ impl RedisRun<'_> {
 
     fn act_again(&mut self, client: usize, rest_us: u64) {
         let at = self.world.now().after_us(rest_us.max(1));
-        self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::Act { client }));
+        self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
     }
 
     fn connect(&mut self, client: usize) {

@@ -4,7 +4,7 @@
 //! ```text
 //!   agenda ──> Travel   bytes of a connection arrive at an instance (side) or at a client (clients)
 //!          ──> Sibling  units and replies between two instances of a node
-//!          ──> Act      a client connects, sends commands, or leaves (clients)
+//!          ──> RecordAction      a client connects, sends commands, or leaves (clients)
 //!   replies ── parsed and compared with what was asked ──> history, violations
 //! ```
 //!
@@ -75,7 +75,7 @@ pub(super) enum RedisEvent {
         slot: usize,
         message: SiblingMessage,
     },
-    Act {
+    RecordAction {
         client: usize,
     },
     /// A node looks whether it may stop.
@@ -231,7 +231,7 @@ impl RedisRun<'_> {
         self.world.history.redis.apart.insert(GROUPS - 1);
         for client in 0..self.world.redis.clients.len() {
             let at = self.world.now().after_us(self.world.redis.random.below(2_000 * MS));
-            self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::Act { client }));
+            self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
         }
     }
 
@@ -244,7 +244,7 @@ impl RedisRun<'_> {
                     self.world.schedule_slot_soon(host, slot);
                 }
             }
-            RedisEvent::Act { client } => self.act(client),
+            RedisEvent::RecordAction { client } => self.act(client),
             RedisEvent::Leave { host, life } => self.leave_on(host, life),
         }
     }

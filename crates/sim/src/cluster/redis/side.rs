@@ -272,14 +272,18 @@ impl RedisSide {
                 }
             }
             RedisArrival::Sibling(SiblingMessage::Run(units)) => {
-                self.clients.run_for(&units, &mut self.ends.context(instance, now, collect));
+                self.clients.run_units(&units, &mut self.ends.context(instance, now, collect));
             }
-            RedisArrival::Spanned(asker, reply) => {
-                self.clients.spanned(asker, &reply, &mut self.ends.context(instance, now, collect));
+            RedisArrival::Spanned(requester, reply) => {
+                self.clients.cross_partition_reply(
+                    requester,
+                    &reply,
+                    &mut self.ends.context(instance, now, collect),
+                );
             }
             RedisArrival::Sibling(SiblingMessage::Ran(replies)) => {
                 self.ends.count_outcomes(replies.items.iter().map(|item| item.verdict));
-                self.clients.ran(&replies, &mut self.ends.context(instance, now, collect));
+                self.clients.units_completed(&replies, &mut self.ends.context(instance, now, collect));
             }
         }
     }

@@ -47,7 +47,7 @@ struct SpannedReply {
     host: usize,
     slot: usize,
     life: u32,
-    asker: (ConnectionId, Ticket),
+    requester: (ConnectionId, Ticket),
     reply: Vec<u8>,
 }
 
@@ -61,7 +61,7 @@ impl SpanningUnits<'_> {
     pub(super) fn start(&mut self, host: usize, slot: usize, unit: SpanningUnit) {
         let (now, life) = (self.world.now(), self.world.hosts[host].life);
         let (client, units) = self.client_of_node(host);
-        let SpanningUnit { keyspace, unit, asker } = unit;
+        let SpanningUnit { keyspace, unit, requester } = unit;
         let text = format_args!("n{host}/{slot} executes a unit of {} bytes by c{client}", unit.len());
         self.world.trace.record(now, text);
         let replies = Arc::clone(&self.world.redis.node_clients.replies);
@@ -70,7 +70,7 @@ impl SpanningUnits<'_> {
         self.world.clients[client].procedures.start(async move {
             let mut reply = Vec::new();
             units.execute(&keyspace, &unit, || now_ms, &mut reply).await;
-            let reply = SpannedReply { host, slot, life, asker, reply };
+            let reply = SpannedReply { host, slot, life, requester, reply };
             replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
         });
         self.world.schedule_client(client, now.after_us(1));
@@ -81,10 +81,10 @@ impl SpanningUnits<'_> {
         loop {
             let replies = &self.world.redis.node_clients.replies;
             let reply = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(SpannedReply { host, slot, life, asker, reply }) = reply else { return };
+            let Some(SpannedReply { host, slot, life, requester, reply }) = reply else { return };
             let found = &mut self.world.hosts[host];
             if found.life == life && found.is_up {
-                found.slots[slot].arrive_redis(RedisArrival::Spanned(asker, reply));
+                found.slots[slot].arrive_redis(RedisArrival::Spanned(requester, reply));
                 self.world.schedule_slot_soon(host, slot);
             }
         }

@@ -184,11 +184,11 @@ impl RelayContext for SimulatedContext<'_, '_> {
         if self.ends.spans_partitions { CrossPartition::Yes } else { CrossPartition::No }
     }
 
-    fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, asker: (ConnectionId, Ticket)) -> bool {
+    fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, requester: (ConnectionId, Ticket)) -> bool {
         let has_room = !self.ends.random.chance(1, FULL_ONE_OF);
         if has_room {
             self.ends.turn.counts.spanning += 1;
-            self.ends.turn.spanning.push(SpanningUnit { keyspace: keyspace.to_owned(), unit, asker });
+            self.ends.turn.spanning.push(SpanningUnit { keyspace: keyspace.to_owned(), unit, requester });
         }
         has_room
     }

@@ -104,7 +104,7 @@ impl SavedMember {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::saved::persisted::tests::sample as alone;
+    use crate::node_files::persisted::tests::sample as alone;
 
     fn sample() -> SavedMember {
         let address = |text: &str| Address::new(text).unwrap();

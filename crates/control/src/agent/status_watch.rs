@@ -10,7 +10,7 @@ use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::words::{by_number, counted};
 
-use super::cluster_standing::ClusterStanding;
+use super::cluster_status::ClusterStanding;
 use super::message::ControlGroupNews;
 use super::notice::LogNotice;
 use super::{Agent, AgentEffect};

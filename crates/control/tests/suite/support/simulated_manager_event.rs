@@ -3,7 +3,7 @@
 use zerohop_control::command::{CommandRequest, ManagerId};
 use zerohop_control::manager::RequestAnswer;
 
-pub(super) enum ManagerHappening {
+pub(super) enum SimulatedManagerEvent {
     Tick {
         slot: usize,
         life: u64,

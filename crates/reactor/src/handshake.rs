@@ -48,7 +48,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let is_refused = answer.is_err();
         self.batch.touched = true;
         let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
-        self.service.linked(id, answer.map(|(ack, _)| ack), self.now, &mut replies);
+        self.service.peer_connected(id, answer.map(|(ack, _)| ack), self.now, &mut replies);
         if is_refused {
             self.close(id, CloseReason::NoAnswer);
         }

@@ -1,7 +1,7 @@
 //! The files in a node's folder and in the folders of its instances, byte by byte: `docs/formats/node-folder.md`.
 
-pub(crate) mod closed;
+pub(crate) mod clean_shutdown;
 pub(crate) mod identity;
-pub(crate) mod life;
+pub(crate) mod incarnation_log;
 pub(crate) mod losses;
 pub(crate) mod persisted;
