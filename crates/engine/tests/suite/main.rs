@@ -20,6 +20,7 @@ mod planted;
 mod recovery;
 mod repair;
 mod scarce;
+mod shared_compaction;
 mod shared_log;
 mod support;
 mod taking;

@@ -60,7 +60,7 @@ fn run_unreadable(seed: u64) {
 /// All sections are corrupt: logs are rebuilt from what compaction has left. Returns how many, and how many segments it has freed.
 fn run_rebuild(seed: u64) -> [usize; 2] {
     let mut world = LogWorld::new(seed);
-    world.keys = 2 + seed % 4;
+    world.history.keys = 2 + seed % 4;
     for _ in 0..3 {
         for _ in 0..150 {
             world.step().expect("the disk is sound");
@@ -76,7 +76,7 @@ fn run_rebuild(seed: u64) -> [usize; 2] {
 
 fn run_corruption(seed: u64) {
     let mut world = LogWorld::new(seed);
-    world.is_without_rounds = seed.is_multiple_of(2);
+    world.history.is_without_rounds = seed.is_multiple_of(2);
     for _ in 0..150 {
         world.step().expect("the disk is sound");
     }

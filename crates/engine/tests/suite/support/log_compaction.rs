@@ -84,6 +84,13 @@ impl LogWorld {
         partition.hold = Some((self.compaction.hold(slot, above), places));
     }
 
+    /// All readers end.
+    pub fn end_holds(&mut self) {
+        for (hold, _) in self.partitions.values_mut().filter_map(|partition| partition.hold.take()) {
+            self.compaction.release(hold);
+        }
+    }
+
     /// The partition has another life, or none.
     pub fn end_life(&mut self, id: PartitionId) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };

@@ -21,7 +21,7 @@ pub fn options() -> SharedLogOptions {
     SharedLogOptions {
         segment_bytes: 24 << 10,
         large_segment_bytes: 300 << 10,
-        reserve_spares: 1,
+        reserve_spares: 2,
         ..SharedLogOptions::new("log", LOG)
     }
 }
@@ -38,7 +38,20 @@ pub struct WorldCounts {
     pub rebuilt: usize,
 }
 
+/// What a history leaves out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HistoryPlan {
+    /// How many keys a partition has.
+    pub keys: u64,
+    /// No checkpoint is written, so that recovery reads all entries.
+    pub is_without_rounds: bool,
+    pub is_without_compaction: bool,
+    /// No payload is for the large stream.
+    pub is_short_only: bool,
+}
+
 pub struct LogWorld {
+    pub history: HistoryPlan,
     pub disk: SimulatedDisk,
     pub log: SharedLog,
     pub rounds: LogRounds,
@@ -51,10 +64,6 @@ pub struct LogWorld {
     pub counts: WorldCounts,
     /// Partitions whose sections the round still lacks.
     pub round: Vec<PartitionId>,
-    /// No checkpoint is written, so that recovery reads all entries.
-    pub is_without_rounds: bool,
-    /// How many keys a partition has.
-    pub keys: u64,
     /// Segments up to this number were there at the last recovery.
     pub recovered_segments: u64,
 }
@@ -72,9 +81,8 @@ impl LogWorld {
             stamp: seed << 20,
             next_partition: 1,
             counts: WorldCounts::default(),
+            history: HistoryPlan { keys: 4 + seed % 20, ..HistoryPlan::default() },
             round: Vec::new(),
-            is_without_rounds: false,
-            keys: 4 + seed % 20,
             recovered_segments: 0,
         };
         for _ in 0..3 {
@@ -173,14 +181,14 @@ impl LogWorld {
 
     fn append(&mut self, id: PartitionId, slot: LogSlot, is_joined: bool) -> Result<(), EngineError> {
         let bytes = match self.random.below(16) {
-            0 | 1 => 65_537 + self.random.below(40_000),
-            2 => 65_536,
+            0 | 1 if !self.history.is_short_only => 65_537 + self.random.below(40_000),
+            2 if !self.history.is_short_only => 65_536,
             _ => self.random.below(700),
         };
         self.stamp += 1;
         let is_removal = self.random.chance(1, 6);
         let bytes = if is_removal { 0 } else { bytes };
-        let key = self.random.below(self.keys) as u8;
+        let key = self.random.below(self.history.keys) as u8;
         let partition = self.partitions.get_mut(&id).expect("is known");
         let entry = LoggedEntry {
             epoch: partition.epoch,
@@ -220,7 +228,8 @@ impl LogWorld {
             return self.begin(id);
         };
         match self.random.below(62) {
-            40..=48 if !self.is_without_rounds => self.step_round()?,
+            40..=48 if !self.history.is_without_rounds => self.step_round()?,
+            49..=55 if self.history.is_without_compaction => {}
             49..=55 => self.compact()?,
             56 => drop(learn_runs(&mut self.log, &mut self.disk)?),
             57 | 58 => self.commit(id),
@@ -270,11 +279,28 @@ impl LogWorld {
         Ok(())
     }
 
+    /// Rounds, until two sections of each partition cover all of it.
+    pub fn cover_all(&mut self) -> Result<(), EngineError> {
+        let done = self.counts.rounds_done;
+        while self.counts.rounds_done < done + 6 {
+            self.step_round()?;
+            if self.log.is_flushing() {
+                self.flush()?;
+            }
+        }
+        self.follow_moves();
+        self.flush()
+    }
+
     /// Goes on with a round: begins it, writes the section of a partition, or ends it.
-    fn step_round(&mut self) -> Result<(), EngineError> {
+    pub fn step_round(&mut self) -> Result<(), EngineError> {
         if !self.rounds.is_writing() {
             let plan = self.rounds.plan(&self.log);
-            let most = 1 + self.random.below(plan.len().max(1) as u64) as usize;
+            let most = if self.history.is_without_compaction {
+                plan.len()
+            } else {
+                1 + self.random.below(plan.len().max(1) as u64) as usize
+            };
             let id_of = |slot: LogSlot| {
                 let mut open = self.partitions.iter().filter(|(_, p)| p.slot == Some(slot));
                 *open.next().expect("the plan has open partitions").0
