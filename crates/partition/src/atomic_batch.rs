@@ -378,13 +378,11 @@ impl<'u, D: Disk> Unit<'u, D> {
         cursor: u32,
         each: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<u32>, Failure<'static>> {
-        let handle = self.log_writer.handle();
+        let (handle, now_ms) = (self.log_writer.handle(), self.now_ms());
         let from = self.engine.cursor_of_number(handle, cursor).or_fail()?;
         let (keys, next) = self.engine.scan(handle, &from).or_fail()?;
-        let now_ms = self.now_ms();
         for key in &keys {
-            let is_own = self.foreign.is_none_or(|hash_range| hash_range.owns(key));
-            if is_own
+            if self.foreign.is_none_or(|hash_range| hash_range.owns(key))
                 && !is_of_blob(key)
                 && self.state.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
             {

@@ -18,6 +18,7 @@ use zerohop_engine::{Cursor, Engine, EngineError, EngineResult};
 use zerohop_wire::messages::{DigestRange, EntryName, Member, PeerBody};
 
 use super::compare::ComparisonRequest;
+use super::compared_keys::ComparedKeys;
 use super::follower_progress::Stream;
 use super::limits::{AUDIT_RECORDS, AUDIT_ROUND_US};
 use super::primary::name_at;
@@ -48,30 +49,6 @@ pub(super) struct Audit {
     digest_requested: Option<ComparedKeys>,
     /// As another member: the range that it has answered last.
     digest_sent: Option<ComparedKeys>,
-}
-
-/// The range of a digest: the keys from a cursor to another, or to the end, as of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ComparedKeys {
-    pub(super) as_of: EntryName,
-    pub(super) from: Cursor,
-    pub(super) to: Option<Cursor>,
-    pub(super) contents: bool,
-}
-
-impl ComparedKeys {
-    /// `None`: its cursors are longer than any.
-    fn of(range: &DigestRange<'_>) -> Option<ComparedKeys> {
-        let DigestRange { as_of, from, to, contents } = *range;
-        let (from, to) = (Cursor::from_bytes(from).ok()?, Cursor::from_bytes(to).ok()?);
-        Some(ComparedKeys { as_of, from, to: Some(to).filter(|to| !to.is_start()), contents })
-    }
-
-    /// As messages have it.
-    pub(super) fn message(&self) -> DigestRange<'_> {
-        let to = self.to.as_ref().map_or(&[][..], Cursor::as_bytes);
-        DigestRange { as_of: self.as_of, from: self.from.as_bytes(), to, contents: self.contents }
-    }
 }
 
 #[derive(Debug)]

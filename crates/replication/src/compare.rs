@@ -13,7 +13,7 @@ use zerohop_wire::ids::InstanceId;
 use zerohop_wire::messages::{Compare, Member, Outcome, RangeComparison};
 use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 
-use super::anti_entropy::ComparedKeys;
+use super::compared_keys::ComparedKeys;
 use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
 use super::{Context, Replica, ReplicaEffects, failed, unavailable};
 use zerohop_partition::digest::RecordDigest;

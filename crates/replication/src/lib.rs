@@ -18,6 +18,7 @@ mod anti_entropy;
 mod broken;
 mod check;
 mod compare;
+mod compared_keys;
 mod copy_throttle;
 mod counts;
 mod digest;

@@ -17,7 +17,7 @@ fn secret(text: &str) -> Secret {
 /// A cluster with a secret or none, and a client with a secret or none.
 fn world(servers: Option<&str>, clients: Option<&str>) -> SessionWorld {
     let mut cluster = FakeCluster::new(2, 1);
-    cluster.guard = servers.map(|text| Guard::new(&secret(text), Nonces::new([1; 32])));
+    cluster.greetings.guard = servers.map(|text| Guard::new(&secret(text), Nonces::new([1; 32])));
     SessionWorld::new(1, cluster, |settings| {
         settings.credential = clients.map(|text| Credential::of_secret(&secret(text), Nonces::new([2; 32])));
     })
@@ -60,14 +60,14 @@ fn cluster_with_changed_secret_is_not_used() {
     let token = world.submit(append("k", "v"));
     world.run_until_idle();
     assert!(matches!(world.result(token), Ok(Reply::Done { .. })));
-    world.cluster.guard = Some(Guard::new(&secret(ANOTHER), Nonces::new([3; 32])));
+    world.cluster.greetings.guard = Some(Guard::new(&secret(ANOTHER), Nonces::new([3; 32])));
     world.reset_all();
     world.run_ms(1);
     let token = world.submit(append("k", "v"));
     world.run_until_idle();
     assert!(matches!(world.result(token), Err(SessionError::Refused { .. })), "{:?}", world.result(token));
     assert_eq!(world.cluster.count("k", "v"), 1);
-    world.cluster.guard = Some(Guard::new(&secret(OURS), Nonces::new([4; 32])));
+    world.cluster.greetings.guard = Some(Guard::new(&secret(OURS), Nonces::new([4; 32])));
     let token = world.submit(append("k", "v"));
     world.run_until_idle();
     assert!(matches!(world.result(token), Ok(Reply::Done { .. })), "{:?}", world.result(token));

@@ -14,9 +14,9 @@ fn server_of_another_version_ends_request_at_once_and_both_versions_are_named() 
     for refuses in [true, false] {
         let mut cluster = FakeCluster::new(2, 1);
         match refuses {
-            true => cluster.refuses_greetings = Some(expected.clone()),
+            true => cluster.greetings.refusal = Some(expected.clone()),
             // It would go on with a version that this program does not speak.
-            false => cluster.version = older,
+            false => cluster.greetings.version = older,
         }
         let mut world = SessionWorld::new(1, cluster, |_| {});
         let start = world.now;

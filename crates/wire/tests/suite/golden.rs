@@ -7,23 +7,23 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::support::hexadecimal::hex;
 use crate::support::{admin, failures};
 use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
-use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{
     Append, CompareSwap, Expire, Extend, Increment, Insert, Remove, SetBit, Take, Trim,
 };
 use zerohop_wire::{
     AbortReason, AuthFault, BadRequestReason, DecodeResult, Decoder, Elements, Encoder, Envelope, ErrorCode,
-    Failure, Features, Flags, FrameHeader, FrameKind, Message, TRACE_BYTES, TraceContext,
+    Failure, Features, FrameKind, Message,
 };
 
-const FEATURES: Features = Features(Features::LZ4.0 | Features::COALESCED.0);
+pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::COALESCED.0);
 const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
-const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
+pub(crate) const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
 const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
 const BLOB: BlobStamp = BlobStamp { id: 0x0001_9f3c_7a2b_0009, generation: 3 };
 const STAMP: Stamp = Stamp {
@@ -32,7 +32,7 @@ const STAMP: Stamp = Stamp {
     lowest_unanswered: Sequence(40),
     seen: SEEN,
 };
-const FOR_PARTITION: Envelope = Envelope {
+pub(crate) const FOR_PARTITION: Envelope = Envelope {
     request: RequestId(0x0102_0304_0506_0708),
     keyspace: KeyspaceId(3),
     partition: PartitionId(17),
@@ -40,7 +40,7 @@ const FOR_PARTITION: Envelope = Envelope {
     time_out_ms: 1500,
     read_lock: false,
 };
-const FOR_CONNECTION: Envelope = Envelope {
+pub(crate) const FOR_CONNECTION: Envelope = Envelope {
     request: RequestId(1),
     keyspace: KeyspaceId::NONE,
     partition: PartitionId(0),
@@ -536,35 +536,6 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
 }
 
 #[test]
-fn trace_context_is_in_front_of_a_message_and_skipped() {
-    let message = Message::Read { seen: SEEN, read: RecordRead { key: b"key", query: Query::Lookup } };
-    let mut trace = TraceContext([0xab; TRACE_BYTES]);
-    (trace.0[0], trace.0[25]) = (0, 1);
-    let mut bytes = Vec::new();
-    Encoder::newest_for(&message).encode_traced(&FOR_PARTITION, &message, &trace, &mut bytes).unwrap();
-    let golden = golden_bytes("lookup_traced", "key, with a trace context", &bytes);
-    assert_eq!(hex(&bytes), hex(&golden));
-    assert_says("lookup_traced", &golden, &FOR_PARTITION, &message);
-    let decoder = Decoder::with_version(VERSION_MAX, FEATURES);
-    let DecodeResult::Frame { frame, .. } = decoder.decode(&golden) else { panic!("it is whole") };
-    assert_eq!(frame.traced_message(&mut Vec::new()), Ok((Some(trace), message.clone())));
-    // The body of a pong, under the flag: too short for a trace context.
-    let mut body = Vec::new();
-    let header = FrameHeader {
-        version: VERSION_MAX,
-        kind: FrameKind::Pong.number(),
-        flags: Flags::TRACE,
-        envelope: FOR_CONNECTION,
-        body_len: 16,
-        body_crc: 0,
-    };
-    body.extend_from_slice(&header.encode());
-    body.extend_from_slice(&[0; 16]);
-    let DecodeResult::Frame { frame, .. } = decoder.decode(&body) else { panic!("it is whole") };
-    assert_eq!(frame.message(&mut Vec::new()), Err(BadRequestReason::FieldsCut.into()));
-}
-
-#[test]
 fn golden_bytes_with_other_flags_are_still_read() {
     // What a compressor makes of a body may change; that it is read may not.
     let value = [b'z'; 2000];
@@ -581,7 +552,7 @@ fn golden_bytes_with_other_flags_are_still_read() {
     }
 }
 
-fn assert_says(name: &str, bytes: &[u8], envelope: &Envelope, message: &Message<'_>) {
+pub(crate) fn assert_says(name: &str, bytes: &[u8], envelope: &Envelope, message: &Message<'_>) {
     let decoder = Decoder::with_version(Encoder::newest_for(message).version, FEATURES);
     let DecodeResult::Frame { frame, used } = decoder.decode(bytes) else {
         panic!("{name}: {:?}", decoder.decode(bytes));
@@ -595,7 +566,7 @@ fn folder() -> PathBuf {
 }
 
 /// The bytes in the file of this name: hexadecimal lines, after one that begins with `#` and says what they are.
-fn golden_bytes(name: &str, comment: &str, encoded: &[u8]) -> Vec<u8> {
+pub(crate) fn golden_bytes(name: &str, comment: &str, encoded: &[u8]) -> Vec<u8> {
     let path = folder().join(format!("{name}.hex"));
     if !path.exists() && std::env::var("ZEROHOP_GOLDEN").is_ok_and(|mode| mode == "write") {
         #[expect(clippy::disallowed_methods, reason = "a test writes its own data")]
@@ -607,21 +578,6 @@ fn golden_bytes(name: &str, comment: &str, encoded: &[u8]) -> Vec<u8> {
     let (comment, digits) = text.split_once('\n').expect("a comment and digits");
     assert!(comment.starts_with("# "), "{name} does not begin with a comment");
     digits.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal digits")).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for line in bytes.chunks(16) {
-        for group in line.chunks(4) {
-            for byte in group {
-                text.push_str(&format!("{byte:02x} "));
-            }
-            text.push(' ');
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
 }
 
 fn snake(name: &str) -> String {

@@ -7,3 +7,4 @@ mod properties;
 mod refusals;
 mod specification;
 mod support;
+mod traces;

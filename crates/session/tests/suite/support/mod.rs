@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a module of tests has no public")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod greetings;
 mod holding;
 pub mod random;
 mod replies;

@@ -1,6 +1,6 @@
 //! Servers that follow the protocol, over one model of the data.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_base::time::Time;
 use zerohop_placement::{
@@ -9,12 +9,12 @@ use zerohop_placement::{
 use zerohop_session::ConnectionId;
 use zerohop_transaction::StageId;
 use zerohop_transaction::codec::{decode_parts, decode_release};
-use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::*;
 
 use super::KEYSPACE;
+use super::greetings::Greetings;
 use super::random::Random;
 use super::replies::{answer_of, encode, encode_read_locked, fail, refuse_greeting};
 use zerohop_wire::messages::{Append, Increment, Insert, Remove};
@@ -97,14 +97,7 @@ pub struct FakeCluster {
     pub features: Features,
     pub sessions_opened: u64,
     pub cluster_id: ClusterId,
-    /// The version that it chooses for every connection.
-    pub version: u8,
-    /// What it answers to every greeting, if that is an error.
-    pub refuses_greetings: Option<Failure<'static>>,
-    /// The guard of the secret, if there is one.
-    pub guard: Option<Guard>,
-    challenges: BTreeMap<ConnectionId, Challenge>,
-    proved: BTreeSet<ConnectionId>,
+    pub greetings: Greetings,
     clock: u64,
     pub commits: CommitFaults,
     /// The number of partitions of each transaction.
@@ -152,11 +145,7 @@ impl FakeCluster {
             features: Features::LZ4,
             sessions_opened: 0,
             cluster_id: ClusterId([9; 16]),
-            version: zerohop_wire::limits::VERSION_MAX,
-            refuses_greetings: None,
-            guard: None,
-            challenges: BTreeMap::new(),
-            proved: BTreeSet::new(),
+            greetings: Greetings::default(),
             clock: 0,
             commits: CommitFaults::default(),
             transacted_parts: Vec::new(),
@@ -297,33 +286,23 @@ impl FakeCluster {
         Some(match message {
             Message::Hello(hello) => {
                 self.client_epochs.insert(id, hello.map_epoch);
-                if let Some(failure) = &self.refuses_greetings {
-                    return Some(refuse_greeting(envelope, failure.clone()));
-                }
-                let mut ack = HelloAck {
-                    version: self.version,
+                let ack = HelloAck {
                     features: hello.features.common(self.features),
                     cluster: self.cluster_id,
                     map_epoch: ours,
                     ..HelloAck::default()
                 };
-                if let Some(guard) = &mut self.guard {
-                    match guard.challenge(&hello, &mut ack) {
-                        Ok(challenge) => drop(self.challenges.insert(id, challenge)),
-                        Err(failure) => return Some(refuse_greeting(envelope, failure)),
-                    }
+                match self.greetings.answer(id, &hello, ack) {
+                    Ok(ack) => encode(envelope, &Message::HelloAck(ack)),
+                    Err(failure) => refuse_greeting(envelope, failure),
                 }
-                encode(envelope, &Message::HelloAck(ack))
             }
-            Message::Prove(prove) => match self.challenges.remove(&id).map(|asked| asked.accept(&prove)) {
-                Some(Ok(_)) => {
-                    self.proved.insert(id);
-                    encode(envelope, &Message::Proved)
-                }
-                Some(Err(failure)) => encode(envelope, &Message::Answer(Err(failure))),
-                None => panic!("a proof without a challenge"),
+            Message::Prove(prove) => match self.greetings.prove(id, &prove) {
+                Ok(()) => encode(envelope, &Message::Proved),
+                Err(Some(failure)) => encode(envelope, &Message::Answer(Err(failure))),
+                Err(None) => panic!("a proof without a challenge"),
             },
-            other if self.guard.is_some() && !self.proved.contains(&id) => {
+            other if self.greetings.lacks_proof(id) => {
                 panic!("before it is proved, the session asks {other:?}")
             }
             Message::Ping(_) => encode(envelope, &Message::Pong(Pong { map_epoch: ours, now: Timestamp(0) })),

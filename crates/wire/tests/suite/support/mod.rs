@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod failures;
+pub(crate) mod hexadecimal;
 
 pub(crate) use failures::failures;
 use proptest::prelude::*;
