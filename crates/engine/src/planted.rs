@@ -80,6 +80,8 @@ pub enum Bug {
     HoldIgnored,
     /// Compaction of a shared log does not count its copies as live.
     LiveBytesNotMoved,
+    /// A round that recovery has read counts though it may be only in the system's cache.
+    CachedRoundCountedDurable,
 }
 
 impl Bug {
@@ -135,6 +137,16 @@ impl Bug {
         Bug::RemovalLeftOut,
         Bug::HoldIgnored,
         Bug::LiveBytesNotMoved,
+    ];
+
+    /// Bugs of stores over a shared log, which random histories of one engine find.
+    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 6] = [
+        Bug::CheckpointStateLeftOut,
+        Bug::CheckpointForgetsTrim,
+        Bug::DroppedEntriesReplayed,
+        Bug::UnfinishedRoundUsed,
+        Bug::EntryAboveSectionDropped,
+        Bug::CachedRoundCountedDurable,
     ];
 
     /// Bugs that only a scan shows that continues in another engine.

@@ -39,6 +39,9 @@ impl<D: Disk> Engine<D> {
             logs.mark_now(&mut resources, store.handle, store.log_facts())?;
         }
         self.sync()?;
+        if self.io.logs.shared().is_some() {
+            return self.tidy_shared();
+        }
         for (_, handle) in self.partitions().collect::<Vec<_>>() {
             if self.store(handle)?.1.durability == Durability::Memory {
                 continue;
@@ -53,12 +56,24 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
+    /// One round with all partitions that have changed.
+    fn tidy_shared(&mut self) -> EngineResult<()> {
+        for (_, handle) in self.partitions().collect::<Vec<_>>() {
+            self.finish_work(handle)?;
+            if self.options.starts_checkpoints {
+                self.checkpoint_begin(handle, &[])?;
+            }
+        }
+        while self.step_checkpoint(true)? {}
+        Ok(())
+    }
+
     /// Stores in the journal what would not survive a crash.
     fn save(&mut self) -> EngineResult<()> {
         let handles: Vec<Handle> = self.partitions().map(|(_, handle)| handle).collect();
         for handle in handles {
             let (io, store) = self.store(handle)?;
-            if counts(store) && !survives(&mut io.logs, store) {
+            if io.logs.shared().is_none() && counts(store) && !survives(&mut io.logs, store) {
                 if self.journal.has_no_room_for(JOURNALED_BYTES_MAX as usize) {
                     self.flush()?;
                 }

@@ -66,6 +66,10 @@ impl<D: Disk> Engine<D> {
     fn close_keeping_files(&mut self, id: PartitionId) -> EngineResult<Box<PartitionStore>> {
         let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
         let is_in_journal = self.journal.has_records_of(handle.0);
+        if let Some(shared) = self.io.logs.shared_mut() {
+            // A log that has stopped says so when it is flushed.
+            let _ = shared.drop_partition(handle.0);
+        }
         if is_in_journal {
             // Otherwise a replay would restore the entries that the journal still holds.
             self.journal.push_truncated(handle.0, id, 0);
@@ -148,7 +152,11 @@ impl<D: Disk> Engine<D> {
     }
 
     pub(super) fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
-        self.clear_folder(&folder_of(id))?;
+        match self.io.logs.shared() {
+            // The log says that its entries are nobody's.
+            Some(_) => self.flush_shared(true)?,
+            None => self.clear_folder(&folder_of(id))?,
+        }
         self.dropping.remove(&id);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::error::EngineResult;
 /// The durability of a log that is on disk already when `memory` is requested. No request waits for it, but
 /// its segments must be durable from time to time: only durable segments can be compacted, or evicted if
 /// memory is short.
-const ON_DISK_ALREADY: Durability = Durability::Interval { ms: 1000 };
+pub(super) const ON_DISK_ALREADY: Durability = Durability::Interval { ms: 1000 };
 
 impl<D: Disk> Engine<D> {
     /// Changes when a partition's entries survive a crash; returns the durability that it has now. If the new
@@ -23,6 +23,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// Errors of the disk; the partition is then unchanged.
     pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<Durability> {
+        if self.io.logs.shared().is_some() {
+            return self.set_durability_shared(handle, durability);
+        }
         let wanted_log_options = self.log_options(durability);
         let is_in_journal = self.journal.has_records_of(handle.0);
         let (io, store) = self.store(handle)?;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reclaim::Reclaim;
 use super::report::MaintenanceCounts;
+use super::rounds::RoundWork;
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
@@ -39,6 +40,9 @@ pub(super) struct Maintenance {
     checkpointing: VecDeque<Handle>,
     /// Partitions with older versions that no snapshot can read any more.
     pub(super) forgetting: VecDeque<Handle>,
+    /// The checkpoint round of a shared log, and when that log next records what survives a crash.
+    pub(super) round: RoundWork,
+    pub(super) mark_at_ms: u64,
     pub(super) reclaim: Reclaim,
     pub(super) counts: MaintenanceCounts,
 }
@@ -66,6 +70,8 @@ impl Maintenance {
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
             forgetting: VecDeque::new(),
+            round: RoundWork::default(),
+            mark_at_ms: 0,
             reclaim: Reclaim::new(check_after_bytes),
             counts: MaintenanceCounts::default(),
         }
@@ -134,11 +140,15 @@ impl<D: Disk> Engine<D> {
     /// Errors of the disk; the affected partition then accepts no more writes, the others continue.
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
         self.maintenance.now_ms = now_ms;
-        self.prepare_for_full_disk()?;
-        self.sync_dirty(now_ms)?;
-        self.poll_journal()?;
-        self.poll_syncs()?;
-        self.shorten_journal()?;
+        if self.io.logs.shared().is_some() {
+            self.sync_dirty_shared(now_ms)?;
+        } else {
+            self.prepare_for_full_disk()?;
+            self.sync_dirty(now_ms)?;
+            self.poll_journal()?;
+            self.poll_syncs()?;
+            self.shorten_journal()?;
+        }
         self.plan_work(now_ms)?;
         let dropping = self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
@@ -173,6 +183,9 @@ impl<D: Disk> Engine<D> {
         let store = store_of(partitions, handle)?;
         if store.durability == Durability::Memory {
             return Ok(());
+        }
+        if io.logs.shared().is_some() {
+            return self.queue_section(handle, extra);
         }
         store.checkpoint_begin(io, extra)?;
         maintenance.checkpoint_begun(handle, store);
@@ -211,6 +224,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// Errors of the disk.
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
+        if self.io.logs.shared().is_some() {
+            return self.finish_round(handle);
+        }
         let (io, store) = self.store(handle)?;
         while store.checkpoint_step(io, true)? != MaintenanceStep::Done {}
         // A compaction that is on hold stays where it is.
@@ -225,8 +241,9 @@ impl<D: Disk> Engine<D> {
     /// [`crate::EngineError::DiskFull`] if there is no room for a copy; errors of the disk.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
         let policy = self.policy(1);
+        let is_shared = self.io.logs.shared().is_some();
         let (_, store) = self.store(handle)?;
-        if store.durability == Durability::Memory || store.compaction.is_paused {
+        if store.durability == Durability::Memory || store.compaction.is_paused || is_shared {
             return Ok(());
         }
         self.finish_work(handle)?;
@@ -335,7 +352,9 @@ impl<D: Disk> Engine<D> {
             let Engine { io, partitions, maintenance, .. } = self;
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_checkpoint = false;
-            if is_worth {
+            if is_worth && io.logs.shared().is_some() {
+                self.queue_section(handle, &[])?;
+            } else if is_worth {
                 store.checkpoint_begin(io, &[])?;
                 maintenance.checkpoint_begun(handle, store);
             }
@@ -345,6 +364,9 @@ impl<D: Disk> Engine<D> {
 
     /// Does a step of the next checkpoint in turn. Returns whether there is more to do at once.
     pub(super) fn step_checkpoint(&mut self, wait: bool) -> EngineResult<bool> {
+        if self.io.logs.shared().is_some() {
+            return self.step_round(wait);
+        }
         let Some(&handle) = self.maintenance.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         match store.checkpoint_step(io, wait)? {

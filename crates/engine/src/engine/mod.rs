@@ -18,6 +18,8 @@ mod recount;
 mod repair;
 mod replay;
 pub(crate) mod report;
+mod rounds;
+mod shared;
 pub(crate) mod snapshot_install;
 mod split;
 pub(crate) mod write;
@@ -141,7 +143,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.journal_owner(&io.logs, handle), (meta, key), payload);
+            await_flush(io, journal, store, (meta, key), payload);
         }
         store.recent.push(meta, placed);
         store.end_step(&io.logs);
@@ -202,6 +204,9 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::DiskFull`]: nothing is lost; the caller retries once there is space. Any other: the entries since the
     /// last flush must not be acknowledged, and no more entries are accepted.
     pub fn flush(&mut self) -> EngineResult<()> {
+        if self.io.logs.shared().is_some() {
+            return self.flush_shared(false);
+        }
         if let Some(reason) = &self.journal_stopped {
             return Err(EngineError::Stopped { reason: reason.clone() });
         }
@@ -233,6 +238,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// As [`Engine::flush`].
     pub fn flush_begin(&mut self) -> EngineResult<bool> {
+        if self.io.logs.shared().is_some() {
+            return self.flush_begin_shared();
+        }
         // Entries that a batch only refers to are synced first, and one flush runs at a time: these are waited for.
         if self.journal_stopped.is_some() || self.journal.has_large() || self.journal.is_flushing() {
             return self.flush().map(|()| false);
@@ -248,6 +256,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// As [`Engine::flush`], for the started flush.
     pub fn flush_done(&mut self) -> EngineResult<bool> {
+        if self.io.logs.shared().is_some() {
+            return self.flush_done_shared();
+        }
         self.poll_journal()?;
         if let Some(reason) = &self.journal_stopped {
             return Err(EngineError::Stopped { reason: reason.clone() });
@@ -280,6 +291,7 @@ impl<D: Disk> Engine<D> {
                 result = result.and(store.sync(io));
             }
         }
+        self.settle_moved()?;
         result
     }
 
@@ -446,46 +458,6 @@ impl<D: Disk> Engine<D> {
         store.scan(io, cursor)
     }
 
-    /// Pins the sealed segments of a partition that hold committed entries only, so that their files exist until
-    /// [`Engine::unpin`].
-    ///
-    /// # Errors
-    /// [`EngineError::UnknownPartition`].
-    pub fn pin_segments(&mut self, handle: Handle) -> EngineResult<Vec<SegmentFile>> {
-        let (io, store) = self.store(handle)?;
-        let order = io.logs.separate(store.handle).order.clone();
-        let mut files = Vec::new();
-        for slot in order {
-            let segment = io.logs.separate_mut(store.handle).segment_mut(slot);
-            // Uncommitted entries may still be truncated.
-            if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
-                segment.pins += 1;
-                files.push(SegmentFile {
-                    path: segment.path.clone(),
-                    bytes: segment.bytes,
-                    first_index: segment.first_index(),
-                    last_index: segment.last_index,
-                    slot,
-                });
-            }
-        }
-        Ok(files)
-    }
-
-    /// Releases pinned segments. The files of those that compaction has replaced meanwhile are removed.
-    ///
-    /// # Errors
-    /// [`EngineError::UnknownPartition`]; errors of the disk.
-    pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
-        let (io, store) = self.store(handle)?;
-        for file in files {
-            let segment = io.logs.separate_mut(store.handle).segment_mut(file.slot);
-            debug_assert!(segment.pins > 0, "a segment that is released was pinned");
-            segment.pins = segment.pins.saturating_sub(1);
-        }
-        store.remove_retired(io)
-    }
-
     /// Statistics of a partition.
     ///
     /// # Errors
@@ -566,6 +538,10 @@ impl<D: Disk> Engine<D> {
     fn evict_slowly(&mut self) {
         // Memory of dropped partitions, which no request reads, is released first.
         while self.io.memory.is_over() && self.free_dropped(false) {}
+        let (logs, mut resources) = self.io.apart();
+        if let Some(shared) = logs.shared_mut() {
+            return shared.evict(&mut resources);
+        }
         let mut stuck = VecDeque::new();
         while self.io.memory.is_over() {
             let Some(name @ (handle, slot, number)) = self.io.memory.evictable.pop_front() else { break };
@@ -581,6 +557,24 @@ impl<D: Disk> Engine<D> {
             self.io.memory.freed(freed);
         }
         self.io.memory.evictable.extend(stuck);
+    }
+}
+
+/// An owner waits until the next flush has made this entry of a `sync` partition durable.
+#[inline]
+fn await_flush<D, const N: usize>(
+    io: &mut Io<D>,
+    journal: &mut Journal,
+    store: &PartitionStore,
+    (meta, key): (&Meta, &[u8]),
+    payload: [&[u8]; N],
+) {
+    match io.logs.shared_mut() {
+        Some(shared) => shared.wants_flush = true,
+        None => {
+            let owner = store.journal_owner(&io.logs, Handle(store.handle));
+            journal.push_pieces(owner, (meta, key), payload);
+        }
     }
 }
 

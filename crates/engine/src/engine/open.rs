@@ -2,6 +2,7 @@
 
 use super::drops::Remains;
 use super::maintain::Maintenance;
+use super::shared::LOG_FOLDER;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::accounts::{Memory, Space};
 use crate::disk::{Disk, OpenMode};
@@ -11,17 +12,20 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::{Io, Logs};
 use crate::journal::{FOLDER, Journal};
 use crate::limits::FILE_BYTES_MIN;
-use crate::log::PartitionLog;
+use crate::log::shared::format::LogId;
+use crate::log::shared::streams::LogSlot;
 use crate::store::{PartitionStore, StoreIdentity};
 use crate::{PartitionId, PartitionReport};
 
 /// Names the format of a data folder.
 const FORMAT_FILE: &str = "format";
 const FORMAT: &[u8] = b"zerohop engine data, format 1\n";
+/// The start of the file of a folder with one log of all partitions: the id of the log follows in hex digits, and a line feed.
+const FORMAT_SHARED: &[u8] = b"zerohop engine data, format 2\nlog ";
 /// The start of the file in every format; the number follows, and a line feed.
 const FORMAT_BEGIN: &[u8] = b"zerohop engine data, format ";
 /// Longer than the file of any format.
-const FORMAT_BYTES_MAX: u64 = 64;
+const FORMAT_BYTES_MAX: u64 = 96;
 
 impl<D: Disk> Engine<D> {
     /// Opens the data on a disk, or starts with an empty state on an empty disk. Entries behind the known commit index wait
@@ -56,8 +60,13 @@ impl<D: Disk> Engine<D> {
             maintenance: Maintenance::new(options.check_after_bytes),
             scratch: Vec::new(),
         };
-        engine.check_format()?;
         let mut report = RecoveryReport::default();
+        if let Some(log) = engine.check_format()? {
+            engine.open_shared(log, &mut report)?;
+            engine.truncate_incomplete_batches(&mut report)?;
+            engine.evict();
+            return Ok((engine, report));
+        }
         let names = engine.io.disk.list("")?;
         let (there, gone) = engine.end_splits(&names)?;
         for id in there {
@@ -85,7 +94,9 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    fn check_format(&mut self) -> EngineResult<()> {
+    /// Checks what the folder says of its format, and writes it into a new one. Returns the id of the shared log, if it has one.
+    fn check_format(&mut self) -> EngineResult<Option<LogId>> {
+        let shared_log = self.options.shared_log;
         let disk = &mut self.io.disk;
         let names = disk.list("")?;
         let wrong =
@@ -97,14 +108,18 @@ impl<D: Disk> Engine<D> {
             disk.close(file);
             read?;
             if bytes == FORMAT {
-                return Ok(());
+                return Ok(None);
+            }
+            if let Some(log) = shared_log.and_then(|_| log_of(&bytes)) {
+                return Ok(Some(log));
             }
             if let Some(other) = other_format(&bytes) {
                 return wrong(&format!(
                     "this data folder is of format {other}, this program knows format 1: use the zerohop that wrote it"
                 ));
             }
-            let has_data = names.iter().any(|n| n.name.starts_with("p-") || n.name == FOLDER);
+            let is_data = |name: &str| name.starts_with("p-") || name == FOLDER || name == LOG_FOLDER;
+            let has_data = names.iter().any(|n| is_data(&n.name));
             if has_data {
                 return wrong(
                     "damaged: it names no format, though the folder has data. If other nodes have copies, start with an \
@@ -119,11 +134,12 @@ impl<D: Disk> Engine<D> {
             );
         }
         let file = disk.open(FORMAT_FILE, OpenMode::Create)?;
-        disk.append(file, FORMAT)?;
+        let content = shared_log.map_or_else(|| FORMAT.to_vec(), format_of_shared);
+        disk.append(file, &content)?;
         disk.sync(file)?;
         disk.sync_dir("")?;
         disk.close(file);
-        Ok(())
+        Ok(shared_log)
     }
 
     /// Segments and journal are read: an atomic batch that is incomplete now has no end.
@@ -153,9 +169,19 @@ impl<D: Disk> Engine<D> {
         durability: Durability,
     ) -> Handle {
         let handle = Handle(self.partitions.len() as u32);
-        self.io.logs.add(PartitionLog::new(id, handle.0, folder_of(id), self.log_options(durability)));
+        self.io.logs.add(handle.0, id, folder_of(id), self.log_options(durability));
         let identity = StoreIdentity { partition: id, index_seed };
         self.partitions.push(Some(Box::new(PartitionStore::new(handle.0, identity, durability))));
+        self.by_id.insert(id, handle);
+        handle
+    }
+
+    /// Adds a partition that recovery has found in the shared log.
+    pub(super) fn add_found(&mut self, id: PartitionId, index_seed: u64, slot: LogSlot) -> Handle {
+        let handle = Handle(self.partitions.len() as u32);
+        self.io.logs.add_found(handle.0, id, slot);
+        let identity = StoreIdentity { partition: id, index_seed };
+        self.partitions.push(Some(Box::new(PartitionStore::new(handle.0, identity, Durability::DEFAULT))));
         self.by_id.insert(id, handle);
         handle
     }
@@ -171,10 +197,29 @@ impl<D: Disk> Engine<D> {
     }
 }
 
+/// The content of the format file of a folder with a shared log.
+fn format_of_shared(log: LogId) -> Vec<u8> {
+    let digits: String = log.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    [FORMAT_SHARED, digits.as_bytes(), b"\n"].concat()
+}
+
+/// The id of the shared log that the format file names.
+fn log_of(bytes: &[u8]) -> Option<LogId> {
+    let digits = bytes.strip_prefix(FORMAT_SHARED)?.strip_suffix(b"\n")?;
+    let digits = std::str::from_utf8(digits).ok()?.as_bytes();
+    let digit = |at: usize| digits.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+    let mut log = LogId::default();
+    for (at, byte) in log.0.iter_mut().enumerate() {
+        *byte = (digit(2 * at)? << 4 | digit(2 * at + 1)?) as u8;
+    }
+    (digits.len() == 2 * log.0.len()).then_some(log)
+}
+
 /// The number of another format, if the file names one. Any other content is a damaged file, also a number of
 /// more than nine digits.
 fn other_format(bytes: &[u8]) -> Option<u32> {
-    let digits = bytes.strip_prefix(FORMAT_BEGIN)?.strip_suffix(b"\n")?;
+    let line = bytes.strip_prefix(FORMAT_BEGIN)?;
+    let digits = &line[..line.iter().position(|byte| *byte == b'\n')?];
     let is_number = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
     let number: u32 = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
     // One bit of a digit may have flipped: no program has ever written format 0, and this program writes only

@@ -1,6 +1,7 @@
 //! Options of an engine and of a partition, with safe and fast defaults.
 
 use crate::limits;
+use crate::log::shared::format::LogId;
 
 const DEFAULT_INTERVAL_MS: u32 = 100;
 
@@ -73,6 +74,9 @@ pub struct EngineOptions {
     /// Whether the engine starts checkpoints itself. An upper layer with state of its own starts them with
     /// that state.
     pub starts_checkpoints: bool,
+    /// With an id, a new folder gets one log for all partitions, and a folder with such a log is opened. The id of a log that
+    /// exists stays. Not for use yet: such logs are not compacted, transferred or split.
+    pub shared_log: Option<LogId>,
 }
 
 impl Default for EngineOptions {
@@ -90,6 +94,7 @@ impl Default for EngineOptions {
             check_after_bytes: limits::CHECK_AFTER_BYTES,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
             starts_checkpoints: true,
+            shared_log: None,
         }
     }
 }

@@ -231,10 +231,12 @@ impl<D: Disk> Engine<D> {
         if store.is_stopped() {
             return;
         }
-        let wants_compaction = store.needs_compaction(&io.logs, &policy);
+        // A shared log is compacted as a whole.
+        let is_separate = io.logs.shared().is_none();
+        let wants_compaction = is_separate && store.needs_compaction(&io.logs, &policy);
         store.account.is_compaction_blocked =
             wants_compaction && store.is_compaction_blocked(&io.logs, &policy);
-        if presses || maintenance.reclaim.pressed.contains(&handle) {
+        if is_separate && (presses || maintenance.reclaim.pressed.contains(&handle)) {
             maintenance.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
         }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {

@@ -14,6 +14,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// Errors of the disk. Corruption is not an error: it is part of the result.
     pub fn scrub(&mut self, handle: Handle, from: ScrubFrom, bytes_max: usize) -> EngineResult<ScrubStep> {
+        if self.io.logs.shared().is_some() {
+            return Ok(ScrubStep::default());
+        }
         let (io, store) = self.store(handle)?;
         store.scrub(io, from, bytes_max)
     }
@@ -41,6 +44,9 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<bool> {
+        if self.io.logs.shared().is_some() {
+            return Ok(false);
+        }
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let is_repaired = store.repair(io, (epoch, index, timestamp), key, payload)?;

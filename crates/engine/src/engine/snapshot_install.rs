@@ -13,7 +13,7 @@
 //! entry. A half-installed folder looks like any log that ends there. So until `incoming` is removed, opening
 //! the engine discards the contents of the folder.
 
-use super::{Engine, Handle, folder_of, store_of};
+use super::{Engine, Handle, SegmentFile, folder_of, store_of};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
@@ -53,6 +53,52 @@ pub enum LogRun {
 }
 
 impl<D: Disk> Engine<D> {
+    /// Pins the sealed segments of a partition that hold committed entries only, so that their files exist until
+    /// [`Engine::unpin`].
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn pin_segments(&mut self, handle: Handle) -> EngineResult<Vec<SegmentFile>> {
+        if self.io.logs.shared().is_some() {
+            return Ok(Vec::new());
+        }
+        let (io, store) = self.store(handle)?;
+        let order = io.logs.separate(store.handle).order.clone();
+        let mut files = Vec::new();
+        for slot in order {
+            let segment = io.logs.separate_mut(store.handle).segment_mut(slot);
+            // Uncommitted entries may still be truncated.
+            if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
+                segment.pins += 1;
+                files.push(SegmentFile {
+                    path: segment.path.clone(),
+                    bytes: segment.bytes,
+                    first_index: segment.first_index(),
+                    last_index: segment.last_index,
+                    slot,
+                });
+            }
+        }
+        Ok(files)
+    }
+
+    /// Releases pinned segments. The files of those that compaction has replaced meanwhile are removed.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`]; errors of the disk.
+    pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        if io.logs.shared().is_some() {
+            return Ok(());
+        }
+        for file in files {
+            let segment = io.logs.separate_mut(store.handle).segment_mut(file.slot);
+            debug_assert!(segment.pins > 0, "a segment that is released was pinned");
+            segment.pins = segment.pins.saturating_sub(1);
+        }
+        store.remove_retired(io)
+    }
+
     /// Fills `out` with about so many bytes of a partition's log as they are in its segments, up to the entry
     /// of a committed log index. Checksums are checked; corrupt bytes are never returned. The caller holds
     /// compaction meanwhile ([`Engine::pause_compaction`]).
@@ -66,6 +112,7 @@ impl<D: Disk> Engine<D> {
         (through, bytes): (u64, usize),
         out: &mut Vec<u8>,
     ) -> EngineResult<LogRun> {
+        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
         io.logs.separate(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
     }
@@ -76,6 +123,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn run_bytes(&mut self, handle: Handle, through: u64) -> EngineResult<u64> {
+        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
         let log = io.logs.separate(store.handle);
         let segments = log.order.iter().map(|&slot| log.segment(slot));
@@ -88,6 +136,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; errors of the disk.
     pub fn begin_install(&mut self, handle: Handle) -> EngineResult<()> {
+        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
         store.check_going()?;
         let log = io.logs.separate(store.handle);
@@ -111,6 +160,7 @@ impl<D: Disk> Engine<D> {
     /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
     /// far is of no use.
     pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
+        self.check_separate("transfers of a partition in a shared log")?;
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
@@ -131,6 +181,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::NotNext`] if the log ends elsewhere; errors of the disk.
     pub fn finish_install(&mut self, handle: Handle, last: (u32, u64)) -> EngineResult<()> {
+        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
         store.finish_install(io, last)
     }

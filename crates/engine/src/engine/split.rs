@@ -145,6 +145,7 @@ impl<D: Disk> Engine<D> {
 
     /// The parent, if it and the children are in a state that allows a split.
     fn may_split(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<Handle> {
+        self.check_separate("splits of a partition in a shared log")?;
         let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
         let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains_key(id);
         if let Some(id) = children.iter().find(is_there) {

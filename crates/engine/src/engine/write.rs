@@ -1,7 +1,7 @@
 //! The short path for a replica group of one: entries are numbered, appended and committed in one call, and
 //! the index is changed with key and payload at hand.
 
-use super::{Engine, Handle, store_of};
+use super::{Engine, Handle, await_flush, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
@@ -90,7 +90,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, &meta, key, bytes_of(pieces))?;
         let placed = store.append(io, &meta, key, pieces)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(store.journal_owner(&io.logs, handle), (&meta, key), pieces);
+            await_flush(io, journal, store, (&meta, key), pieces);
         }
         if store.recent.is_all_committed() {
             let units = units_of(kind, flags, payload);
@@ -170,7 +170,7 @@ impl<D: Disk> Engine<D> {
             store.admit(io, &meta, key, payload.len())?;
             let placed = store.append(io, &meta, key, [payload])?;
             if store.durability == Durability::Sync {
-                journal.push(store.journal_owner(&io.logs, handle), (&meta, key, payload));
+                await_flush(io, journal, store, (&meta, key), [payload]);
             }
             store.recent.push(&meta, placed);
             maintenance.wrote(handle, store, placed.entry_bytes);

@@ -95,14 +95,7 @@ impl Journal {
         }
     }
 
-    /// Adds an entry to the batch. An entry above the inline size is only referred to: its partition's segments are synced
-    /// with the batch.
-    pub(crate) fn push(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
-        self.push_one_of(whose, entry);
-        self.batch.insert(whose.handle, entry.0.index);
-    }
-
-    /// As [`Journal::push`], for one of several consecutive entries: [`Journal::pushed`] ends them.
+    /// As [`Journal::push_pieces`], for one of several consecutive entries: [`Journal::pushed`] ends them.
     pub(crate) fn push_one_of(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
         let (meta, key, payload) = entry;
         if payload.len() > JOURNAL_INLINE_BYTES_MAX {
@@ -113,7 +106,8 @@ impl Journal {
         self.push_record(&JournalRecord::Entry { partition, meta: *meta, key, payload });
     }
 
-    /// As [`Journal::push`], for an entry whose payload comes in pieces.
+    /// Adds an entry, whose payload comes in pieces, to the batch. An entry above the inline size is only referred to: its
+    /// partition's segments are synced with the batch.
     pub(crate) fn push_pieces<const N: usize>(
         &mut self,
         whose: JournalOwner,

@@ -164,17 +164,21 @@ pub struct Head {
     pub payload_bytes: usize,
     /// The required CRC-32C of the payload.
     pub payload_crc: u32,
+    /// Bytes before the key: those of the head in the log that has the entry.
+    pub head_bytes: u32,
 }
 
 impl Head {
     /// Bytes of the complete entry.
+    #[inline]
     pub fn entry_bytes(&self) -> usize {
-        HEAD_BYTES + self.key_bytes + self.payload_bytes
+        self.head_bytes as usize + self.key_bytes + self.payload_bytes
     }
 
     /// The offset of the payload.
+    #[inline]
     pub fn payload_at(&self) -> usize {
-        HEAD_BYTES + self.key_bytes
+        self.head_bytes as usize + self.key_bytes
     }
 }
 
@@ -266,7 +270,7 @@ pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
         index: base.index.checked_add(u64::from(u32_at(head, 16)))?,
         timestamp: base.timestamp.checked_add(rest >> 16)?,
     };
-    Some(Head { meta, key_bytes, payload_bytes, payload_crc: u32_at(head, 4) })
+    Some(Head { meta, key_bytes, payload_bytes, payload_crc: u32_at(head, 4), head_bytes: HEAD_BYTES as u32 })
 }
 
 /// The result of decoding a head at the start of some bytes.

@@ -582,7 +582,7 @@ pub(crate) fn entry_of(head: Head, bytes: &[u8]) -> EntryRef<'_> {
     let payload_at = head.payload_at();
     EntryRef {
         head,
-        key: &bytes[HEAD_BYTES..payload_at],
+        key: &bytes[head.head_bytes as usize..payload_at],
         payload: &bytes[payload_at..payload_at + head.payload_bytes],
     }
 }

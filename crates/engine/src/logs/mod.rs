@@ -15,20 +15,39 @@
 //! Recovery, checkpoints, compaction, repair and the transfer of logs know the format that they are written for
 //! ([`Logs::separate`]).
 
+use crate::PartitionId;
 use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::log::entry::Meta;
-use crate::log::{AppendedPlace, EntryRef, PartitionLog, StoreFacts};
+use crate::log::shared::streams::LogSlot;
+use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
 
+pub(crate) use shared::SharedLogs;
+use shared_view::SharedView;
 pub(crate) use view::LogView;
 
+pub(crate) mod shared;
+mod shared_view;
 mod view;
 
 /// The logs of an instance.
 pub(crate) enum Logs {
     /// Each partition has one of its own.
     Separate(SeparateLogs),
+    /// One of all partitions.
+    Shared(Box<SharedLogs>),
+}
+
+/// An entry that has another place.
+pub(crate) struct MovedPlace {
+    /// The partition.
+    pub(crate) handle: u32,
+    /// Its log index.
+    pub(crate) index: u64,
+    pub(crate) key: Vec<u8>,
+    pub(crate) from: AppendedPlace,
+    pub(crate) to: AppendedPlace,
 }
 
 /// Logs of one partition each, from its opening until its memory is released.
@@ -44,6 +63,15 @@ impl Default for Logs {
 }
 
 impl SeparateLogs {
+    fn add(&mut self, log: PartitionLog) {
+        let at = log.handle as usize;
+        if at >= self.by_handle.len() {
+            self.by_handle.resize_with(at + 1, || None);
+        }
+        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
+        self.by_handle[at] = Some(Box::new(log));
+    }
+
     #[inline]
     fn of(&self, handle: u32) -> &PartitionLog {
         match self.by_handle.get(handle as usize) {
@@ -67,6 +95,7 @@ impl Logs {
     pub(crate) fn view(&self, handle: u32) -> LogView<'_> {
         match self {
             Logs::Separate(logs) => LogView::Separate(logs.of(handle)),
+            Logs::Shared(logs) => LogView::Shared(SharedView::of(logs, handle)),
         }
     }
 
@@ -75,6 +104,7 @@ impl Logs {
     pub(crate) fn separate(&self, handle: u32) -> &PartitionLog {
         match self {
             Logs::Separate(logs) => logs.of(handle),
+            Logs::Shared(_) => unreachable!("the partition has a log of its own"),
         }
     }
 
@@ -83,20 +113,47 @@ impl Logs {
     pub(crate) fn separate_mut(&mut self, handle: u32) -> &mut PartitionLog {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle),
+            Logs::Shared(_) => unreachable!("the partition has a log of its own"),
         }
     }
 
-    /// Adds the log of a new partition, under the log's own handle.
-    pub(crate) fn add(&mut self, log: PartitionLog) {
+    /// The log of all partitions, if there is one.
+    #[inline]
+    pub(crate) fn shared(&self) -> Option<&SharedLogs> {
         match self {
-            Logs::Separate(logs) => {
-                let at = log.handle as usize;
-                if at >= logs.by_handle.len() {
-                    logs.by_handle.resize_with(at + 1, || None);
-                }
-                debug_assert!(logs.by_handle[at].is_none(), "a handle is used once");
-                logs.by_handle[at] = Some(Box::new(log));
-            }
+            Logs::Separate(_) => None,
+            Logs::Shared(logs) => Some(logs),
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn shared_mut(&mut self) -> Option<&mut SharedLogs> {
+        match self {
+            Logs::Separate(_) => None,
+            Logs::Shared(logs) => Some(logs),
+        }
+    }
+
+    /// Adds a new partition. `folder` is where a log of its own is.
+    pub(crate) fn add(&mut self, handle: u32, partition: PartitionId, folder: String, options: LogOptions) {
+        match self {
+            Logs::Separate(logs) => logs.add(PartitionLog::new(partition, handle, folder, options)),
+            Logs::Shared(logs) => logs.add(handle, partition, None, options.in_memory_only),
+        }
+    }
+
+    /// Adds a partition that recovery has found in the log of all.
+    pub(crate) fn add_found(&mut self, handle: u32, partition: PartitionId, slot: LogSlot) {
+        if let Logs::Shared(logs) = self {
+            logs.add(handle, partition, Some(slot), false);
+        }
+    }
+
+    /// Adds a log under its own handle.
+    pub(crate) fn add_separate(&mut self, log: PartitionLog) {
+        if let Logs::Separate(logs) = self {
+            logs.add(log);
         }
     }
 
@@ -108,6 +165,7 @@ impl Logs {
                     *log = None;
                 }
             }
+            Logs::Shared(logs) => logs.remove(handle),
         }
     }
 
@@ -125,6 +183,7 @@ impl Logs {
     ) -> EngineResult<AppendedPlace> {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).append(io, meta, key, payload, facts),
+            Logs::Shared(logs) => logs.append(io, handle, meta, key, payload, facts),
         }
     }
 
@@ -137,6 +196,7 @@ impl Logs {
     ) -> EngineResult<()> {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).truncate_after(io, index),
+            Logs::Shared(logs) => logs.truncate_after(io, handle, index),
         }
     }
 
@@ -146,6 +206,7 @@ impl Logs {
             Logs::Separate(logs) => {
                 logs.of_mut(handle).segment_mut(placed.slot).forget_entry(meta, placed.entry_bytes);
             }
+            Logs::Shared(logs) => logs.forget_entry(handle, meta, placed.entry_bytes),
         }
     }
 
@@ -153,6 +214,7 @@ impl Logs {
     pub(crate) fn count_dead(&mut self, handle: u32, slot: u32, entry_bytes: u64) {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).segment_mut(slot).count_dead(entry_bytes),
+            Logs::Shared(logs) => logs.count_dead(handle, entry_bytes),
         }
     }
 
@@ -177,6 +239,10 @@ impl Logs {
                 }
                 segment.evict_dead_entry(offset, entry_bytes)
             }
+            Logs::Shared(logs) => {
+                logs.count_dead(handle, entry_bytes);
+                0
+            }
         }
     }
 
@@ -184,6 +250,7 @@ impl Logs {
     pub(crate) fn synced_index(&mut self, handle: u32) -> u64 {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).synced_index(),
+            Logs::Shared(logs) => SharedView::of(logs, handle).synced_index(),
         }
     }
 
@@ -191,6 +258,7 @@ impl Logs {
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut LogResources<'_, D>, handle: u32) -> EngineResult<()> {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).sync(io),
+            Logs::Shared(logs) => logs.flush(io),
         }
     }
 
@@ -203,6 +271,12 @@ impl Logs {
     ) -> EngineResult<bool> {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).mark_now(io, facts),
+            Logs::Shared(logs) => {
+                if let Some(slot) = logs.slot(handle) {
+                    logs.log.note_progress(slot, facts.commit, 0);
+                }
+                logs.log.mark()
+            }
         }
     }
 
@@ -217,6 +291,7 @@ impl Logs {
     ) -> EngineResult<()> {
         match self {
             Logs::Separate(logs) => logs.of(handle).entries_after(disk, after, each),
+            Logs::Shared(logs) => SharedView::of(logs, handle).entries_after(disk, after, each),
         }
     }
 
@@ -227,6 +302,7 @@ impl Logs {
                 let segments = logs.of_mut(handle).slots.iter_mut().flatten();
                 segments.filter_map(|segment| segment.file.take()).for_each(|file| disk.close(file));
             }
+            Logs::Shared(_) => {}
         }
     }
 
@@ -247,6 +323,7 @@ impl Logs {
                 }
                 !log.slots.is_empty()
             }
+            Logs::Shared(_) => false,
         }
     }
 }

@@ -6,12 +6,15 @@ use crate::index::location::Position;
 use crate::log::entry::{Head, decode_head_unchecked};
 use crate::log::large::ChunkInMemory;
 use crate::log::{AppendedPlace, EntryRef, LogSizes, PartitionLog, entry_of};
+use crate::logs::shared_view::SharedView;
 
 /// What is read of the log of one partition.
 #[derive(Clone, Copy)]
 pub(crate) enum LogView<'l> {
     /// It is the partition's own.
     Separate(&'l PartitionLog),
+    /// It is that of all partitions.
+    Shared(SharedView<'l>),
 }
 
 impl<'l> LogView<'l> {
@@ -20,6 +23,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn last(self) -> (u32, u64) {
         match self {
             LogView::Separate(log) => log.last,
+            LogView::Shared(log) => log.last(),
         }
     }
 
@@ -28,6 +32,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn lacks_room(self) -> bool {
         match self {
             LogView::Separate(log) => log.lacks_room,
+            LogView::Shared(log) => log.lacks_room(),
         }
     }
 
@@ -35,6 +40,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn is_in_memory_only(self) -> bool {
         match self {
             LogView::Separate(log) => log.is_in_memory_only(),
+            LogView::Shared(log) => log.is_in_memory_only(),
         }
     }
 
@@ -42,6 +48,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn is_unused(self) -> bool {
         match self {
             LogView::Separate(log) => log.order.is_empty(),
+            LogView::Shared(log) => log.is_unused(),
         }
     }
 
@@ -54,6 +61,7 @@ impl<'l> LogView<'l> {
     ) -> EngineResult<EntryRef<'l>> {
         match self {
             LogView::Separate(log) => log.read(disk, at, scratch),
+            LogView::Shared(log) => log.read(disk, at, scratch),
         }
     }
 
@@ -71,6 +79,7 @@ impl<'l> LogView<'l> {
     {
         match self {
             LogView::Separate(log) => log.read_key(disk, at, scratch),
+            LogView::Shared(log) => log.read_key(disk, at, scratch),
         }
     }
 
@@ -87,6 +96,7 @@ impl<'l> LogView<'l> {
                 let bytes = log.segment(at.slot).in_memory(at.offset.into(), at.bytes_max as usize)?;
                 bytes.get(crate::log::entry::HEAD_BYTES + key_bytes..entry_bytes)
             }
+            LogView::Shared(log) => log.checked_payload(at, key_bytes, entry_bytes),
         }
     }
 
@@ -106,6 +116,7 @@ impl<'l> LogView<'l> {
                     None => Err(self.corrupt(at.slot, at.offset)),
                 }
             }
+            LogView::Shared(log) => log.found(at, scratch),
         }
     }
 
@@ -114,6 +125,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn chunk_in_memory(self, at: Position) -> Option<ChunkInMemory<'l>> {
         match self {
             LogView::Separate(log) => log.chunk_in_memory(at),
+            LogView::Shared(_) => None,
         }
     }
 
@@ -121,6 +133,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn in_memory(self, placed: &AppendedPlace, head: Head) -> Option<EntryRef<'l>> {
         match self {
             LogView::Separate(log) => log.in_memory(placed, head),
+            LogView::Shared(log) => log.in_memory(placed, head),
         }
     }
 
@@ -132,6 +145,7 @@ impl<'l> LogView<'l> {
     ) -> EngineResult<Option<Head>> {
         match self {
             LogView::Separate(log) => log.head_at(disk, slot, offset.into(), &mut Vec::new()),
+            LogView::Shared(log) => log.head_at(disk, (slot, offset)).map(Some),
         }
     }
 
@@ -146,6 +160,7 @@ impl<'l> LogView<'l> {
     ) -> EngineResult<Option<(AppendedPlace, Head)>> {
         match self {
             LogView::Separate(log) => log.locate(disk, index),
+            LogView::Shared(log) => log.locate(disk, index),
         }
     }
 
@@ -153,6 +168,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn epoch_at<D: Disk>(self, disk: &mut D, index: u64) -> EngineResult<Option<u32>> {
         match self {
             LogView::Separate(log) => log.epoch_at(disk, index),
+            LogView::Shared(log) => log.epoch_at(disk, index),
         }
     }
 
@@ -160,6 +176,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn slot_of(self, index: u64) -> Option<u32> {
         match self {
             LogView::Separate(log) => log.order_of(index).map(|at| log.order[at]),
+            LogView::Shared(_) => None,
         }
     }
 
@@ -171,6 +188,7 @@ impl<'l> LogView<'l> {
                 let behind = index.checked_sub(log.segment(slot).first_index());
                 behind.is_some_and(|behind| behind <= u64::from(u32::MAX))
             }
+            LogView::Shared(log) => log.may_hold(slot, index),
         }
     }
 
@@ -178,6 +196,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn corrupt(self, slot: u32, offset: u32) -> EngineError {
         match self {
             LogView::Separate(log) => log.corrupt(slot, offset),
+            LogView::Shared(log) => log.corrupt(slot, offset),
         }
     }
 
@@ -185,6 +204,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn is_durable(self) -> bool {
         match self {
             LogView::Separate(log) => log.is_durable(),
+            LogView::Shared(log) => log.is_unused() || log.synced_index() == log.last().1,
         }
     }
 
@@ -192,6 +212,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn sizes(self) -> LogSizes {
         match self {
             LogView::Separate(log) => log.sizes(),
+            LogView::Shared(log) => log.sizes(),
         }
     }
 
@@ -199,6 +220,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn overhead_bytes(self) -> usize {
         match self {
             LogView::Separate(log) => log.overhead_bytes(),
+            LogView::Shared(log) => log.overhead_bytes(),
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Checkpoints {
     pub(crate) retained: VecDeque<(u64, u64)>,
     /// Paths of corrupt checkpoints, which are removed when there is a new one.
     pub(crate) bad: Vec<String>,
+    /// A section of a round is to be written, or is being written.
+    pub(crate) is_in_round: bool,
     writing: Option<Box<CheckpointWrite>>,
 }
 
@@ -44,9 +46,7 @@ struct CheckpointWrite {
     path: String,
     file: FileId,
     file_bytes: u64,
-    buffer: Vec<u8>,
-    entries: u64,
-    chains: u64,
+    blocks: PageBlocks,
     /// Commit index when the last page was written.
     applied: u64,
     tail_bytes: u64,
@@ -56,6 +56,16 @@ struct CheckpointWrite {
     /// Dead bytes by segment slot that replaying the log over this file counts: the rows do not have them.
     replayed_dead: BTreeMap<u32, u64>,
     stage: CheckpointStage,
+}
+
+/// Blocks of a checkpoint that are not issued yet.
+#[derive(Default)]
+pub(crate) struct PageBlocks {
+    pub(crate) salt: u32,
+    pub(crate) buffer: Vec<u8>,
+    /// Entries, and blocks of chains, so far.
+    pub(crate) entries: u64,
+    pub(crate) chains: u64,
 }
 
 enum CheckpointStage {
@@ -76,7 +86,7 @@ const WRITE_BYTES: usize = 64 << 10;
 
 impl Checkpoints {
     pub(crate) fn is_writing(&self) -> bool {
-        self.writing.is_some()
+        self.writing.is_some() || self.is_in_round
     }
 
     /// Forgets the checkpoint that is being written. Returns its file.
@@ -165,9 +175,7 @@ impl PartitionStore {
             path,
             file,
             file_bytes: 0,
-            buffer,
-            entries: 0,
-            chains: 0,
+            blocks: PageBlocks { salt: header.salt(), buffer, entries: 0, chains: 0 },
             applied: 0,
             tail_bytes: self.checkpoints.tail_bytes,
             stage: CheckpointStage::Walk(0),
@@ -213,9 +221,9 @@ impl PartitionStore {
     ) -> EngineResult<MaintenanceStep> {
         match writing.stage {
             CheckpointStage::Walk(from) => {
-                let next = self.write_page(writing, from);
+                let next = self.write_page(&mut writing.blocks, from);
                 io.disk.reached(CrashPoint::CheckpointPage);
-                if writing.buffer.len() >= WRITE_BYTES || next.is_none() {
+                if writing.blocks.buffer.len() >= WRITE_BYTES || next.is_none() {
                     writing.issue(&mut io.disk)?;
                 }
                 writing.stage = match next {
@@ -268,8 +276,9 @@ impl PartitionStore {
         }
     }
 
-    fn write_page(&mut self, writing: &mut CheckpointWrite, from: u32) -> Option<u32> {
-        let salt = writing.header.salt();
+    /// Adds a page of the index. Returns where the next one begins.
+    pub(crate) fn write_page(&self, blocks: &mut PageBlocks, from: u32) -> Option<u32> {
+        let salt = blocks.salt;
         let (entries, next) = self.index.page_entries(from);
         let mut plain = Vec::new();
         for (fragment, location) in entries {
@@ -290,15 +299,15 @@ impl PartitionStore {
                             parts: parts.to_vec(),
                             offsets: offsets.as_mut().map(|all| all.by_ref().take(parts.len()).collect()),
                         };
-                        encode_block(salt, &Block::Chain(piece), &mut writing.buffer);
-                        writing.chains += 1;
+                        encode_block(salt, &Block::Chain(piece), &mut blocks.buffer);
+                        blocks.chains += 1;
                     }
                 }
             }
         }
         if !plain.is_empty() {
-            writing.entries += plain.len() as u64;
-            encode_block(salt, &Block::Entries(plain), &mut writing.buffer);
+            blocks.entries += plain.len() as u64;
+            encode_block(salt, &Block::Entries(plain), &mut blocks.buffer);
         }
         next
     }
@@ -345,17 +354,17 @@ impl PartitionStore {
             });
             if !segment.sealed {
                 let samples = segment.samples_before(resume_at);
-                encode_block(salt, &Block::Samples { slot, samples }, &mut writing.buffer);
+                encode_block(salt, &Block::Samples { slot, samples }, &mut writing.blocks.buffer);
             }
         }
-        encode_block(salt, &Block::Segments(rows), &mut writing.buffer);
+        encode_block(salt, &Block::Segments(rows), &mut writing.blocks.buffer);
         let end = Block::End {
-            entries: writing.entries,
-            chains: writing.chains,
-            file_bytes: writing.file_bytes + writing.buffer.len() as u64,
+            entries: writing.blocks.entries,
+            chains: writing.blocks.chains,
+            file_bytes: writing.file_bytes + writing.blocks.buffer.len() as u64,
             applied: writing.applied,
         };
-        encode_block(salt, &end, &mut writing.buffer);
+        encode_block(salt, &end, &mut writing.blocks.buffer);
     }
 
     fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut CheckpointWrite) -> EngineResult<()> {
@@ -429,9 +438,9 @@ impl CheckpointWrite {
     }
 
     fn issue<D: Disk>(&mut self, disk: &mut D) -> EngineResult<()> {
-        disk.append(self.file, &self.buffer)?;
-        self.file_bytes += self.buffer.len() as u64;
-        self.buffer.clear();
+        disk.append(self.file, &self.blocks.buffer)?;
+        self.file_bytes += self.blocks.buffer.len() as u64;
+        self.blocks.buffer.clear();
         Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl PartitionStore {
             dead_since_check: self.dead_since_check,
             ..PartitionStore::new(handle, StoreIdentity { partition, ..self.id }, self.durability)
         };
-        logs.add(log);
+        logs.add_separate(log);
         copy.checkpoints.tail_bytes = self.checkpoints.tail_bytes;
         copy
     }

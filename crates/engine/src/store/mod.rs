@@ -41,6 +41,7 @@ pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
 mod repair;
+pub(crate) mod section;
 pub(crate) mod snapshot_install;
 
 /// Index and side table of one partition. Its log is in [`crate::io::Logs`].

@@ -114,6 +114,19 @@ impl RecentEntries {
         self.first += moved;
     }
 
+    /// An entry has another place.
+    pub(crate) fn redirect(&mut self, index: u64, to: AppendedPlace) {
+        // Entries that recovery did not find are left out.
+        let at = self.pending.partition_point(|entry| entry.meta.index < index);
+        if let Some(entry) = self.pending.get_mut(at).filter(|entry| entry.meta.index == index) {
+            entry.location = to;
+        } else if let Some(behind) = index.checked_sub(self.first)
+            && let Some(place) = self.committed.get_mut(behind as usize)
+        {
+            *place = Location::entry(to.slot, to.offset, to.entry_bytes);
+        }
+    }
+
     /// Releases the memory of committed entries if none was added since the last call.
     pub(crate) fn release_if_idle(&mut self) {
         if std::mem::replace(&mut self.is_idle, true) {

@@ -49,7 +49,7 @@ impl SegmentRecount {
 pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> EngineResult<Vec<SegmentRecount>> {
     let mut counts = Vec::new();
     let is_exact = !store.is_incoming() && !store.is_stopped() && store.damage.is_empty();
-    if store.compaction.is_swapping() || !is_exact {
+    if io.logs.shared().is_some() || store.compaction.is_swapping() || !is_exact {
         return Ok(counts);
     }
     let (mut bytes, mut rows) = (Vec::new(), 0);

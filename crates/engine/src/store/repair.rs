@@ -143,7 +143,9 @@ impl PartitionStore {
                 Err(EngineError::Corrupt { .. }) => {
                     if let Some((placed, head)) = self.locate(io, index)? {
                         let (slot, offset) = (placed.slot, u64::from(placed.offset));
-                        self.suspect_corruption(&mut io.logs, slot, offset, index, &[]);
+                        if io.logs.shared().is_none() {
+                            self.suspect_corruption(&mut io.logs, slot, offset, index, &[]);
+                        }
                         corrupt.push(CorruptEntry { epoch: head.meta.epoch, index });
                     }
                 }

@@ -8,12 +8,13 @@ use crate::support;
 
 /// Seeds of a usual run: a bounded time in an unoptimised build.
 const SEEDS: u64 = 3000;
+/// The same, over one log of all partitions.
+const SEEDS_SHARED: u64 = 1000;
 
-#[test]
-fn recovery_restores_exactly_the_synced_entries() {
+fn run_seeds(usual: u64, is_shared: bool) {
     let mut wrong = Vec::new();
-    for seed in support::seeds(SEEDS) {
-        if let Err(failure) = support::run_seed(seed) {
+    for seed in support::seeds(usual) {
+        if let Err(failure) = support::run_seed(seed, is_shared) {
             wrong.push(format!(
                 "{failure}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test suite model",
                 seed + 1
@@ -24,4 +25,14 @@ fn recovery_restores_exactly_the_synced_entries() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn recovery_restores_exactly_the_synced_entries() {
+    run_seeds(SEEDS, false);
+}
+
+#[test]
+fn recovery_of_a_shared_log_restores_exactly_the_synced_entries() {
+    run_seeds(SEEDS_SHARED, true);
 }

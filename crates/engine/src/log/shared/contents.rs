@@ -43,6 +43,18 @@ impl LogContents {
         self.highest = LogPartition(directory.next_number.saturating_sub(1));
     }
 
+    /// Whether all partitions that own entries of this number have a newer section, which can be read. The file of one that nobody
+    /// needs may be gone.
+    pub(super) fn is_superseded(&self, number: LogPartition) -> bool {
+        let known = &self.sections.by_number;
+        let has_newer = |row: &Birth| {
+            self.births.lineage(row.partition).any(|ancestor| known.contains_key(&ancestor.number))
+        };
+        let owns = |row: &&Birth| self.births.lineage(row.partition).any(|a| a.number == number);
+        let mut owners = self.births.partitions().filter(owns).peekable();
+        known.contains_key(&number) || owners.peek().is_some() && owners.all(has_newer)
+    }
+
     /// Reads the entries of a segment from an offset on. Returns the rows of its runs.
     pub(super) fn read(&mut self, header: &SharedHeader, bytes: &[u8], from: u64) -> Vec<RunRow> {
         let mut runs = Runs::default();

@@ -81,6 +81,7 @@ impl SharedLog {
             // Not before all syncs have ended: a mark must not prove a segment whose predecessor may be lost.
             self.ends = self.flushes.ends;
             self.failed.in_a_row = [0; 4];
+            self.flushes.is_first_due = false;
         }
         Ok(true)
     }

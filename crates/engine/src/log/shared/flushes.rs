@@ -23,6 +23,8 @@ pub(super) struct Flushes {
     pub(super) with_cold: bool,
     /// A file has failed, and what it had stands in another one: more syncs must begin.
     pub(super) again: bool,
+    /// Entries are accepted once a flush has ended: it has what recovery found void.
+    pub(super) is_first_due: bool,
     /// The ends of the streams once it is done.
     pub(super) ends: [StreamEnd; 3],
 }

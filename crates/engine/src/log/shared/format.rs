@@ -33,7 +33,7 @@
 //! All little-endian. `docs/formats/log.md` has the payloads, and where an entry may begin.
 
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{EntryKind, crc, crc_of_pieces, u32_at, u64_at};
+use crate::log::entry::{EntryKind, Head, Meta, crc, crc_of_pieces, u32_at, u64_at};
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 64;
@@ -311,6 +311,16 @@ impl SharedHead {
             payload_crc,
             is_kept: false,
         }
+    }
+
+    /// The same for readers that know no log partitions; `None` of a local entry.
+    #[inline]
+    #[must_use]
+    pub fn replicated(&self) -> Option<Head> {
+        let SharedKind::Replicated(kind) = self.kind else { return None };
+        let &SharedHead { flags, epoch, index, timestamp, key_bytes, payload_bytes, payload_crc, .. } = self;
+        let meta = Meta { kind, flags, epoch, index, timestamp };
+        Some(Head { meta, key_bytes, payload_bytes, payload_crc, head_bytes: HEAD_BYTES as u32 })
     }
 
     /// Bytes of the whole entry.

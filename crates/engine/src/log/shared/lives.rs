@@ -248,17 +248,19 @@ impl SharedLog {
     }
 
     /// Appends a mark, if there is anything to say: what survives a crash by now, after the births since the last mark again.
+    /// Returns whether there was.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
-    pub fn mark(&mut self) -> EngineResult<()> {
+    pub fn mark(&mut self) -> EngineResult<bool> {
         self.check_runs()?;
         let is_news = self.marks.checkpoint != self.marks.marked_checkpoint;
-        if is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty() {
+        let is_any = is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty();
+        if is_any {
             self.ensure_open(LogStream::Small, None, 0);
             self.push_mark();
         }
-        Ok(())
+        Ok(is_any)
     }
 
     pub(super) fn change(&mut self, slot: LogSlot) {

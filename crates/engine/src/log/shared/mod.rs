@@ -33,6 +33,7 @@ pub mod recover;
 pub mod round;
 pub mod rounds;
 pub mod scan;
+mod search;
 pub(crate) mod segment;
 pub mod streams;
 mod tail;

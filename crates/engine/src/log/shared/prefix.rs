@@ -259,11 +259,15 @@ impl RecoveredLog {
             accepted += 1;
         }
         log.is_cut = accepted < candidates.len();
+        // The first entries of a unit may be durable without the last: they are no damage.
+        let found = log.last.1;
         log.cut_unfinished_unit(base, marks.durable);
-        if log.last.1 < marks.durable && !is_planted(Bug::GapReadAsEnd) {
+        if found < marks.durable && !is_planted(Bug::GapReadAsEnd) {
             damage.push(LogDamage::Missing { partition, from: log.last.1 + 1, through: marks.durable });
-            log.is_cut = true;
         }
+        log.is_cut |= log.last.1 < marks.durable;
+        // A commit index in a mark must not speak of the entries that will have the indexes of those that are lost.
+        log.is_cut |= log.commit > log.last.1;
         log.commit = log.commit.min(log.last.1);
         log
     }

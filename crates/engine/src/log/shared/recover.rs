@@ -87,14 +87,12 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     files.keep_rounds(disk, folder, &mut rounds)?;
     let mut corrupt_sections = Vec::new();
     for row in sections_newest_first(&rounds.sections) {
-        let known = contents.sections.by_number.entry(row.number).or_default();
-        if !known.is_empty() {
+        if contents.is_superseded(row.number) {
             continue;
         }
         if read_section(disk, folder, &row)?.is_some() {
-            known.push(row);
+            contents.sections.by_number.entry(row.number).or_default().push(row);
         } else {
-            damage.push(LogDamage::Section { number: row.number, round: row.round });
             corrupt_sections.push(row);
         }
     }
@@ -125,6 +123,9 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     }
     disk.reached(CrashPoint::RecoveryLogRead);
     let voids = contents.settle_voids();
+    // A file that no mark names may never have been durable, whatever is there of it.
+    let proved = corrupt_sections.iter().filter(|row| row.round <= contents.checkpoint);
+    damage.extend(proved.map(|row| LogDamage::Section { number: row.number, round: row.round }));
     damage.extend(contents.lost_copies());
     files.settle_unreadable(disk, folder, &contents, &mut damage)?;
     files.begin_numbers(disk, folder)?;
@@ -146,7 +147,9 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     }
     rounds.last = rounds.last.max(contents.checkpoint);
     let ends = contents.ends.iter().map(|end| end.segment + 1);
-    let next_segment = ends.fold(files.next_segment, u64::max);
+    // What is void of a number must not be void of another segment.
+    let void = contents.voids.iter().chain(&voids).map(|range| range.segment + 1);
+    let next_segment = ends.chain(void).fold(files.next_segment, u64::max);
     let partitions = contents.partitions(&mut damage);
     let unborn = contents.unborn(&mut damage);
     let beginning = LogBeginning {
@@ -166,7 +169,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
 
 /// The log that continues what was found, its rounds, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
 /// entries that were found stand before the first new entry. What says that unreadable bytes are void survives a crash when
-/// this returns.
+/// this returns; on a full disk, once a flush has ended, and before that no entry is accepted.
 ///
 /// # Errors
 /// As [`SharedLog::begin`], and as [`SharedLog::flush_begin`].
@@ -195,7 +198,11 @@ pub fn resume(
     }
     if !recovery.voids.is_empty() && !is_planted(Bug::UnreadableBytesComeBack) {
         log.add_voids(&recovery.voids)?;
-        log.flush(disk, false)?;
+        match log.flush(disk, false) {
+            // No entry is accepted before a later flush has room.
+            Err(error) if error.is_out_of_space() => log.flushes.is_first_due = true,
+            flushed => flushed?,
+        }
     }
     Ok((log, recovery.rounds, slots))
 }
@@ -230,7 +237,11 @@ fn read_directory(
     let path = round_path(folder, number);
     let file = disk.open(&path, OpenMode::Existing)?;
     let read = read_directory_of(disk, file, &RoundHeader { number, log }, &path);
+    // The next mark names it, and it may be only in the system's cache.
+    let is_synced = !matches!(read, Ok(Some(_))) || is_planted(Bug::CachedRoundCountedDurable);
+    let synced = if is_synced { Ok(()) } else { disk.sync(file) };
     disk.close(file);
+    synced?;
     read
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Only a directory makes sections count, and it is written once all that they refer to survives a crash.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::births::Ancestor;
 use super::contents::LogContents;
@@ -385,6 +385,12 @@ impl LogRounds {
         };
         let victims = log.sealed.values().filter(|segment| is_victim(segment));
         victims.map(|segment| segment.header.number).collect()
+    }
+
+    /// Commit index and length of the sections of a partition that count, the oldest first.
+    pub(crate) fn retained(&self, log: &SharedLog, slot: LogSlot) -> VecDeque<(u64, u64)> {
+        let sections = sections_of(log, slot, &self.sections_by_number());
+        sections.iter().rev().map(|row| (row.commit, row.bytes)).collect()
     }
 
     /// The commit index of the older of the two sections of each partition; 0 without two.

@@ -426,6 +426,51 @@ impl SharedSegment {
         self.blocks.iter().flatten().map(Vec::capacity).sum()
     }
 
+    /// The bytes at an offset if they are in one block in memory; at most `bytes`, less at the segment's end. They are as they
+    /// were written: what was evicted is not read into memory again.
+    #[inline]
+    pub(crate) fn in_memory(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let block = self.blocks.get(offset as usize / LOG_BLOCK_BYTES)?.as_ref()?;
+        let within = offset as usize % LOG_BLOCK_BYTES;
+        let end = within + bytes;
+        if end <= block.len() {
+            return Some(&block[within..end]);
+        }
+        // The last entry may be shorter than requested.
+        let is_end = offset as usize - within + block.len() == self.bytes as usize;
+        (is_end && within < block.len()).then(|| &block[within..])
+    }
+
+    /// Reads up to `bytes` at an offset into `into`. Returns whether all of them were in memory, and need no check.
+    pub(crate) fn read_some(
+        &self,
+        disk: &mut impl Disk,
+        offset: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> DiskResult<bool> {
+        let bytes = (bytes as u64).min(self.bytes.saturating_sub(offset)) as usize;
+        self.read(disk, offset, bytes, into)?;
+        let last = (offset as usize + bytes).div_ceil(LOG_BLOCK_BYTES);
+        let blocks = self.blocks.get(offset as usize / LOG_BLOCK_BYTES..last);
+        Ok(blocks.is_some_and(|blocks| blocks.iter().all(Option::is_some)))
+    }
+
+    /// The head of the entry at an offset; `None` if there is no valid one.
+    pub(crate) fn head_at(&self, disk: &mut impl Disk, offset: u64) -> DiskResult<Option<SharedHead>> {
+        if let Some(bytes) = self.in_memory(offset, HEAD_BYTES) {
+            return Ok(SharedHead::decode_unsummed(&self.base, bytes));
+        }
+        let (mut read, mut bytes) = (Vec::new(), 4 * HEAD_BYTES);
+        loop {
+            self.read_some(disk, offset, bytes, &mut read)?;
+            match SharedHead::decode_unsummed(&self.base, &read) {
+                Some(head) if head.payload_at() > bytes => bytes = head.payload_at(),
+                _ => return Ok(SharedHead::decode(&self.base, &read)),
+            }
+        }
+    }
+
     /// Reads bytes into `into`, from memory where possible.
     pub(crate) fn read(
         &self,
@@ -436,7 +481,8 @@ impl SharedSegment {
     ) -> DiskResult<()> {
         into.clear();
         let (mut at, end) = (offset, offset + bytes as u64);
-        if end > self.bytes {
+        // A crash may leave less than a header.
+        if end > self.bytes && bytes > 0 {
             return Err(DiskError::BeyondEnd { path: self.path.clone(), offset, bytes: bytes as u64 });
         }
         while at < end {

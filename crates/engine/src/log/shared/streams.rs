@@ -177,8 +177,8 @@ impl SharedLog {
     /// Appends an entry in memory. `payload` is the pieces of its payload.
     ///
     /// # Errors
-    /// [`EngineError::NotNext`], [`EngineError::KeyLength`], [`EngineError::PayloadTooLong`], [`EngineError::Limit`]: nothing was
-    /// appended. [`EngineError::Stopped`].
+    /// [`EngineError::NotNext`], [`EngineError::KeyLength`], [`EngineError::PayloadTooLong`], [`EngineError::Limit`],
+    /// [`EngineError::DiskFull`]: nothing was appended. [`EngineError::Stopped`].
     #[inline]
     pub fn append<const N: usize>(
         &mut self,
@@ -340,8 +340,19 @@ impl SharedLog {
 
     /// Evicts from memory what survives a crash. Returns bytes of memory freed.
     pub fn evict(&mut self) -> usize {
-        let open = self.open.iter_mut().flatten();
-        self.sealed.values_mut().chain(open).map(|segment| segment.evict_synced()).sum()
+        self.evict_some(usize::MAX)
+    }
+
+    /// Evicts from memory what survives a crash, the oldest first, until so many bytes are freed. Returns how many were.
+    pub fn evict_some(&mut self, wanted_bytes: usize) -> usize {
+        let (open, mut freed) = (self.open.iter_mut().flatten(), 0);
+        for segment in self.sealed.values_mut().chain(open) {
+            if freed >= wanted_bytes {
+                break;
+            }
+            freed += segment.evict_synced();
+        }
+        freed
     }
 
     /// Bytes of memory used by entries.
@@ -355,6 +366,18 @@ impl SharedLog {
         &self.tails[slot.0 as usize]
     }
 
+    /// Whether it accepts no entries before a flush has ended.
+    #[must_use]
+    pub fn needs_flush(&self) -> bool {
+        self.flushes.is_first_due
+    }
+
+    /// Whether it accepts no more entries, because the disk has failed.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
     pub(super) fn check_runs(&self) -> EngineResult<()> {
         match &self.stopped {
             Some(reason) => Err(EngineError::Stopped { reason: reason.clone() }),
@@ -365,6 +388,9 @@ impl SharedLog {
     #[inline]
     fn check_entry(&self, slot: LogSlot, meta: &Meta, key: &[u8], payload_bytes: usize) -> EngineResult<()> {
         self.check_runs()?;
+        if self.flushes.is_first_due {
+            return Err(EngineError::DiskFull { free_bytes: 0 });
+        }
         let tail = self.tail(slot);
         let (epoch, index) = tail.last;
         let is_next = meta.index == index + 1 || tail.is_incoming && meta.index > index;
@@ -374,7 +400,7 @@ impl SharedLog {
         if meta.index >= LOG_INDEX_END - 1 {
             return Err(EngineError::Limit { what: "log indexes of a partition" });
         }
-        if key.len() > KEY_BYTES_MAX || key.is_empty() == meta.kind.has_key() {
+        if key.len() > KEY_BYTES_MAX || key.is_empty() && meta.kind.has_key() {
             return Err(EngineError::KeyLength { bytes: key.len() });
         }
         if payload_bytes > PAYLOAD_BYTES_MAX {
@@ -479,7 +505,7 @@ impl SharedLog {
         (0..self.tails.len() as u32).filter(is_open).map(LogSlot)
     }
 
-    pub(super) fn segment(&self, number: u64) -> Option<&SharedSegment> {
+    pub(crate) fn segment(&self, number: u64) -> Option<&SharedSegment> {
         let open = self.open.iter().flatten().find(|segment| segment.header.number == number);
         open.or_else(|| self.sealed.get(&number)).map(|segment| &**segment)
     }

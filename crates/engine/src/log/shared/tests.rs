@@ -100,7 +100,7 @@ impl History {
             17 | 18 => drop(self.log.flush_begin(&mut self.disk, false)?),
             19 | 20 => drop(self.log.flush_done(&mut self.disk, false)?),
             21 => self.log.write_full_pieces(&mut self.disk)?,
-            22 => self.log.mark()?,
+            22 => drop(self.log.mark()?),
             _ => {
                 let settled = self.log.segments().into_iter().find(|n| self.random.chance(1, 2) && *n > 0);
                 if let Some(number) = settled

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Recovery;
+use super::{PartitionStore, Recovery};
 use crate::DamageKind;
 use crate::checkpoint::{self, Block, SegmentRow};
 use crate::disk::{DirEntry, Disk, OpenMode};
@@ -191,32 +191,7 @@ impl Recovery<'_> {
     }
 
     fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) {
-        let same = self.store.index.find(piece.fragment, |location| match location.decode() {
-            EntryPlace::Chain(id) => {
-                Ok::<_, std::convert::Infallible>(*self.store.chains.get(id).key == *piece.key)
-            }
-            EntryPlace::Entry(_) => Ok(false),
-        });
-        let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.decode()) {
-            Some(EntryPlace::Chain(id)) => id,
-            _ => {
-                let chain =
-                    Chain::new(piece.key, Form { is_list: piece.is_list, is_chunk: piece.offsets.is_some() });
-                let id = self.store.chains.add(chain);
-                self.store.index.insert(piece.fragment, Location::chain(id));
-                self.report.from_checkpoint += 1;
-                id
-            }
-        };
-        let chain = self.store.chains.get_mut(id);
-        let first_piece = chain.parts.is_empty();
-        chain.load(&piece.parts, piece.offsets.as_deref());
-        if first_piece {
-            chain.units = chain.units.saturating_sub(piece.skipped);
-        }
-        chain.skipped = if is_planted(Bug::CheckpointForgetsTrim) { 0 } else { piece.skipped };
-        chain.trimmed_by = piece.trimmed_by;
-        chain.applied = piece.applied;
+        self.report.from_checkpoint += u64::from(self.store.load_chain(piece));
     }
 
     /// Parts that the checkpoint names may be gone if their segment was rewritten since, and with them the
@@ -306,5 +281,37 @@ impl Recovery<'_> {
             }
         }
         Ok(stored_indexes)
+    }
+}
+
+impl PartitionStore {
+    /// Loads a record of several parts, or a further piece of one. Returns whether the record is new.
+    pub(crate) fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) -> bool {
+        let same = self.index.find(piece.fragment, |location| match location.decode() {
+            EntryPlace::Chain(id) => {
+                Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *piece.key)
+            }
+            EntryPlace::Entry(_) => Ok(false),
+        });
+        let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.decode()) {
+            Some(EntryPlace::Chain(id)) => id,
+            _ => {
+                let chain =
+                    Chain::new(piece.key, Form { is_list: piece.is_list, is_chunk: piece.offsets.is_some() });
+                let id = self.chains.add(chain);
+                self.index.insert(piece.fragment, Location::chain(id));
+                id
+            }
+        };
+        let chain = self.chains.get_mut(id);
+        let first_piece = chain.parts.is_empty();
+        chain.load(&piece.parts, piece.offsets.as_deref());
+        if first_piece {
+            chain.units = chain.units.saturating_sub(piece.skipped);
+        }
+        chain.skipped = if is_planted(Bug::CheckpointForgetsTrim) { 0 } else { piece.skipped };
+        chain.trimmed_by = piece.trimmed_by;
+        chain.applied = piece.applied;
+        first_piece
     }
 }

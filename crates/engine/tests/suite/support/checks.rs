@@ -145,6 +145,7 @@ impl EngineWorld {
             || self.plan.has_state_in_log
             || self.disturbed
             || self.plan.fills_disk
+            || self.plan.is_shared()
         {
             return Ok(());
         }

@@ -269,7 +269,7 @@ impl LogWorld {
             }
             34 => self.flush()?,
             35 => self.log.write_full_pieces(&mut self.disk)?,
-            36 | 37 => self.log.mark()?,
+            36 | 37 => drop(self.log.mark()?),
             38 => drop(self.log.evict()),
             _ => {
                 let stream = [LogStream::Small, LogStream::Large][self.random.below(2) as usize];

@@ -37,10 +37,10 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 
 pub type TestEngine = zerohop_engine::Engine<SimulatedDisk>;
 
-/// Runs one seed. The error is the first difference.
-pub fn run_seed(seed: u64) -> Result<(), String> {
+/// Runs one seed, over one log of all partitions if `is_shared`. The error is the first difference.
+pub fn run_seed(seed: u64, is_shared: bool) -> Result<(), String> {
     let trace = std::env::var_os("ZEROHOP_TRACE").is_some();
-    let mut world = world::EngineWorld::new(seed, trace);
+    let mut world = world::EngineWorld::new(seed, is_shared, trace);
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let result = played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();

@@ -1,6 +1,7 @@
 //! The parameters of one seed.
 
 use zerohop_base::random::Random;
+use zerohop_engine::log::shared::format::LogId;
 use zerohop_engine::{Durability, EngineOptions};
 
 /// Options, sizes and faults of one seed.
@@ -34,7 +35,22 @@ pub struct SeedPlan {
     pub chunks: bool,
 }
 
+/// The id of the log of an instance.
+pub const LOG: LogId = LogId(*b"a log for a seed");
+
 impl SeedPlan {
+    /// The same over one log of all partitions, which is not split or repaired.
+    pub fn over_shared_log(mut self) -> SeedPlan {
+        self.options.shared_log = Some(LOG);
+        (self.splits, self.corruption) = (false, false);
+        self
+    }
+
+    /// Whether all partitions are in one log.
+    pub fn is_shared(&self) -> bool {
+        self.options.shared_log.is_some()
+    }
+
     pub fn of(random: &mut Random) -> SeedPlan {
         let one_of =
             |random: &mut Random, choices: &[u64]| choices[random.below(choices.len() as u64) as usize];

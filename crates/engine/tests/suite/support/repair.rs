@@ -17,7 +17,12 @@ impl EngineWorld {
         let ModelledPartition { id, handle, durability, is_unsure, is_dropping, .. } = self.parts[at];
         let is_well = !is_unsure && !is_dropping && self.parts[at].splitting.is_none();
         let last = self.parts[at].last();
-        if self.disturbed || !is_well || durability == Durability::Memory || last == 0 {
+        if self.plan.is_shared()
+            || self.disturbed
+            || !is_well
+            || durability == Durability::Memory
+            || last == 0
+        {
             return Ok(());
         }
         let entry = self.parts[at].log[self.random.below(last) as usize].clone();

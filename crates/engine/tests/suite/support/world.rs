@@ -40,9 +40,10 @@ pub enum ErrorVerdict {
 }
 
 impl EngineWorld {
-    pub fn new(seed: u64, is_traced: bool) -> EngineWorld {
+    pub fn new(seed: u64, is_shared: bool, is_traced: bool) -> EngineWorld {
         let mut random = Random::new(seed);
         let plan = SeedPlan::of(&mut random);
+        let plan = if is_shared { plan.over_shared_log() } else { plan };
         EngineWorld {
             disk: SimulatedDisk::new(seed ^ 0x5EED),
             random,

@@ -1,0 +1,154 @@
+//! Finding entries of a partition by log index, along the links of its runs.
+//!
+//! ```text
+//!   segment  | 5 ... 6 ... 9 ... 12 |   run 5 to 12
+//!              ^-----^-----^----- ^ last
+//! ```
+//!
+//! Whoever knows the place of an entry does not search it. What is left are entries that only the log knows, and those that
+//! follow an index.
+
+use std::cmp::Reverse;
+
+use super::births::Ancestor;
+use super::format::{FIRST_ENTRY_AT, LogPlace, SharedHead, SharedKind};
+use super::scan::{LogItem, items};
+use super::segment::SharedSegment;
+use super::streams::{LogSlot, SharedLog};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+
+impl SharedLog {
+    /// The places of a partition's entries after a log index, in order of their log indexes. Of several copies of an entry, that
+    /// in the newest segment.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Disk`].
+    pub fn places_after(
+        &self,
+        disk: &mut impl Disk,
+        slot: LogSlot,
+        after: u64,
+    ) -> EngineResult<Vec<(u64, LogPlace)>> {
+        let mut found = Vec::new();
+        self.search(disk, slot, after + 1..=u64::MAX, |place, head| {
+            found.push((head.index, place));
+            true
+        })?;
+        found.sort_unstable_by_key(|(index, place)| (*index, Reverse(*place)));
+        found.dedup_by_key(|(index, _)| *index);
+        Ok(found)
+    }
+
+    /// The place and the head of a partition's entry of this log index; `None` if the log does not hold it.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Disk`].
+    pub fn locate(
+        &self,
+        disk: &mut impl Disk,
+        slot: LogSlot,
+        index: u64,
+    ) -> EngineResult<Option<(LogPlace, SharedHead)>> {
+        let mut found = None;
+        self.search(disk, slot, index..=index, |place, head| {
+            found = Some((place, *head));
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Passes the entries of a partition with these log indexes to the caller, until that returns `false`: the newest segment
+    /// first.
+    fn search(
+        &self,
+        disk: &mut impl Disk,
+        slot: LogSlot,
+        range: std::ops::RangeInclusive<u64>,
+        mut see: impl FnMut(LogPlace, &SharedHead) -> bool,
+    ) -> EngineResult<()> {
+        let lineage: Vec<Ancestor> = self.births.lineage_of(self.number(slot)).collect();
+        let owns = |head: &SharedHead| {
+            let is_owned =
+                |ancestor: &Ancestor| ancestor.number == head.partition && head.index <= ancestor.through;
+            range.contains(&head.index) && lineage.iter().any(is_owned) && !head.is_kept
+        };
+        for number in self.segments().into_iter().rev() {
+            let Some(segment) = self.segment(number) else { continue };
+            let mut go_on = true;
+            let mut see_at = |offset: u64, head: &SharedHead| {
+                let place = LogPlace { segment: number, offset: offset as u32 };
+                let is_void = || self.failed.voids.iter().any(|range| range.has(number, place.offset));
+                if owns(head) && !is_void() {
+                    go_on = see(place, head);
+                }
+                go_on
+            };
+            let is_walked = segment.state.are_runs_known
+                && segment.walk_runs(disk, &lineage, *range.start(), *range.end(), &mut see_at)?;
+            if !is_walked {
+                segment.scan_all(disk, &mut see_at)?;
+            }
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SharedSegment {
+    /// Walks back along the links of the runs of these numbers that may have these log indexes. Returns whether all heads on the
+    /// way are valid; entries may then have been seen that a scan finds again.
+    fn walk_runs(
+        &self,
+        disk: &mut impl Disk,
+        lineage: &[Ancestor],
+        from: u64,
+        through: u64,
+        see: &mut impl FnMut(u64, &SharedHead) -> bool,
+    ) -> EngineResult<bool> {
+        for run in self.runs.iter().rev() {
+            let is_owned =
+                |ancestor: &Ancestor| ancestor.number == run.number && run.first <= ancestor.through;
+            if run.last < from || run.first > through || !lineage.iter().any(is_owned) {
+                continue;
+            }
+            let mut offset = u64::from(run.last_at);
+            loop {
+                let head = self.head_at(disk, offset)?;
+                let Some(head) = head.filter(|head| head.partition == run.number) else { return Ok(false) };
+                if head.index < from {
+                    break;
+                }
+                if !see(offset, &head) {
+                    return Ok(true);
+                }
+                if head.back == 0 {
+                    break;
+                }
+                offset = offset.saturating_sub(head.back.into());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads all entries, of a segment whose runs are not known or have bad heads.
+    fn scan_all(
+        &self,
+        disk: &mut impl Disk,
+        see: &mut impl FnMut(u64, &SharedHead) -> bool,
+    ) -> EngineResult<()> {
+        let (from, mut bytes) = (FIRST_ENTRY_AT as u64, Vec::new());
+        self.read(disk, from, self.bytes.saturating_sub(from) as usize, &mut bytes)?;
+        for item in items(self.base, &bytes, from) {
+            if let LogItem::Entry { offset, head, .. } = item
+                && matches!(head.kind, SharedKind::Replicated(_))
+                && !see(offset, &head)
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

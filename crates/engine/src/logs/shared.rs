@@ -1,0 +1,433 @@
+//! The shared log of an instance as stores and engine use it: partitions by handle, segments by slot, the account of memory.
+
+use std::collections::BTreeMap;
+
+use super::MovedPlace;
+use crate::PartitionId;
+use crate::accounts::LogResources;
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::limits::SEGMENTS_MAX;
+use crate::log::entry::{EntryKind, Head, Meta};
+use crate::log::shared::format::{HEAD_BYTES, LogPlace, SharedHead};
+use crate::log::shared::recover::{LogRecovery, resume};
+use crate::log::shared::rounds::LogRounds;
+use crate::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
+use crate::log::{AppendedPlace, LogSizes, StoreFacts};
+
+/// After so many appended bytes full pieces are issued, and the memory is counted.
+const COUNT_EVERY_BYTES: u64 = 64 << 10;
+
+/// One log of all partitions.
+pub(crate) struct SharedLogs {
+    pub(crate) log: SharedLog,
+    pub(crate) rounds: LogRounds,
+    by_handle: Vec<Option<Box<SharedPart>>>,
+    pub(crate) segments: SegmentSlots,
+    /// The last write to a file found no room: until a retry succeeds, entries are only in memory.
+    pub(super) lacks_room: bool,
+    /// An entry was appended for which an owner waits until it survives a crash.
+    pub(crate) wants_flush: bool,
+    /// Bytes appended since the memory was counted.
+    uncounted_bytes: u64,
+    /// Bytes of memory in the account of the instance.
+    counted_bytes: u64,
+}
+
+/// A partition's part of the log.
+pub(crate) struct SharedPart {
+    pub(super) partition: PartitionId,
+    /// `None` before the first entry.
+    pub(super) slot: Option<LogSlot>,
+    pub(super) is_in_memory: bool,
+    pub(super) sizes: LogSizes,
+}
+
+/// The numbers of segments by the slots that locations have, and back.
+#[derive(Default)]
+pub(crate) struct SegmentSlots {
+    numbers: Vec<u64>,
+    pub(super) by_number: BTreeMap<u64, u32>,
+    last: (u64, u32),
+}
+
+impl SegmentSlots {
+    /// The slot of a segment, which it gets if it has none.
+    ///
+    /// # Errors
+    /// [`EngineError::Limit`].
+    #[inline]
+    pub(crate) fn of(&mut self, number: u64) -> EngineResult<u32> {
+        if self.last.0 == number {
+            return Ok(self.last.1);
+        }
+        let slot = match self.by_number.get(&number) {
+            Some(slot) => *slot,
+            None if self.numbers.len() == SEGMENTS_MAX => {
+                return Err(EngineError::Limit { what: "segments of one instance (2^20)" });
+            }
+            None => {
+                self.numbers.push(number);
+                self.by_number.insert(number, self.numbers.len() as u32 - 1);
+                self.numbers.len() as u32 - 1
+            }
+        };
+        self.last = (number, slot);
+        Ok(slot)
+    }
+
+    /// The number of the segment of a slot; 0: there is none.
+    #[inline]
+    pub(crate) fn number(&self, slot: u32) -> u64 {
+        self.numbers.get(slot as usize).copied().unwrap_or_default()
+    }
+
+    /// Slots and numbers.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.numbers.iter().copied())
+    }
+}
+
+impl SharedLogs {
+    /// The log that continues what recovery has found; the slot of each of its partitions.
+    ///
+    /// # Errors
+    /// As [`resume`].
+    pub(crate) fn resume(
+        disk: &mut impl Disk,
+        options: SharedLogOptions,
+        recovery: LogRecovery,
+    ) -> EngineResult<(SharedLogs, Vec<LogSlot>)> {
+        let (log, rounds, slots) = resume(disk, options, recovery)?;
+        let logs = SharedLogs {
+            log,
+            rounds,
+            by_handle: Vec::new(),
+            segments: SegmentSlots::default(),
+            lacks_room: false,
+            wants_flush: false,
+            uncounted_bytes: 0,
+            counted_bytes: 0,
+        };
+        Ok((logs, slots))
+    }
+
+    /// Adds a partition, which has this slot already or gets one with its first entry.
+    pub(super) fn add(
+        &mut self,
+        handle: u32,
+        partition: PartitionId,
+        slot: Option<LogSlot>,
+        is_in_memory: bool,
+    ) {
+        let at = handle as usize;
+        if at >= self.by_handle.len() {
+            self.by_handle.resize_with(at + 1, || None);
+        }
+        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
+        let part = SharedPart { partition, slot, is_in_memory, sizes: LogSizes::default() };
+        self.by_handle[at] = Some(Box::new(part));
+    }
+
+    /// Forgets a partition. Its entries belong to nobody once [`SharedLogs::drop_partition`] was called.
+    pub(super) fn remove(&mut self, handle: u32) {
+        if let Some(part) = self.by_handle.get_mut(handle as usize) {
+            *part = None;
+        }
+    }
+
+    /// The entries of a partition belong to nobody from here on. Survives a crash with the next flush.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub(crate) fn drop_partition(&mut self, handle: u32) -> EngineResult<()> {
+        match self.part_mut(handle).slot.take() {
+            Some(slot) => self.log.drop_partition(slot),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(super) fn part(&self, handle: u32) -> &SharedPart {
+        match self.by_handle.get(handle as usize) {
+            Some(Some(part)) => part,
+            _ => unreachable!("a store has a log"),
+        }
+    }
+
+    #[inline]
+    fn part_mut(&mut self, handle: u32) -> &mut SharedPart {
+        match self.by_handle.get_mut(handle as usize) {
+            Some(Some(part)) => part,
+            _ => unreachable!("a store has a log"),
+        }
+    }
+
+    /// The slot of a partition; `None` before its first entry.
+    pub(crate) fn slot(&self, handle: u32) -> Option<LogSlot> {
+        self.part(handle).slot
+    }
+
+    /// Whether a partition without entries goes to the disk.
+    pub(crate) fn set_in_memory(&mut self, handle: u32, is_in_memory: bool) {
+        let part = self.part_mut(handle);
+        debug_assert!(
+            part.slot.is_none() || part.is_in_memory == is_in_memory,
+            "entries stay where they are"
+        );
+        part.is_in_memory = is_in_memory;
+    }
+
+    #[inline]
+    pub(super) fn append<D: Disk, const N: usize>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        meta: &Meta,
+        key: &[u8],
+        payload: [&[u8]; N],
+        facts: StoreFacts,
+    ) -> EngineResult<AppendedPlace> {
+        let slot = match self.part(handle).slot {
+            Some(slot) => slot,
+            None => self.begin(handle, facts.index_seed)?,
+        };
+        let place = self.log.append(slot, meta, key, payload)?;
+        self.log.note_progress(slot, facts.commit, 0);
+        let segment = self.segments.of(place.segment)?;
+        let entry_bytes = HEAD_BYTES + key.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
+        let part = self.part_mut(handle);
+        part.sizes.bytes += entry_bytes as u64;
+        if is_removal(meta) {
+            part.sizes.removal_bytes += entry_bytes as u64;
+        }
+        self.uncounted_bytes += entry_bytes as u64;
+        if self.uncounted_bytes >= COUNT_EVERY_BYTES {
+            self.count(io);
+        }
+        Ok(AppendedPlace { slot: segment, offset: place.offset, entry_bytes })
+    }
+
+    #[cold]
+    fn begin(&mut self, handle: u32, seed: u64) -> EngineResult<LogSlot> {
+        let &SharedPart { partition, is_in_memory, .. } = self.part(handle);
+        let new = NewLogPartition { is_in_memory, ..NewLogPartition::first(partition, seed) };
+        let begun = self.log.begin(&[new], None)?;
+        self.part_mut(handle).slot = begun.first().copied();
+        begun.first().copied().ok_or(EngineError::UnknownPartition)
+    }
+
+    /// Issues full pieces, and counts the memory.
+    #[cold]
+    pub(crate) fn count<D: Disk>(&mut self, io: &mut LogResources<'_, D>) {
+        self.uncounted_bytes = 0;
+        // A log that stops says so with the next append or flush.
+        let written = self.log.write_full_pieces(io.disk);
+        let _ = self.issued(io, written);
+        self.count_memory(io);
+    }
+
+    fn count_memory<D>(&mut self, io: &mut LogResources<'_, D>) {
+        let now = self.log.resident_bytes() as u64;
+        match now.checked_sub(self.counted_bytes) {
+            Some(more) => io.memory.add_used(more as usize),
+            None => io.memory.freed((self.counted_bytes - now) as usize),
+        }
+        self.counted_bytes = now;
+    }
+
+    /// Evicts the oldest segments, as far as they survive a crash, until the memory is within its budget.
+    pub(crate) fn evict<D>(&mut self, io: &mut LogResources<'_, D>) {
+        self.count_memory(io);
+        let over = io.memory.resident_bytes.saturating_sub(io.memory.budget_bytes);
+        if over > 0 && self.log.evict_some(over as usize) > 0 {
+            self.count_memory(io);
+        }
+    }
+
+    /// Records whether the files had room.
+    fn issued<D: Disk, T>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        result: EngineResult<T>,
+    ) -> EngineResult<T> {
+        match result {
+            Ok(done) => {
+                self.lacks_room = false;
+                Ok(done)
+            }
+            Err(EngineError::DiskFull { .. }) => {
+                self.lacks_room = true;
+                io.space.found_full();
+                Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes().unwrap_or(0) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes all entries so far survive a crash.
+    ///
+    /// # Errors
+    /// As [`SharedLog::flush_begin`].
+    pub(crate) fn flush<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
+        while !self.flush_begin(io)? {
+            self.flush_done(io, true)?;
+        }
+        self.flush_done(io, true)?;
+        self.wants_flush = false;
+        Ok(())
+    }
+
+    /// Starts to make all entries so far survive a crash. Returns whether a flush runs that covers them.
+    ///
+    /// # Errors
+    /// As [`SharedLog::flush_begin`].
+    pub(crate) fn flush_begin<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<bool> {
+        if self.log.is_mark_due() && !self.log.is_flushing() {
+            self.log.mark()?;
+        }
+        let begun = self.log.flush_begin(io.disk, false);
+        self.issued(io, begun)
+    }
+
+    /// Whether no flush runs any more. With `wait` it waits for the running one.
+    ///
+    /// # Errors
+    /// As [`SharedLog::flush_begin`].
+    pub(crate) fn flush_done<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        wait: bool,
+    ) -> EngineResult<bool> {
+        let done = self.log.flush_done(io.disk, wait);
+        self.issued(io, done)
+    }
+
+    pub(super) fn truncate_after<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        index: u64,
+    ) -> EngineResult<()> {
+        let Some(slot) = self.part(handle).slot.filter(|slot| index < self.log.last(*slot).1) else {
+            return Ok(());
+        };
+        let kept = self.log.locate(io.disk, slot, index)?;
+        let epoch = kept.map_or(0, |(_, head)| head.epoch);
+        self.log.truncate_after(slot, (epoch, index))?;
+        match self.flush(io) {
+            // The next flush writes the birth. Until then a crash may restore the entries, uncommitted as they were.
+            Err(error) if error.is_out_of_space() => Ok(()),
+            flushed => flushed,
+        }
+    }
+
+    pub(super) fn forget_entry(&mut self, handle: u32, meta: &Meta, entry_bytes: usize) {
+        let sizes = &mut self.part_mut(handle).sizes;
+        sizes.dead_bytes += entry_bytes as u64;
+        if is_removal(meta) {
+            sizes.removal_bytes = sizes.removal_bytes.saturating_sub(entry_bytes as u64);
+        }
+    }
+
+    pub(super) fn count_dead(&mut self, handle: u32, entry_bytes: u64) {
+        self.part_mut(handle).sizes.dead_bytes += entry_bytes;
+    }
+
+    /// An entry that recovery has found is in the log.
+    pub(crate) fn count_found(&mut self, handle: u32, meta: &Meta, entry_bytes: usize) {
+        let sizes = &mut self.part_mut(handle).sizes;
+        sizes.bytes += entry_bytes as u64;
+        if is_removal(meta) {
+            sizes.removal_bytes += entry_bytes as u64;
+        }
+    }
+
+    /// Appends the entries of a partition in memory once more, to the disk, and makes them survive a crash. Returns their new
+    /// places, also of those that were appended before an error, if they are all.
+    ///
+    /// # Errors
+    /// Errors of the disk; the entries stay in memory as well, and the call may be repeated.
+    pub(crate) fn write_to_disk<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+        handle: u32,
+        facts: StoreFacts,
+    ) -> EngineResult<Vec<MovedPlace>> {
+        let Some(former) = self.part(handle).slot.filter(|_| self.part(handle).is_in_memory) else {
+            return Ok(Vec::new());
+        };
+        let places = self.log.places_after(io.disk, former, 0)?;
+        let new = NewLogPartition::first(self.part(handle).partition, facts.index_seed);
+        let Some(&slot) = self.log.begin(&[new], None)?.first() else { return Ok(Vec::new()) };
+        let (mut moved, mut bytes) = (Vec::with_capacity(places.len()), Vec::new());
+        for (_, from) in places {
+            let head = self.log.read(io.disk, from, &mut bytes)?;
+            let Some(Head { meta, .. }) = head.replicated() else { continue };
+            let (key, payload) = bytes[HEAD_BYTES..].split_at(head.key_bytes);
+            let to = self.log.append(slot, &meta, key, [payload])?;
+            moved.push(self.moved(handle, &head, key, from, to)?);
+        }
+        self.log.note_progress(slot, facts.commit, 0);
+        self.log.drop_partition(former)?;
+        let part = self.part_mut(handle);
+        (part.slot, part.is_in_memory) = (Some(slot), false);
+        Ok(moved)
+    }
+
+    /// The entries that have other places, because a file has failed.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub(crate) fn take_moved<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+    ) -> EngineResult<Vec<MovedPlace>> {
+        let (mut moved, mut bytes) = (Vec::new(), Vec::new());
+        for entry in self.log.take_moved() {
+            let births = self.log.births();
+            let Some(owner) = births.row(entry.number).map(|row| row.partition) else { continue };
+            if !births.belongs(owner, entry.number, entry.index) {
+                continue;
+            }
+            let is_its = |part: &Option<Box<SharedPart>>| {
+                part.as_ref().is_some_and(|part| part.partition == owner && part.slot.is_some())
+            };
+            let Some(handle) = self.by_handle.iter().position(is_its) else { continue };
+            let head = self.log.read(io.disk, entry.to, &mut bytes)?;
+            let key = &bytes[HEAD_BYTES..head.payload_at()];
+            moved.push(self.moved(handle as u32, &head, key, entry.from, entry.to)?);
+        }
+        Ok(moved)
+    }
+
+    fn moved(
+        &mut self,
+        handle: u32,
+        head: &SharedHead,
+        key: &[u8],
+        from: LogPlace,
+        to: LogPlace,
+    ) -> EngineResult<MovedPlace> {
+        Ok(MovedPlace {
+            handle,
+            index: head.index,
+            key: key.to_vec(),
+            from: self.placed(from, head)?,
+            to: self.placed(to, head)?,
+        })
+    }
+
+    /// The place of an entry as stores name it.
+    ///
+    /// # Errors
+    /// [`EngineError::Limit`].
+    pub(crate) fn placed(&mut self, place: LogPlace, head: &SharedHead) -> EngineResult<AppendedPlace> {
+        let slot = self.segments.of(place.segment)?;
+        Ok(AppendedPlace { slot, offset: place.offset, entry_bytes: head.entry_bytes() })
+    }
+}
+
+fn is_removal(meta: &Meta) -> bool {
+    matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
+}
