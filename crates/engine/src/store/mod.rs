@@ -263,7 +263,7 @@ impl PartitionStore {
     }
 
     /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed.
-    /// Inlined, as is [`PartitionLog::append`]: the place is stored in two halves, and code that loads it in
+    /// Inlined, as is [`Logs::append`]: the place is stored in two halves, and code that loads it in
     /// one access right afterwards waits for both.
     #[inline(always)]
     pub(crate) fn append<D: Disk, const N: usize>(

@@ -272,7 +272,7 @@ impl SharedKind {
 pub struct SharedHead {
     /// The kind.
     pub kind: SharedKind,
-    /// Flags, as in a [`Meta`](crate::Meta).
+    /// Flags, as in a [`Meta`].
     pub flags: u8,
     /// The log partition; none in local entries.
     pub partition: LogPartition,
