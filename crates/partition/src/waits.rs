@@ -121,13 +121,8 @@ impl WaitTable {
         {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
-        let wait = Wait {
-            key: key.into(),
-            awaited: WaitCondition::of(until),
-            requester: requester,
-            connection,
-            deadline_ms,
-        };
+        let wait =
+            Wait { key: key.into(), awaited: WaitCondition::of(until), requester, connection, deadline_ms };
         while self.waiting_requests.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }

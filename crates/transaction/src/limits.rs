@@ -68,7 +68,7 @@ pub const DECISIONS_MAX: usize = 65_536;
 pub const RELEASED_MAX: usize = 4_096;
 
 /// Queries about one unknown transaction that are answered together, once it is logged as aborted.
-pub const ASKERS_MAX: usize = 64;
+pub const REQUESTERS_MAX: usize = 64;
 
 /// Most unknown transactions that are being logged as aborted at a time; a participant with a query about another one
 /// repeats it.

@@ -14,10 +14,10 @@ const TREE_MAX: usize = 3;
 
 /// Pronouns, question words and bare participles: they do not say what the type is.
 const REFUSED: &str = "
-    About Against All Alone Answered Apart Applied Aside Ask Asked Asker At Awaited Begun Beside Brings Broken
+    About Against All Alone Answered Apart Applied Aside Ask Asked At Awaited Begun Beside Brings Broken
     Brought Built Calm Changed Come Coming Committed Compared Configured Counted Covered Dead Deaf Decided Decoded
     Digested Do Doing Done Drawn Due Effected Ended Evaluated Filled Fixed Foreign Forwarded Found Founding Gathered
-    Gathering Given Go Got Grown Handed Happening Heard Hears Held Here Holding How In Inserted Inspected Installing
+    Gathering Given Go Got Grown Handed Heard Hears Held Here Holding How In Inserted Inspected Installing
     Issued Joined Judged Kept Known Laid Learnt Left Listed Loaded Logged Look Looked Lost Made Moved Named Next No
     Nobody Noted Nothing Of One Opened Opening Outgoing Outstanding Over Overdue Oversized Owed Own Owned Paced
     Packed Parked Parsed Pinned Placed Planned Played Pointed Prepared Present Printed Promised Queued Quiet Ran

@@ -12,7 +12,7 @@ use crate::id::{Attempt, Durability, Floor, RoutingKey, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
-    ASKERS_MAX, CLEANUP_QUERY_US, FLOORS_MAX, RELEASING_MAX, RESEND_US, STAGED_US_MAX, STATUS_QUERY_US,
+    CLEANUP_QUERY_US, FLOORS_MAX, RELEASING_MAX, REQUESTERS_MAX, RESEND_US, STAGED_US_MAX, STATUS_QUERY_US,
     UNKNOWN_MAX,
 };
 use crate::message::TransactionMessage;
@@ -149,7 +149,7 @@ impl Transactions {
             return;
         }
         if let Some(query) = self.unknown.get_mut(&id) {
-            if query.routing_keys.len() < ASKERS_MAX {
+            if query.routing_keys.len() < REQUESTERS_MAX {
                 query.routing_keys.insert(from);
             }
             return;
