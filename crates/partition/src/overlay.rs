@@ -46,7 +46,7 @@ pub(crate) struct ChunkShape {
 /// A write of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkWrite {
-    /// The chunk's blob fence after this write.
+    /// The chunk's blob stamp after this write.
     pub(crate) stamp: BlobStamp,
     pub(crate) offset: u32,
     pub(crate) length: u32,

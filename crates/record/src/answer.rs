@@ -79,7 +79,7 @@ pub enum Outcome<'a> {
     Chunk {
         /// The chunk's version.
         version: Timestamp,
-        /// The blob fence of the last write or truncation.
+        /// The blob stamp of the last write or truncation.
         stamp: BlobStamp,
         /// The bytes; fewer than requested if zeros follow.
         bytes: &'a [u8],
@@ -88,7 +88,7 @@ pub enum Outcome<'a> {
     ChunkMultiBuffer {
         /// The chunk's version.
         version: Timestamp,
-        /// The blob fence of the last write or truncation.
+        /// The blob stamp of the last write or truncation.
         stamp: BlobStamp,
         /// The bytes, as consecutive pieces.
         pieces: &'a [&'a [u8]],

@@ -147,7 +147,7 @@ impl<'a> BlobChange<'a> {
         matches!(self, Self::Grow { .. }).then_some(GROWS)
     }
 
-    /// The blob fence of the change; a header that is to be created has none yet.
+    /// The blob stamp of the change; a header that is to be created has none yet.
     #[must_use]
     pub fn stamp(&self) -> BlobStamp {
         match *self {

@@ -1,6 +1,6 @@
 //! The fence of a blob: which creation and which truncation of it a chunk belongs to.
 
-/// The blob fence: id and generation of a blob. Every chunk write has it, and is refused where a later one is known.
+/// The blob stamp: id and generation of a blob. Every chunk write has it, and is refused where a later one is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobStamp {
     /// The timestamp of the blob's creation.

@@ -26,7 +26,7 @@ pub trait ReadableRecord {
     /// When it expires, in milliseconds since 1970.
     fn deadline(&self) -> Option<u64>;
 
-    /// Of a chunk, the blob fence of its last write or truncation.
+    /// Of a chunk, the blob stamp of its last write or truncation.
     fn stamp(&self) -> Option<BlobStamp> {
         None
     }

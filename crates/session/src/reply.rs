@@ -62,7 +62,7 @@ pub enum Reply {
     Chunk {
         /// The chunk's version.
         version: Timestamp,
-        /// The blob fence of the chunk: the blob's id, and the last truncation that the chunk knows.
+        /// The blob stamp of the chunk: the blob's id, and the last truncation that the chunk knows.
         stamp: BlobStamp,
         /// The bytes; fewer than requested if zeros follow.
         bytes: Bytes,

@@ -1,6 +1,6 @@
 //! Chunks of blobs: writes at offsets. Each is a log entry of its own that lies over the earlier ones.
 //!
-//! A chunk's blob fence names its blob and the newest truncation that it knows. Writes do not change the generation. A truncation
+//! A chunk's blob stamp names its blob and the newest truncation that it knows. Writes do not change the generation. A truncation
 //! that reaches a chunk therefore knows whether it was applied before: a chunk that knows the generation is left as it is.
 
 use zerohop_engine::disk::Disk;

@@ -2,7 +2,7 @@
 //!
 //! An absence has no version. A record that was created and removed between the two reads leaves none behind, so an absent record
 //! is never confirmed. A client that has read an absence uses a transaction, whose intents protect it. An absent chunk of a blob
-//! is confirmed. Chunks are removed only with a truncation, which changes the blob fence in the header. A client that confirms
+//! is confirmed. Chunks are removed only with a truncation, which changes the blob stamp in the header. A client that confirms
 //! chunks reads the header again.
 
 use super::{OperationBody, OperationFacts, ReadHead, ReadOperation};

@@ -42,7 +42,7 @@ fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> WriteChang
     blob(BlobChange::WriteChunk { stamp, offset, length: bytes.len() as u32, bytes, makes })
 }
 
-/// The blob fence and the bytes of a chunk.
+/// The blob stamp and the bytes of a chunk.
 fn chunk_of(answered: &OwnedAnswer) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
     answered.with(|answer| match answer {
         Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),

@@ -35,7 +35,7 @@ impl KnownHeader {
         contents_of(&self.attributes, name, self.stamp).0
     }
 
-    /// The blob fence of the chunks.
+    /// The blob stamp of the chunks.
     pub(super) fn chunk_stamp(&self) -> BlobStamp {
         self.in_chunks(self.stamp)
     }

@@ -25,7 +25,7 @@ pub struct SnapshotBlob<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
     name: Bytes,
-    /// The name in the keys of the blob's chunks, and the blob fence of these chunks.
+    /// The name in the keys of the blob's chunks, and the blob stamp of these chunks.
     contents: Bytes,
     stamp: BlobStamp,
     chunk_bits: u8,
