@@ -133,7 +133,7 @@ pub async fn read_all(
     let mut job = Job { snapshot: &snapshot, progress, totals };
     for Target { keyspace, .. } in targets {
         for partition in snapshot.partitions(keyspace).into_iter().flat_map(|partitions| partitions.ids()) {
-            job.partition(keyspace, partition, &KnownPartition::default(), &mut PartWriter::nowhere())
+            job.partition(keyspace, partition, &KnownPartition::default(), &mut PartWriter::discarding())
                 .await?;
         }
     }

@@ -202,7 +202,7 @@ pub(crate) struct PartWriter {
 
 impl PartWriter {
     /// A writer that discards its entries.
-    pub(crate) fn nowhere() -> PartWriter {
+    pub(crate) fn discarding() -> PartWriter {
         PartWriter {
             path: PathBuf::new(),
             header: PartHeader { backup: [0; 16], keyspace: 0, partition: 0 },

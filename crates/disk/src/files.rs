@@ -23,7 +23,7 @@ use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use zerohop_system::descriptors::Descriptors;
-use zerohop_system::predecessor::outlive;
+use zerohop_system::predecessor::retry_until_released;
 use zerohop_wire::shown::shown_path;
 
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
@@ -71,7 +71,7 @@ impl FilesDisk {
     /// # Errors
     /// [`OpenDiskError::InUse`] while another process (or another disk of this one) uses it; [`OpenDiskError::System`].
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
-        Self::open_with(root, Descriptors::here().of_disk())
+        Self::open_with(root, Descriptors::of_process().of_disk())
     }
 
     /// Same as [`FilesDisk::open`], with this maximum number of open files.
@@ -566,7 +566,7 @@ fn lock(root: &Path) -> Result<File, OpenDiskError> {
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
         .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
     let is_locked = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
-    match outlive(&shown_path(root), is_locked, || file.try_lock()) {
+    match retry_until_released(&shown_path(root), is_locked, || file.try_lock()) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
         Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),

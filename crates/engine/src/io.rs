@@ -1,10 +1,10 @@
 //! Resources that all partitions of one instance share: the disk, the memory budget, the account of free space, and the logs.
 
-use crate::accounts::{self, LogResources, Memory, Space};
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::EngineError;
 use crate::log::PartitionLog;
 pub(crate) use crate::logs::Logs;
+use crate::resources::{self, LogResources, Memory, Space};
 
 /// Shared by the partitions of one engine, passed on as `&mut`.
 pub(crate) struct Io<D> {
@@ -17,7 +17,7 @@ pub(crate) struct Io<D> {
 impl<D: Disk> Io<D> {
     /// Whether a started sync is done; with `wait` it is done when this returns.
     pub(crate) fn is_synced(&mut self, ticket: SyncTicket, wait: bool) -> DiskResult<bool> {
-        accounts::is_synced(&mut self.disk, ticket, wait)
+        resources::is_synced(&mut self.disk, ticket, wait)
     }
 
     /// Converts a full disk into the engine's error.

@@ -16,7 +16,6 @@
 //! The owner drives the engine, which does nothing on its own: it has no thread and no clock, and it accesses
 //! files only through its disk. One thread owns it; nothing in it is locked.
 
-mod accounts;
 pub mod checkpoint;
 pub mod disk;
 #[cfg(test)]
@@ -31,6 +30,7 @@ pub mod log;
 mod logs;
 mod overflow;
 pub mod planted;
+mod resources;
 mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};

@@ -153,21 +153,21 @@ impl LogWriter {
         &self,
         engine: &mut Engine<D>,
         bytes: u64,
-        is_let_in: bool,
+        is_admitted: bool,
     ) -> EngineResult<()> {
-        self.check_disk_space(if is_let_in { EntryKind::Mark } else { EntryKind::Put })?;
-        engine.check_space_for(self.handle, bytes, is_let_in)
+        self.check_disk_space(if is_admitted { EntryKind::Mark } else { EntryKind::Put })?;
+        engine.check_space_for(self.handle, bytes, is_admitted)
     }
 
     /// See [`Engine::set_admits_all`].
-    pub(crate) fn set_admits_all<D: Disk>(&mut self, engine: &mut Engine<D>, lets_in: bool) {
-        engine.set_admits_all(lets_in);
-        self.admits_all = lets_in;
+    pub(crate) fn set_admits_all<D: Disk>(&mut self, engine: &mut Engine<D>, admits_all: bool) {
+        engine.set_admits_all(admits_all);
+        self.admits_all = admits_all;
     }
 
     fn check_disk_space(&self, kind: EntryKind) -> EngineResult<()> {
-        let is_let_in = self.admits_all || matches!(kind, EntryKind::Remove | EntryKind::Mark);
-        if self.lacks_disk_space && !is_let_in {
+        let is_admitted = self.admits_all || matches!(kind, EntryKind::Remove | EntryKind::Mark);
+        if self.lacks_disk_space && !is_admitted {
             Err(EngineError::DiskFull { free_bytes: 0 })
         } else {
             Ok(())

@@ -1,6 +1,6 @@
-//! Replies of atomic batches whose entries are in a log, while their fate is not known. A split passes them on to the children.
+//! Replies of atomic batches whose entries are in a log, while their outcome is not known. A split passes them on to the children.
 //!
-//! Each child has the parent's log, and commits it with its own group. The last child that knows the fate of the entry answers. An
+//! Each child has the parent's log, and commits it with its own group. The last child that knows the outcome of the entry answers. An
 //! atomic batch may have written to several children, so its reply is sent only if the entry is committed in all of them.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::reply::Reply;
 /// What became of an entry in one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Fate {
+pub(crate) enum EntryOutcome {
     Committed = 1,
     /// It was truncated, and a later entry is committed in its place.
     Gone = 2,
@@ -27,16 +27,16 @@ pub(crate) enum Fate {
 struct SharedReply {
     to: Token,
     reply: Reply,
-    /// The number of partitions that do not know the fate of the entry yet.
+    /// The number of partitions that do not know the outcome of the entry yet.
     open: AtomicU32,
-    /// The fates known so far, as bits.
-    fates: AtomicU8,
+    /// The outcomes known so far, as bits.
+    outcomes: AtomicU8,
 }
 
 /// A reply in one partition.
 #[derive(Clone, Debug)]
 pub(crate) struct UnsettledReply {
-    /// [`u64::MAX`]: the fate of its entry cannot be determined here.
+    /// [`u64::MAX`]: the outcome of its entry cannot be determined here.
     pub(crate) index: u64,
     /// Its entry was truncated from the log.
     pub(crate) is_truncated: bool,
@@ -45,7 +45,7 @@ pub(crate) struct UnsettledReply {
 
 impl UnsettledReply {
     pub(crate) fn new(index: u64, to: Token, reply: Reply) -> UnsettledReply {
-        let shared = SharedReply { to, reply, open: AtomicU32::new(1), fates: AtomicU8::new(0) };
+        let shared = SharedReply { to, reply, open: AtomicU32::new(1), outcomes: AtomicU8::new(0) };
         UnsettledReply { index, is_truncated: false, shared: Arc::new(shared) }
     }
 
@@ -55,24 +55,24 @@ impl UnsettledReply {
 
     /// Enough members have the log up to the entry's index. The last partition of the entry answers.
     pub(crate) fn settle(self, effects: &mut dyn PartitionEffects) {
-        let fate = if self.is_truncated { Fate::Gone } else { Fate::Committed };
-        self.end(fate, &Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
+        let outcome = if self.is_truncated { EntryOutcome::Gone } else { EntryOutcome::Committed };
+        self.end(outcome, &Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
     }
 
-    /// The fate of the entry cannot be learned here any more.
+    /// The outcome of the entry cannot be learned here any more.
     pub(crate) fn fail(self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        self.end(Fate::Unknown, failure, effects);
+        self.end(EntryOutcome::Unknown, failure, effects);
     }
 
-    fn end(self, fate: Fate, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
-        let SharedReply { to, reply, open, fates } = &*self.shared;
-        let all = fates.fetch_or(fate as u8, Ordering::AcqRel) | fate as u8;
+    fn end(self, outcome: EntryOutcome, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        let SharedReply { to, reply, open, outcomes } = &*self.shared;
+        let all = outcomes.fetch_or(outcome as u8, Ordering::AcqRel) | outcome as u8;
         if open.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        if all == Fate::Committed as u8 {
+        if all == EntryOutcome::Committed as u8 {
             reply.send(*to, effects);
-        } else if all == Fate::Gone as u8 {
+        } else if all == EntryOutcome::Gone as u8 {
             effects.answer(*to, &Message::Answer(Err(Failure::Unavailable { retry_after_ms: 0 })));
         } else {
             reply.fail(*to, failure, effects);
@@ -98,7 +98,7 @@ impl InheritedReplies {
         }
     }
 
-    /// The fate of the entries cannot be learned from children.
+    /// The outcome of the entries cannot be learned from children.
     pub fn fail(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.0.drain(..).for_each(|one| one.fail(failure, effects));
     }

@@ -75,7 +75,7 @@ impl MioDriver {
             started: Instant::now(),
             busy_poll: BusyPoll::default(),
             tls: None,
-            descriptors: Descriptors::here(),
+            descriptors: Descriptors::of_process(),
             refusals: RepeatedEvent::new(REFUSED_LOG_INTERVAL_MS),
             certificates_refused: CertificateRefusals::default(),
         })

@@ -408,9 +408,9 @@ impl UnitScheduler {
             self.fail(requester, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
             return Some(now_ms);
         };
-        let is_as_it_was = found.config().partitions.bits() == lane.bits;
+        let is_unchanged = found.config().partitions.bits() == lane.bits;
         let to = match self.client_queues.unit_of(number) {
-            Some(unit) if !is_as_it_was => route(map, lane.to(), unit),
+            Some(unit) if !is_unchanged => route(map, lane.to(), unit),
             _ => Some(lane.to()),
         };
         let Some(to) = to else {

@@ -71,7 +71,7 @@ impl<D: Disk> Instance<D> {
             }
         };
         let has_more = maintenance.has_more;
-        if self.engine.presses() && now_ms >= self.maintenance.pressed_ms + PRESSED_TICK_MS {
+        if self.engine.has_reclaim_pressure() && now_ms >= self.maintenance.pressed_ms + PRESSED_TICK_MS {
             self.maintenance.pressed_ms = now_ms;
             self.maintenance.busy_until_ms = now_ms + MAINTENANCE_BUSY_MS;
             let Instance { engine, partitions, .. } = self;

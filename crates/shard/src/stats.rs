@@ -279,7 +279,7 @@ impl<D: Disk> Instance<D> {
                 records, versions, log, checkpoint_bytes, overhead_bytes, has_failed, ..
             } = engine.partition_stats(handle).unwrap_or_default();
             // Staged pieces are internal records of the partition.
-            let records = own.own_of(records.saturating_sub(own.staged));
+            let records = own.own_records(records.saturating_sub(own.staged));
             let of_keyspace = stats.keyspaces.entry(place.0).or_default();
             of_keyspace.copies += 1;
             of_keyspace.records += if replica.role() == Role::Primary { records } else { 0 };

@@ -47,12 +47,12 @@ impl Descriptors {
     /// that need few.
     pub fn share_among(instances: usize) -> Self {
         INSTANCES.fetch_max(instances as u64, Ordering::Relaxed);
-        Self::here()
+        Self::of_process()
     }
 
     /// The division in this process.
     #[must_use]
-    pub fn here() -> Self {
+    pub fn of_process() -> Self {
         let instances = INSTANCES.load(Ordering::Relaxed);
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

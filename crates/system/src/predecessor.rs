@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 ///
 /// # Errors
 /// Those of the last attempt.
-pub fn outlive<T, E>(
+pub fn retry_until_released<T, E>(
     what: &dyn std::fmt::Display,
     is_in_use: impl Fn(&E) -> bool,
     mut take: impl FnMut() -> Result<T, E>,
@@ -48,7 +48,7 @@ mod tests {
     fn only_locked_folder_is_waited_for() {
         let outcome = |answers: &[Result<u32, &'static str>]| {
             let mut answers = answers.iter().copied();
-            let result = outlive(&"it", |error| *error == "held", || answers.next().unwrap());
+            let result = retry_until_released(&"it", |error| *error == "held", || answers.next().unwrap());
             (result, answers.count())
         };
         assert_eq!(outcome(&[Err("held"), Err("held"), Ok(7)]), (Ok(7), 0));
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn wait_for_predecessor_is_bounded() {
         let waited = Stopwatch::start();
-        assert_eq!(outlive(&"it", |_| true, || Err::<(), _>("held")), Err("held"));
+        assert_eq!(retry_until_released(&"it", |_| true, || Err::<(), _>("held")), Err("held"));
         assert!(waited.elapsed() >= EXIT_TIME_OUT, "{:?}", waited.elapsed());
     }
 }

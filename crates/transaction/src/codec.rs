@@ -322,7 +322,7 @@ const ITEM_BYTES_MIN: usize = 15;
 /// The parts of a transaction as its client sends them: version (1), parts.
 #[must_use]
 pub fn encode_parts(parts: &[TransactionPart]) -> Vec<u8> {
-    let bytes = 5 + parts.iter().map(TransactionPart::bytes_about).sum::<usize>();
+    let bytes = 5 + parts.iter().map(TransactionPart::estimated_bytes).sum::<usize>();
     let mut out = CodecWriter { out: Vec::with_capacity(bytes) };
     out.u8(PARTS_VERSION);
     out.parts(parts);

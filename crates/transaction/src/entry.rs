@@ -154,7 +154,7 @@ impl TransactionEntry {
 
     /// Appends the encoded entry to `to`, with a single reservation.
     pub fn encode_into(&self, to: &mut Vec<u8>) {
-        to.reserve(self.bytes_about());
+        to.reserve(self.estimated_bytes());
         let mut out = CodecWriter { out: std::mem::take(to) };
         out.u8(VERSION);
         out.u8(self.kind());
@@ -245,7 +245,7 @@ impl TransactionEntry {
 
     /// An upper bound of its encoded length, and only a little above it.
     #[must_use]
-    pub fn bytes_about(&self) -> usize {
+    pub fn estimated_bytes(&self) -> usize {
         HEAD_BYTES
             + match self {
                 TransactionEntry::Prepare { locks, pinned, effect, result, .. } => {

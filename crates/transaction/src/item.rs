@@ -88,7 +88,7 @@ impl TransactionPart {
     }
 
     /// An upper bound of its encoded length, and only a little above it.
-    pub(crate) fn bytes_about(&self) -> usize {
+    pub(crate) fn estimated_bytes(&self) -> usize {
         const PART_BYTES: usize = 18 + 24;
         const ITEM_BYTES: usize = 23 + 24;
         match &self.items {

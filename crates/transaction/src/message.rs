@@ -120,7 +120,7 @@ impl Message {
     /// Encodes the message.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = CodecWriter { out: Vec::with_capacity(self.bytes_about()) };
+        let mut out = CodecWriter { out: Vec::with_capacity(self.estimated_bytes()) };
         out.u8(VERSION);
         out.u8(self.what.kind());
         out.routing_key(self.to);
@@ -171,11 +171,11 @@ impl Message {
     }
 
     /// An upper bound of its encoded length, and only a little above it.
-    fn bytes_about(&self) -> usize {
+    fn estimated_bytes(&self) -> usize {
         HEAD_BYTES
             + match &self.what {
                 TransactionMessage::Prepare { parts, .. } => {
-                    parts.iter().map(TransactionPart::bytes_about).sum()
+                    parts.iter().map(TransactionPart::estimated_bytes).sum()
                 }
                 TransactionMessage::Prepared { result, .. } => result.len(),
                 _ => 0,

@@ -18,7 +18,7 @@ pub use self::refused::{
     REFUSED_REQUEST, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
     REFUSED_UNKNOWN_TOKEN,
 };
-pub use self::tokens::{TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
+pub use self::tokens::{DelegateToken, TokenGrant, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
 pub use self::view::NodeView;
 
 use crate::error::{BadRequestReason, Failure};
@@ -76,7 +76,7 @@ pub enum AdminQuestion {
     ListTokens(TokenList),
     /// Make a token valid for a limited time.
     #[prost(message, tag = "23")]
-    LendToken(TokenLend),
+    LendToken(DelegateToken),
     /// Place the control group on these nodes.
     #[prost(message, tag = "30")]
     SetManagers(ManagersSet),

@@ -9,9 +9,9 @@ use zerohop_client::{BlobError, Error};
 use super::copy_file::CopyFile;
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
+use crate::common::display::{JsonValue, Name};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::{JsonValue, Name};
 use crate::output;
 
 /// How often a file is written again because the blob was changed meanwhile.

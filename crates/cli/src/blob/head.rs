@@ -4,9 +4,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{BlobPlace, NameArgument, refusal};
+use crate::common::display::{Attributes, Name};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::shown::{Attributes, Name};
 use crate::common::{names, quantity};
 use crate::output;
 

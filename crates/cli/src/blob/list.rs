@@ -7,9 +7,9 @@ use clap::Args;
 use serde::Serialize;
 
 use super::BlobPlace;
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::Name;
 use crate::output;
 
 #[derive(Args, Debug)]

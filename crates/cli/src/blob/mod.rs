@@ -22,10 +22,10 @@ use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
 use crate::common::outage;
-use crate::common::shown::Name;
 use crate::common::target::ClusterTarget;
 
 #[derive(Debug, Subcommand)]

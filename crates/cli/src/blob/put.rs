@@ -9,11 +9,11 @@ use zerohop_client::{Blob, BlobPut, PutOptions};
 use super::bytes::ByteSource;
 use super::progress::BlobProgress;
 use super::{BlobPlace, NameArgument, refusal};
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
-use crate::common::shown::Name;
 use crate::output;
 
 /// The most bytes of one append. A longer source is sent as a staged append.

@@ -4,9 +4,9 @@ use serde::Serialize;
 use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason};
 
 use super::BlobPlace;
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names::beginning;
-use crate::common::shown::Name;
 use crate::output;
 
 #[derive(Serialize)]

@@ -6,9 +6,9 @@ use serde_json::Value;
 use zerohop_client::{Blob, Error, Number, Transform};
 
 use super::{BlobPlace, NameArgument, refusal};
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::shown::Name;
 use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
 

@@ -10,9 +10,9 @@ use super::bytes::{ByteSource, GivenBytes};
 use super::progress::BlobProgress;
 use super::put::{APPEND_AT_ONCE_BYTES, staged_append};
 use super::{BlobPlace, NameArgument, refusal};
+use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::shown::Name;
 use crate::common::{names, quantity};
 use crate::output;
 

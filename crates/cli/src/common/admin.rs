@@ -6,10 +6,9 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceSettings, KeyspaceStatus,
+    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, DelegateToken, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
-    PartitionStatus, REFUSED_FAILED, Status, StatusGet, TokenLend, TokenList, TokenPut, TokenRevoke,
-    TokenStatus,
+    PartitionStatus, REFUSED_FAILED, Status, StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -97,7 +96,7 @@ pub(crate) async fn put_token(
     lasts: Option<Duration>,
 ) -> Result<(), CommandError> {
     let wanted = match lasts {
-        Some(lasts) => AdminQuestion::LendToken(TokenLend {
+        Some(lasts) => AdminQuestion::LendToken(DelegateToken {
             put,
             lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
         }),

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use zerohop_client::{BlobError, Error, Failure, Reason};
 
+use super::display::{JsonKey, Name};
 use super::ending::CommandError;
-use super::shown::{JsonKey, Name};
 use crate::output;
 
 /// The object that a command was about, if it is a single one.

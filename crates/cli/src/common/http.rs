@@ -38,7 +38,7 @@ pub(crate) async fn get(
 
 /// Why the node at this address does not serve, from its `/health`; `None`: it serves, or does not
 /// answer.
-pub(crate) async fn why_not(address: &str, tls: Option<&ClientTls>) -> Option<String> {
+pub(crate) async fn unserved_reason(address: &str, tls: Option<&ClientTls>) -> Option<String> {
     let text = timeout(ANSWER_MAX, exchange(address, "/health", None, tls)).await.ok()?.ok()?;
     let (_, body) = text.split_once("\r\n\r\n")?;
     let health: serde_json::Value = serde_json::from_str(body).ok()?;

@@ -18,7 +18,7 @@ const STATUS_MAX: Duration = Duration::from_secs(2);
 pub(crate) async fn explained(target: &ClusterTarget, error: CommandError) -> CommandError {
     match &error {
         CommandError::Client(client) | CommandError::Blob(client) => {
-            let why = why_not_served(target, client).await;
+            let why = unserved_reason(target, client).await;
             with(error, why)
         }
         _ => error,
@@ -34,7 +34,7 @@ pub(crate) fn with(error: CommandError, why: Option<String>) -> CommandError {
 }
 
 /// What a manager says about the cluster, if the cluster is why the operation was not done.
-pub(crate) async fn why_not_served(target: &ClusterTarget, error: &Error) -> Option<String> {
+pub(crate) async fn unserved_reason(target: &ClusterTarget, error: &Error) -> Option<String> {
     if !is_unserved(error) {
         return None;
     }

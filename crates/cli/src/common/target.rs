@@ -90,7 +90,7 @@ impl ClusterTarget {
     async fn of_no_cluster(&self, error: zerohop_client::Error) -> CommandError {
         for endpoint in self.endpoints() {
             let tls = self.tls.read().ok().flatten();
-            if let Some(reason) = http::why_not(endpoint, tls.as_ref()).await {
+            if let Some(reason) = http::unserved_reason(endpoint, tls.as_ref()).await {
                 let message = format!(
                     "the node at {endpoint} has not joined a cluster yet: {reason}. Nothing was changed"
                 );

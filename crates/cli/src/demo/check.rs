@@ -8,9 +8,9 @@ use zerohop_client::{Error, Failure, Keyspace, Reply};
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 
 use super::fault::Fault;
-use super::lanes::{self, Groups};
 use super::limits::{FAULTS_STORED_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use super::load::StoredFile;
+use super::parallel::{self, Groups};
 use super::progress::DemoProgress;
 use super::record::FileHeader;
 use crate::common::demo_error::DemoError;
@@ -39,7 +39,7 @@ pub(super) async fn check(
 ) -> Result<CheckResult, DemoError> {
     let lane = |groups| check_groups(keyspace.clone(), Arc::clone(expected), Arc::clone(progress), groups);
     let mut checked = CheckResult::default();
-    lanes::run(expected.len(), lane).await?.into_iter().for_each(|one| checked.add(one));
+    parallel::run(expected.len(), lane).await?.into_iter().for_each(|one| checked.add(one));
     Ok(checked)
 }
 

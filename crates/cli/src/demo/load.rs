@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use zerohop_client::{Condition, Error, Expiry, Keyspace};
 use zerohop_wire::messages::{Insert, RecordOperation, RecordWrite, WriteChange};
 
-use super::lanes::{self, Groups};
 use super::limits::{GROUP_BYTES_MAX, READ_BYTES, RECORD_BYTES_MAX, REPEATS_MAX};
+use super::parallel::{self, Groups};
 use super::progress::DemoProgress;
 use super::record::FileHeader;
 use super::source::{DemoFiles, fill_buffer};
@@ -46,7 +46,7 @@ pub(super) async fn load(
         LoadLane { keyspace, source, progress, loaded: LoadedFiles::default() }.run(groups)
     };
     let mut loaded = LoadedFiles::default();
-    for one in lanes::run(source.files.len(), lane).await? {
+    for one in parallel::run(source.files.len(), lane).await? {
         loaded.files.extend(one.files);
         loaded.unreadable += one.unreadable;
     }

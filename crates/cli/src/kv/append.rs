@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::shown::JsonKey;
 use crate::common::value::{argument, file};
 use crate::output;
 

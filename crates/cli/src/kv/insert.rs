@@ -8,10 +8,10 @@ use zerohop_client::Expiry;
 
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
 use crate::common::quantity;
-use crate::common::shown::JsonKey;
 use crate::common::value::GivenValue;
 use crate::output;
 

@@ -9,9 +9,9 @@ use zerohop_system::clock::HybridClock;
 use zerohop_wire::words::counted;
 
 use super::{KeyArgument, KvPlace, record, refusal};
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]

@@ -26,10 +26,10 @@ use clap::{Args, Subcommand};
 use zerohop_client::Keyspace;
 use zerohop_wire::ids::KeyspaceId;
 
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
 use crate::common::outage;
-use crate::common::shown::JsonKey;
 use crate::common::target::ClusterTarget;
 
 /// Declares the commands, those about one key before the semicolon, and what is the same for all of them.

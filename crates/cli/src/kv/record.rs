@@ -5,8 +5,8 @@ use serde::Serialize;
 use zerohop_client::{Keyspace, Range, Record};
 
 use super::KvPlace;
+use crate::common::display::{JsonKey, JsonValue};
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
 /// The JSON of a bytes record.

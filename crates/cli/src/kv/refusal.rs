@@ -4,9 +4,9 @@ use serde::Serialize;
 use zerohop_client::{Error, Failure, RecordType, Timestamp};
 
 use super::KvPlace;
+use crate::common::display::{JsonKey, JsonValue};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names::beginning;
-use crate::common::shown::{JsonKey, JsonValue};
 use crate::output;
 
 /// The JSON of a negative answer.

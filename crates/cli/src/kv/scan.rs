@@ -9,9 +9,9 @@ use zerohop_client::ListedKey;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::{KvPlace, refusal};
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
-use crate::common::shown::JsonKey;
 use crate::output;
 
 #[derive(Args, Debug)]

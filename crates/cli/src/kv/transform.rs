@@ -7,9 +7,9 @@ use zerohop_client::{Condition, Error, Keyspace, Number, Transform};
 
 use super::condition::GivenCondition;
 use super::{KeyArgument, KvPlace, refusal};
+use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::shown::JsonKey;
 use crate::common::transform::{GivenTransform, TransformTarget};
 use crate::output;
 

@@ -1,6 +1,6 @@
 //! `zerohop status`: once, at intervals, or once the cluster is in a state.
 
-mod shown;
+mod display;
 mod verdict;
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::time::{Instant, sleep, sleep_until};
 use zerohop_wire::admin::Status;
 
-use self::shown::ShownStatus;
+use self::display::ShownStatus;
 use self::verdict::AwaitedState;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::keys::KeyPresses;

@@ -145,7 +145,7 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
             if let Some(why) = lacking(&error, named) {
                 return Err(CommandError::RefusedAs { word: FORBIDDEN, reason: why });
             }
-            let why = outage::why_not_served(&arguments.target, &error).await;
+            let why = outage::unserved_reason(&arguments.target, &error).await;
             let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
             show::refused(arguments.json, (lines, &progress), (error, why))
         }

@@ -7,11 +7,11 @@ use zerohop_client::{AbortReason, CommittedTransaction, Error, Failure, Info, Re
 
 use super::line::{Line, LineOperation};
 use super::{LineResult, TxnProgress, blob};
+use crate::common::display::{JsonKey, JsonValue, Name};
 use crate::common::ending::{CommandEnding, CommandError, EXISTS, of_blob};
 use crate::common::failure::{self, FailedObject};
 use crate::common::names::{self, first_bytes};
 use crate::common::outage;
-use crate::common::shown::{JsonKey, JsonValue, Name};
 use crate::kv::refusal::type_name;
 use crate::output;
 

@@ -127,7 +127,7 @@ impl PlacementTally {
 
     /// Whether moving `load` from one instance to the other balances the load of primaries: the larger load
     /// per weight of the two becomes smaller.
-    pub(super) fn evens(&self, from: InstanceId, to: InstanceId, load: u32) -> bool {
+    pub(super) fn balances_load(&self, from: InstanceId, to: InstanceId, load: u32) -> bool {
         let (Some(from), Some(to)) = (self.seats.get(&from), self.seats.get(&to)) else { return false };
         let after = (u128::from(to.load) + u128::from(load)) * u128::from(from.weight);
         after < u128::from(from.load) * u128::from(to.weight)

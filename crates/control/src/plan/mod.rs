@@ -21,7 +21,7 @@ use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use crate::command::Regroup;
 use crate::state::ControlState;
-pub use crate::state::{Ring, Spot};
+pub use crate::state::{Ring, RingPoint};
 
 /// Limits on simultaneous changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

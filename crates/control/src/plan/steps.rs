@@ -272,7 +272,7 @@ impl<'a> Planner<'a> {
         self.ring_positions.entry(keyspace).or_insert_with(|| {
             let seed = state.map().keyspace(keyspace).map_or(0, |found| found.config().seed);
             let ring = Ring::new(state, seed);
-            ring.spots().iter().enumerate().map(|(at, spot)| (spot.instance, at)).collect()
+            ring.points().iter().enumerate().map(|(at, point)| (point.instance, at)).collect()
         });
         let places = &self.ring_positions[&keyspace];
         let count = places.len().max(1);
@@ -321,8 +321,8 @@ impl<'a> Planner<'a> {
             }
             let Some(target) = self.candidate(keyspace, group, Some(member)) else { continue };
             let after = self.shares_domain(group, target, Some(member));
-            let evens = after <= shares && excess - self.tally.excess(target) > self.tally.one();
-            if !(drains || after < shares || evens) {
+            let balances_load = after <= shares && excess - self.tally.excess(target) > self.tally.one();
+            if !(drains || after < shares || balances_load) {
                 continue;
             }
             moved[at] = true;
@@ -368,7 +368,7 @@ impl<'a> Planner<'a> {
         }
         let load = load(self.seen, keyspace, partition);
         let heir = self.least_loaded(group.in_sync, load)?;
-        if !self.tally.evens(group.primary, heir, load) {
+        if !self.tally.balances_load(group.primary, heir, load) {
             return None;
         }
         self.tally.serve(Some(group.primary), heir, load);
@@ -389,7 +389,7 @@ impl<'a> Planner<'a> {
         }
         let load = load(self.seen, keyspace, partition);
         let instance = self.least_loaded(group.followers, load)?;
-        if !self.tally.evens(group.primary, instance, load.saturating_mul(2)) {
+        if !self.tally.balances_load(group.primary, instance, load.saturating_mul(2)) {
             return None;
         }
         self.moves += 1;

@@ -232,8 +232,8 @@ fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
         assert!(spread(bench.copies_by_instance().into_values()) <= 1, "{:?}", bench.copies_by_instance());
         // Replicas are among the next few in the ring: there are few different groups.
         let ring = Ring::new(&bench.state, u64::from(nodes));
-        let at = |one: InstanceId| ring.spots().iter().position(|spot| spot.instance == one).unwrap();
-        let count = ring.spots().len();
+        let at = |one: InstanceId| ring.points().iter().position(|point| point.instance == one).unwrap();
+        let count = ring.points().len();
         for (_, group) in bench.state.map().keyspaces().next().unwrap().1.groups() {
             for member in group.members() {
                 let distance = (at(member) + count - at(group.primary)) % count;

@@ -48,7 +48,7 @@ pub use keyspace_drops::DroppingKeyspace;
 pub use losses::{Loss, Losses};
 pub use placement_overrides::Pin;
 pub(crate) use ring::instance_weight;
-pub use ring::{Ring, Spot};
+pub use ring::{Ring, RingPoint};
 pub use snapshot::StateError;
 
 use requests::Requests;

@@ -19,7 +19,7 @@ use zerohop_placement::{GroupState, MapChange, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::group_decision::{GroupContext, NextGroup};
-use super::{ControlState, MapDraft, Ring, Spot};
+use super::{ControlState, MapDraft, Ring, RingPoint};
 use crate::command::{CommandRefusal, KeptCopy, LogIndexReport};
 
 impl ControlState {
@@ -78,10 +78,10 @@ impl ControlState {
         if group.members().all(|instance| view.is_down(instance)) {
             // No member is left to report. The previous members are removed from the group: if one returns,
             // its copy is removed, as the new group may have written other data by then.
-            let replicas = |one: &Spot| self.map().partitions_of(one.instance).count();
+            let replicas = |one: &RingPoint| self.map().partitions_of(one.instance).count();
             let ring = Ring::new(self, found.config().seed);
             let heir =
-                ring.spots().iter().min_by_key(|spot| replicas(spot)).ok_or(CommandRefusal::NoNodes)?;
+                ring.points().iter().min_by_key(|point| replicas(point)).ok_or(CommandRefusal::NoNodes)?;
             let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
             let epoch = next.epoch;
             draft.possible_losses.push((keyspace, partition));

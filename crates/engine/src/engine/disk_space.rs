@@ -19,14 +19,14 @@ impl<D: Disk> Engine<D> {
         self.io.space.check_disk_space(&mut self.io.disk);
     }
 
-    /// Whether a partition would accept entries of so many bytes in total now, either as entries that are let
-    /// in on a full disk or as others. No room is reserved for them.
+    /// Whether a partition would accept entries of so many bytes in total now, either as entries that are
+    /// admitted on a full disk or as others. No room is reserved for them.
     ///
     /// # Errors
     /// [`crate::EngineError::DiskFull`], [`crate::EngineError::MemoryFull`]; there is no such partition.
-    pub fn check_space_for(&mut self, handle: Handle, bytes: u64, is_let_in: bool) -> EngineResult<()> {
+    pub fn check_space_for(&mut self, handle: Handle, bytes: u64, is_admitted: bool) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        store.check_space_for(io, bytes, is_let_in)
+        store.check_space_for(io, bytes, is_admitted)
     }
 
     /// Checks that the limit of file sizes lets a partition have an entry with so many bytes of key and payload.
@@ -44,7 +44,7 @@ impl<D: Disk> Engine<D> {
     /// Until it is reset, appended entries are accepted on a full disk as removals are, up to half of the
     /// reserve. For entries that must be in the log so that room becomes free, or so that no request waits
     /// any longer.
-    pub fn set_admits_all(&mut self, lets_in: bool) {
-        self.io.space.set_admits_all(lets_in);
+    pub fn set_admits_all(&mut self, admits_all: bool) {
+        self.io.space.set_admits_all(admits_all);
     }
 }

@@ -23,7 +23,7 @@ const BURIED_PER_CALL: usize = 1;
 
 /// What is left of a partition that is no longer open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remains {
+pub(super) enum LeftoverFiles {
     /// Files, and the journal's record that the partition is dropped, which must be durable before the files
     /// are removed.
     JournalToFlush,
@@ -75,7 +75,8 @@ impl<D: Disk> Engine<D> {
             self.journal.push_truncated(handle.0, id, 0);
         }
         let store = self.remove_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
-        self.dropping.insert(id, if is_in_journal { Remains::JournalToFlush } else { Remains::Files });
+        self.dropping
+            .insert(id, if is_in_journal { LeftoverFiles::JournalToFlush } else { LeftoverFiles::Files });
         Ok(store)
     }
 
@@ -89,9 +90,9 @@ impl<D: Disk> Engine<D> {
 
     /// Removes the files of a closed partition, once the journal's record of the drop is durable.
     pub(super) fn end_drop(&mut self, id: PartitionId) -> EngineResult<()> {
-        if self.dropping.get(&id) == Some(&Remains::JournalToFlush) {
+        if self.dropping.get(&id) == Some(&LeftoverFiles::JournalToFlush) {
             self.flush()?;
-            self.dropping.insert(id, Remains::Files);
+            self.dropping.insert(id, LeftoverFiles::Files);
         }
         self.remove_files(id)
     }
@@ -123,7 +124,7 @@ impl<D: Disk> Engine<D> {
             return Ok(false);
         }
         let is_due = |id: &PartitionId| self.maintenance.drop_tried.is_none_or(|tried| *id > tried);
-        let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
+        let now = self.dropping.iter().filter(|(_, left)| **left != LeftoverFiles::UntilNextStart);
         let Some(id) = now.map(|(id, _)| *id).find(is_due) else {
             // All remaining removals have failed, or wait for a start.
             self.maintenance.drop_tried = None;
@@ -140,7 +141,7 @@ impl<D: Disk> Engine<D> {
     /// Removes the rest of all dropped partitions, as far as possible: at a clean shutdown.
     pub(super) fn end_all_drops(&mut self) -> EngineResult<()> {
         self.free_dropped(true);
-        let now = self.dropping.iter().filter(|(_, left)| **left != Remains::UntilNextStart);
+        let now = self.dropping.iter().filter(|(_, left)| **left != LeftoverFiles::UntilNextStart);
         for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
             match self.end_drop(id) {
                 // The next opening continues the removal.

@@ -68,7 +68,7 @@ pub struct Engine<D> {
     partitions: Vec<Option<Box<PartitionStore>>>,
     by_id: BTreeMap<PartitionId, Handle>,
     /// Partitions whose removal was deferred, or has failed half-way.
-    dropping: BTreeMap<PartitionId, drops::Remains>,
+    dropping: BTreeMap<PartitionId, drops::LeftoverFiles>,
     /// Those of them whose memory is not released yet.
     buried: Vec<PartitionStore>,
     /// The child partitions that are being made, by their parents.
@@ -92,7 +92,7 @@ impl<D: Disk> Engine<D> {
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
         match self.dropping.get(&id) {
             None => {}
-            Some(drops::Remains::UntilNextStart) => {
+            Some(drops::LeftoverFiles::UntilNextStart) => {
                 let reason = "it was split, and what is left of it goes with a later start".into();
                 return Err(EngineError::Stopped { reason });
             }

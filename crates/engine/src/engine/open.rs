@@ -1,10 +1,9 @@
 //! Opening an engine: every partition from its folder, then the journal over them.
 
-use super::drops::Remains;
+use super::drops::LeftoverFiles;
 use super::maintain::Maintenance;
 use super::shared::LOG_FOLDER;
 use super::{Engine, Handle, folder_of, store_of};
-use crate::accounts::{Memory, Space};
 use crate::disk::{Disk, OpenMode};
 use crate::engine::options::{Durability, EngineOptions};
 use crate::engine::report::RecoveryReport;
@@ -14,6 +13,7 @@ use crate::journal::{FOLDER, Journal};
 use crate::limits::FILE_BYTES_MIN;
 use crate::log::shared::format::LogId;
 use crate::log::shared::streams::LogSlot;
+use crate::resources::{Memory, Space};
 use crate::store::{PartitionStore, StoreIdentity};
 use crate::{PartitionId, PartitionReport};
 
@@ -74,7 +74,7 @@ impl<D: Disk> Engine<D> {
             report.partitions.push((id, found));
         }
         let is_journal_empty = engine.replay_journal(&mut report, &gone)?;
-        engine.dropping = gone.iter().map(|id| (*id, Remains::UntilNextStart)).collect();
+        engine.dropping = gone.iter().map(|id| (*id, LeftoverFiles::UntilNextStart)).collect();
         for id in gone.into_iter().filter(|_| is_journal_empty) {
             engine.remove_files(id)?;
         }

@@ -217,15 +217,15 @@ impl<D: Disk> Engine<D> {
         self.begin_compactions()
     }
 
-    /// Decides the worthwhile work for one partition. With `presses`, its dead space does not wait until
-    /// writes cause a checkpoint.
-    fn plan_partition_work(&mut self, handle: Handle, dead_percent_max: u64, presses: bool) {
+    /// Decides the worthwhile work for one partition. With `has_reclaim_pressure`, its dead space does not wait
+    /// until writes cause a checkpoint.
+    fn plan_partition_work(&mut self, handle: Handle, dead_percent_max: u64, has_reclaim_pressure: bool) {
         let begins_alone = self.options.starts_checkpoints;
         let policy = self.policy(dead_percent_max);
         let Engine { io, partitions, maintenance, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return };
-        let presses = presses && !io.logs.view(store.handle).is_in_memory_only();
-        let policy = Policy { presses, ..policy };
+        let has_reclaim_pressure = has_reclaim_pressure && !io.logs.view(store.handle).is_in_memory_only();
+        let policy = Policy { has_reclaim_pressure, ..policy };
         store.account.awaits_check = false;
         maintenance.reclaim.count(&io.logs, store);
         if store.is_stopped() {
@@ -236,7 +236,7 @@ impl<D: Disk> Engine<D> {
         let wants_compaction = is_separate && store.needs_compaction(&io.logs, &policy);
         store.account.is_compaction_blocked =
             wants_compaction && store.is_compaction_blocked(&io.logs, &policy);
-        if is_separate && (presses || maintenance.reclaim.pressed.contains(&handle)) {
+        if is_separate && (has_reclaim_pressure || maintenance.reclaim.pressed.contains(&handle)) {
             maintenance.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
         }
         if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
@@ -250,7 +250,7 @@ impl<D: Disk> Engine<D> {
 
     /// Whether the dead space of any partition waits for a checkpoint that nothing else causes: the owner
     /// ticks such partitions soon.
-    pub fn presses(&self) -> bool {
+    pub fn has_reclaim_pressure(&self) -> bool {
         !self.maintenance.reclaim.pressed.is_empty()
     }
 
@@ -294,7 +294,7 @@ impl<D: Disk> Engine<D> {
             }
             if store.compaction_begin(io, &policy)? {
                 maintenance.reclaim.compacting.push_back(handle);
-            } else if policy.presses {
+            } else if policy.has_reclaim_pressure {
                 // Its open segment may have been sealed just now.
                 maintenance.reclaim.press(handle, store.waits_for_checkpoint(&io.logs, &policy));
             }
@@ -423,7 +423,13 @@ impl<D: Disk> Engine<D> {
     pub(super) fn policy(&self, dead_percent_max: u64) -> Policy {
         let EngineOptions { segment_bytes, check_after_bytes, .. } = self.options;
         let file_bytes_max = self.io.space.file_bytes_max();
-        Policy { dead_percent_max, segment_bytes, file_bytes_max, check_after_bytes, presses: false }
+        Policy {
+            dead_percent_max,
+            segment_bytes,
+            file_bytes_max,
+            check_after_bytes,
+            has_reclaim_pressure: false,
+        }
     }
 }
 

@@ -123,7 +123,7 @@ fn entries_that_die_while_locations_are_redirected_are_counted_once() {
         segment_bytes: SEGMENT_BYTES,
         file_bytes_max: u64::MAX,
         check_after_bytes: crate::limits::CHECK_AFTER_BYTES,
-        presses: false,
+        has_reclaim_pressure: false,
     };
     let mut rounds = 0;
     let (io, store) = engine.store(p).expect("is open");

@@ -19,7 +19,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::snapshot_install::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
-use crate::accounts::LogResources;
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
 use crate::engine::options::Durability;
@@ -27,6 +26,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::log::segment::Segment;
 use crate::planted::{Bug, is_planted};
+use crate::resources::LogResources;
 use crate::store::PartitionStore;
 
 /// Marker file in the folder of a partition that was split: the rest of the folder is to be removed.

@@ -3,10 +3,10 @@
 use super::entry::{self, EntryKind, HEAD_BYTES, Head, HeadDecode};
 use super::scan::{self, ScanItem};
 use super::{AppendedPlace, EntryRef, FIRST_ENTRY_AT, PartitionLog};
-use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::limits::{KEY_BYTES_MAX, SAMPLE_EVERY};
+use crate::resources::LogResources;
 
 impl PartitionLog {
     /// The position of the entry of this log index; `None` if the log does not hold it (any more).

@@ -5,12 +5,12 @@
 //! sorted: a newer entry is always further on.
 
 use crate::PartitionId;
-use crate::accounts::{LogResources, Space};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
 use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
+use crate::resources::{LogResources, Space};
 
 mod copy;
 pub mod entry;

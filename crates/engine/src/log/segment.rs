@@ -13,7 +13,6 @@ mod copy;
 mod installed;
 mod places;
 
-use crate::accounts::{LogResources, Memory, is_synced};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
 use crate::log::entry::{Base, EntryKind, Meta};
@@ -21,6 +20,7 @@ use crate::log::garbage_stats::DeadEntries;
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
 use crate::log::tail_cache::TailOffsets;
 use crate::planted::{Bug, is_planted};
+use crate::resources::{LogResources, Memory, is_synced};
 use places::Places;
 
 /// A segment of one partition's log.

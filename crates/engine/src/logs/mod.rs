@@ -16,12 +16,12 @@
 //! ([`Logs::separate`]).
 
 use crate::PartitionId;
-use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::log::entry::Meta;
 use crate::log::shared::streams::LogSlot;
 use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
+use crate::resources::LogResources;
 
 pub(crate) use shared::SharedLogs;
 use shared_view::SharedView;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::MovedPlace;
 use crate::PartitionId;
-use crate::accounts::LogResources;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::limits::SEGMENTS_MAX;
@@ -14,6 +13,7 @@ use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
 use crate::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
 use crate::log::{AppendedPlace, LogSizes, StoreFacts};
+use crate::resources::LogResources;
 
 /// After so many appended bytes full pieces are issued, and the memory is counted.
 const COUNT_EVERY_BYTES: u64 = 64 << 10;

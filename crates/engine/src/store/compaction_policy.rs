@@ -27,7 +27,7 @@ pub(crate) struct Policy {
     pub(crate) check_after_bytes: u64,
     /// Dead space does not wait until more writes cause the checkpoints that must cover it, or fill the open
     /// segment.
-    pub(crate) presses: bool,
+    pub(crate) has_reclaim_pressure: bool,
 }
 
 impl PartitionStore {
@@ -49,7 +49,7 @@ impl PartitionStore {
         let Some(&slot) = io.logs.separate(self.handle).order.last() else { return Ok(()) };
         let segment = io.logs.separate(self.handle).segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
-        let bytes_min = match policy.presses {
+        let bytes_min = match policy.has_reclaim_pressure {
             true => SEAL_PRESSED_BYTES_MIN.min(policy.check_after_bytes),
             false => policy.check_after_bytes,
         };

@@ -220,23 +220,23 @@ impl PartitionStore {
         // Small entries that free space, and the small marks without which no request that frees space
         // could be answered.
         let is_small = payload_bytes <= ADMITTED_MARK_BYTES_MAX;
-        let is_let_in =
+        let is_admitted =
             is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark) || io.space.admits_all();
         match self.durability {
-            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_let_in => {
+            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_admitted => {
                 Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
             }
-            Durability::Memory if io.memory.is_over() && !is_let_in => {
+            Durability::Memory if io.memory.is_over() && !is_admitted => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
             Durability::Interval { .. } => {
                 io.space.check_file_size(bytes)?;
-                io.space.admit(&mut io.disk, bytes, is_let_in)
+                io.space.admit(&mut io.disk, bytes, is_admitted)
             }
             Durability::Sync => {
                 io.space.check_file_size(bytes)?;
-                io.space.admit(&mut io.disk, 2 * bytes, is_let_in)
+                io.space.admit(&mut io.disk, 2 * bytes, is_admitted)
             }
         }
     }
@@ -246,19 +246,19 @@ impl PartitionStore {
         &self,
         io: &mut Io<D>,
         bytes: u64,
-        is_let_in: bool,
+        is_admitted: bool,
     ) -> EngineResult<()> {
         let lacks_room = io.logs.view(self.handle).lacks_room();
         match self.durability {
-            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_let_in => {
+            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_admitted => {
                 Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
             }
-            Durability::Memory if io.memory.is_over() && !is_let_in => {
+            Durability::Memory if io.memory.is_over() && !is_admitted => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval { .. } => io.space.check_space_for(&mut io.disk, bytes, is_let_in),
-            Durability::Sync => io.space.check_space_for(&mut io.disk, 2 * bytes, is_let_in),
+            Durability::Interval { .. } => io.space.check_space_for(&mut io.disk, bytes, is_admitted),
+            Durability::Sync => io.space.check_space_for(&mut io.disk, 2 * bytes, is_admitted),
         }
     }
 

@@ -111,7 +111,7 @@ pub struct PartitionFigures {
     /// Log index of the last entry committed.
     pub commit: u64,
     /// Records of siblings that were removed since the partition was opened, as long as there may be more; see
-    /// [`PartitionFigures::own_of`].
+    /// [`PartitionFigures::own_records`].
     pub removed_of_siblings: Option<u64>,
     /// Repeated writes since the partition was opened that were answered with their first outcome.
     pub answered_again: u64,
@@ -130,10 +130,10 @@ pub struct PartitionFigures {
 }
 
 impl PartitionFigures {
-    /// The partition's own records, of `held` records in all. While a sibling's records are being removed this is an estimate.
+    /// The partition's own records, of `records` in all. While a sibling's records are being removed this is an estimate.
     /// The sum over the siblings is right for the records at the split.
     #[must_use]
-    pub fn own_of(&self, records: u64) -> u64 {
+    pub fn own_records(&self, records: u64) -> u64 {
         self.removed_of_siblings.map_or(records, |removed| (records + removed) / 2)
     }
 }

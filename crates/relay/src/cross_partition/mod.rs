@@ -7,7 +7,7 @@
 //!
 //! The futures need no runtime: the shell of [`ClusterHandle`] has connections and time.
 
-mod joined;
+mod joined_replies;
 mod records;
 mod work;
 

@@ -6,7 +6,7 @@ use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info
 use zerohop_session::procedures::{Error, Keyspace, Record, Transaction};
 use zerohop_wire::messages::{Expiry, Range};
 
-use super::joined::all_or_first_error;
+use super::joined_replies::all_or_first_error;
 use crate::limits::FETCHES_MAX;
 
 /// Reads records, and the contents of those marked `true`. They must be unchanged at commit.

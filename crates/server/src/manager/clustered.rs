@@ -30,7 +30,7 @@ use crate::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
 
 /// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {
-    if let Some(reason) = shared.why_not() {
+    if let Some(reason) = shared.unserved_reason() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
     }
     let changed = tokens::change(shared.history.borrow().map(), &ask, unix_ms());

@@ -38,7 +38,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         [(); 3].map(|()| RepeatedEvent::new(REFUSALS_LOG_INTERVAL_MS));
     loop {
         let (stream, peer) = match listener.accept().await {
-            Ok((stream, _)) if Descriptors::here().refuses(&stream) => {
+            Ok((stream, _)) if Descriptors::of_process().refuses(&stream) => {
                 if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
                     warn!(
                         refused,

@@ -20,7 +20,7 @@ use tracing::debug;
 
 use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::view::{ClusterView, UNSERVED, why_not};
+use super::view::{ClusterView, UNSERVED, unserved_reason};
 use super::visitor::Visitor;
 use super::web_names::is_own;
 use super::{instances, metrics, status};
@@ -137,7 +137,7 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
 
 /// The response of a node that does not serve.
 fn unhealthy(shared: &ManagerShared, view: &ClusterView) -> Option<Response<Full<Bytes>>> {
-    let (status, reason) = why_not(shared, view)?;
+    let (status, reason) = unserved_reason(shared, view)?;
     let mut body = json!({"status": status, "reason": reason});
     if status == UNSERVED {
         body["partitions"] = partitions(view);

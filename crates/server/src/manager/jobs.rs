@@ -136,7 +136,7 @@ impl JobWorker {
             if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
                 return job;
             }
-            if self.shared.why_not().is_some() {
+            if self.shared.unserved_reason().is_some() {
                 continue;
             }
             for keyspace in closing {
@@ -147,7 +147,7 @@ impl JobWorker {
     }
 
     async fn change(&mut self, ask: AdminQuestion) -> AdminAnswer {
-        if let Some(reason) = self.shared.why_not() {
+        if let Some(reason) = self.shared.unserved_reason() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
         if let AdminQuestion::AcknowledgeLosses(request) = &ask {
@@ -258,7 +258,7 @@ impl JobWorker {
     }
 
     async fn expire_tokens(&mut self) {
-        if self.standalone.is_none() || self.shared.why_not().is_some() {
+        if self.standalone.is_none() || self.shared.unserved_reason().is_some() {
             return;
         }
         let expired = tokens::expired(self.shared.history.borrow().map(), unix_ms());

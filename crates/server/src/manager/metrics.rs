@@ -17,7 +17,7 @@ use zerohop_wire::admin::{self, GroupsStatus};
 
 use super::groups::GroupCounts;
 use super::shared::ManagerShared;
-use super::view::{ClusterView, why_not};
+use super::view::{ClusterView, unserved_reason};
 use super::{groups, instances, status};
 use crate::instance::{Figures, RecoveredData};
 use crate::process::{cpu_s, resident_bytes};
@@ -42,7 +42,7 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
         instances,
         map_epoch: map.epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
-        serving: why_not(shared, &view).is_none(),
+        serving: unserved_reason(shared, &view).is_none(),
         alerts: status::of_node(shared).len() + view.node_view.warnings.len(),
         groups: counts.all,
         view: view.node_view,

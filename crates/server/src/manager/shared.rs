@@ -140,10 +140,10 @@ impl ManagerShared {
     }
 
     /// The reason why the node itself does not serve; `None` if it does.
-    pub(super) fn why_not(&self) -> Option<String> {
+    pub(super) fn unserved_reason(&self) -> Option<String> {
         match (self.phase(), &*self.waits.borrow()) {
             (NodePhase::Recovering, Some(waits_for)) => Some(format!("the node waits for {waits_for}")),
-            (phase, _) => phase.why_not(),
+            (phase, _) => phase.unserved_reason(),
         }
     }
 
@@ -185,7 +185,7 @@ impl NodePhase {
     }
 
     /// The reason why the node does not serve; `None` if it does.
-    pub(super) fn why_not(&self) -> Option<String> {
+    pub(super) fn unserved_reason(&self) -> Option<String> {
         match self {
             NodePhase::Serving => None,
             NodePhase::Recovering => Some("the node reads its data; it serves once that is done".to_owned()),

@@ -184,7 +184,7 @@ fn split_warning(pending: u64) -> Option<String> {
 pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
     let mut troubles = shared.alerts();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
-    troubles.extend(shared.why_not());
+    troubles.extend(shared.unserved_reason());
     troubles.extend(
         FileSizeLimit::in_effect().filter(|_| !shared.about.in_memory).map(|limit| limit.to_string()),
     );

@@ -2,8 +2,8 @@
 
 use zerohop_placement::{ClusterMap, Grant, KeyspaceName, MapChange, Permissions, TokenEntry};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminReply, REFUSED_FORBIDDEN, REFUSED_SETTING, REFUSED_UNKNOWN,
-    REFUSED_UNKNOWN_TOKEN, TokenGrant, TokenLend, TokenPut, TokenRevoke, TokenStatus, Tokens,
+    AdminAnswer, AdminQuestion, AdminReply, DelegateToken, REFUSED_FORBIDDEN, REFUSED_SETTING,
+    REFUSED_UNKNOWN, REFUSED_UNKNOWN_TOKEN, TokenGrant, TokenPut, TokenRevoke, TokenStatus, Tokens,
 };
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
@@ -58,7 +58,7 @@ pub(super) fn change(
 ) -> Option<Result<MapChange, AdminAnswer>> {
     match ask {
         AdminQuestion::PutToken(request) => Some(put(map, request).map(MapChange::PutToken)),
-        AdminQuestion::LendToken(TokenLend { put: request, lasts_ms }) => {
+        AdminQuestion::LendToken(DelegateToken { put: request, lasts_ms }) => {
             let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);
             let wrong = || {
                 let most = u64::MAX - unix_ms;

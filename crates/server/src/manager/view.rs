@@ -107,7 +107,7 @@ impl ClusterView {
     }
 
     /// The reason why too little is served, if that will not change by itself.
-    pub(super) fn why_unserved(&self) -> Option<String> {
+    pub(super) fn unserved_reason(&self) -> Option<String> {
         self.service().is_too_little().then(|| self.node_view.warnings.join("; "))
     }
 }
@@ -249,17 +249,17 @@ fn count(map: &ClusterMap, is_so: impl Fn(&Group<'_>) -> bool) -> u32 {
 }
 
 /// The reason why the node does not serve, with a name for it; `None` if it does.
-pub(super) fn why_not(shared: &ManagerShared, view: &ClusterView) -> Option<(&'static str, String)> {
+pub(super) fn unserved_reason(shared: &ManagerShared, view: &ClusterView) -> Option<(&'static str, String)> {
     let phase = shared.phase();
     if phase == NodePhase::Recovering
         && let Some(waits_for) = shared.waits.borrow().as_ref()
     {
         return Some(("waiting", format!("the node waits for {waits_for}")));
     }
-    if let Some(reason) = phase.why_not() {
+    if let Some(reason) = phase.unserved_reason() {
         return Some((phase.name(), reason));
     }
-    view.why_unserved().map(|reason| (UNSERVED, reason))
+    view.unserved_reason().map(|reason| (UNSERVED, reason))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::ServerOptions;
 use crate::error::StartError;
 use zerohop_reactor::limits::BACKLOG;
 use zerohop_reactor::{MioDriver, TlsOptions};
-use zerohop_system::predecessor::outlive;
+use zerohop_system::predecessor::retry_until_released;
 
 /// All listeners of a node. Clients that connect wait until their connection is accepted.
 #[derive(Debug)]
@@ -29,12 +29,13 @@ impl Listeners {
         let is_in_use = |error: &Error| error.kind() == ErrorKind::AddrInUse && listen.port() != 0;
         #[expect(clippy::disallowed_methods, reason = "this module is the home of listeners")]
         let bind = || TcpListener::bind(listen);
-        let manager = outlive(&listen, is_in_use, bind).map_err(|error| refused(listen, &error))?;
+        let manager =
+            retry_until_released(&listen, is_in_use, bind).map_err(|error| refused(listen, &error))?;
         rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
         let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
         let drivers = (1..=instances).map(|place| {
             let address = behind(listen, place)?;
-            let driver = outlive(&address, is_in_use, || MioDriver::listen(address));
+            let driver = retry_until_released(&address, is_in_use, || MioDriver::listen(address));
             let mut driver = driver.map_err(|error| refused(address, &error))?;
             driver.encrypt(tls.cloned());
             let at = driver.local_address().map_err(|error| refused(address, &error))?;

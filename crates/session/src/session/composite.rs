@@ -120,7 +120,7 @@ impl<T> CompositeTable<T> {
     }
 
     /// The time that a composite operation has left, in microseconds.
-    pub(super) fn left_us(&self, now: Time, handle: Handle) -> u64 {
+    pub(super) fn remaining_us(&self, now: Time, handle: Handle) -> u64 {
         self.procedures.get(handle).map_or(0, |procedure| procedure.deadline.since_us(now))
     }
 

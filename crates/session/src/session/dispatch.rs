@@ -429,7 +429,7 @@ impl<T> Session<T> {
         // The primary may have moved because its node has failed.
         self.request_map_soon(now);
         if lost.was_for_map {
-            self.mapping.hurry(now);
+            self.mapping.fetch_now(now);
         }
         self.mapping.last = Some(trouble.clone());
         self.land_all(now, index, &trouble);

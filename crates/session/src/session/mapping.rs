@@ -182,7 +182,7 @@ impl Mapping {
     }
 
     /// Lets the next request be sent at once, if one is needed.
-    pub(super) fn hurry(&mut self, now: Time) {
+    pub(super) fn fetch_now(&mut self, now: Time) {
         self.next_at = now;
     }
 

@@ -430,7 +430,7 @@ impl<T> Session<T> {
                 if let Err(error) = admitted {
                     return self.end_composite(now, handle, Err(error));
                 }
-                let limit_us = self.composites.left_us(now, handle);
+                let limit_us = self.composites.remaining_us(now, handle);
                 self.accept_parts(now, handle, limit_us, sendings);
             }
         }
@@ -452,7 +452,7 @@ impl<T> Session<T> {
         let releases = self.composites.releases(handle, &result);
         if !self.closed && self.operations.admit_parts(releases.len()).is_ok() {
             // Nothing waits for them: what stays staged expires.
-            let limit_us = self.composites.left_us(now, handle).max(RELEASE_US_MIN);
+            let limit_us = self.composites.remaining_us(now, handle).max(RELEASE_US_MIN);
             self.accept_parts(now, handle, limit_us, releases);
         }
         let Some((token, bytes)) = self.composites.remove(handle) else { return };

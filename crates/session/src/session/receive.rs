@@ -366,7 +366,7 @@ impl<T> Session<T> {
         connection.protocol.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
         connection.phase = ConnectionPhase::Ready;
         if std::mem::take(&mut connection.for_map) {
-            self.mapping.hurry(now);
+            self.mapping.fetch_now(now);
         }
         if ack.map_epoch > self.mapping.epoch() {
             self.request_map_soon(now);

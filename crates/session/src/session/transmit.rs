@@ -351,6 +351,6 @@ impl<T> Transmitter<'_, T> {
 /// How long the server may take: the remaining time until the operation's deadline.
 fn time_out_ms<T>(now: Time, operation: &OpenOperation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
-    let left_us = operation.deadline.since_us(now.after_us(grace_us));
-    u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)
+    let remaining_us = operation.deadline.since_us(now.after_us(grace_us));
+    u32::try_from(remaining_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)
 }

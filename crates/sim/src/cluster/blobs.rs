@@ -76,8 +76,8 @@ impl Blobs {
 
     /// A copy of a frame of this client may take effect later, whatever the client receives as
     /// answer.
-    pub(super) fn haunt(&mut self, client: usize) {
-        self.plain.haunt(client);
+    pub(super) fn mark_may_repeat(&mut self, client: usize) {
+        self.plain.mark_may_repeat(client);
         self.open
             .values_mut()
             .filter(|open| open.client == client)

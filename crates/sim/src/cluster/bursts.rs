@@ -65,7 +65,7 @@ impl SimulatedCluster {
         let for_us = self.streams.node.between(MS, longest);
         let until: Time = now.after_us(for_us);
         match *self.streams.node.pick(&kinds) {
-            FaultKind::Kills | FaultKind::PowerLosses => self.blink(host, for_us),
+            FaultKind::Kills | FaultKind::PowerLosses => self.crash_and_restart(host, for_us),
             FaultKind::NodePauses => {
                 self.trace.record(now, format_args!("PAUSE of n{host} until {}", until.0));
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);

@@ -274,8 +274,8 @@ impl SimulatedCluster {
                 for call in &self.clients[client].calls {
                     self.calls_with_late_copy.insert(*call);
                 }
-                self.transacting.haunt(client);
-                self.blobs.haunt(client);
+                self.transacting.mark_may_repeat(client);
+                self.blobs.mark_may_repeat(client);
             }
             rest = &rest[used..];
         }
@@ -460,9 +460,9 @@ impl SimulatedCluster {
         let call = &mut self.history.calls[at];
         call.returned = Some(now);
         call.clock_ms = clock_ms;
-        let is_haunted = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
+        let may_repeat = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
         call.end = match end {
-            CallEnd::NotDone(_) if is_haunted => CallEnd::Unknown,
+            CallEnd::NotDone(_) if may_repeat => CallEnd::Unknown,
             end => end,
         };
         if !call.end.is_definite() {

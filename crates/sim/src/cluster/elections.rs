@@ -13,7 +13,7 @@ use crate::streams::Draw;
 const MS: u64 = 1_000;
 
 /// The longest downtime of a process that is killed in this period, in microseconds.
-const BLINK_US: u64 = 15 * MS;
+const DOWN_US_MAX: u64 = 15 * MS;
 
 impl SimulatedCluster {
     pub(super) fn begin_election_faults(&mut self) {
@@ -27,7 +27,7 @@ impl SimulatedCluster {
             now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
         self.trace.record(now, format_args!("FIGHT until {}", self.targeted_faults.elections_until.0));
         if let Some(leader) = self.leader() {
-            self.blink(leader, 200 * MS);
+            self.crash_and_restart(leader, 200 * MS);
         }
         self.schedule_election_fault();
     }
@@ -52,7 +52,7 @@ impl SimulatedCluster {
             // The new leader is lost again.
             0 => {
                 if let Some(leader) = self.leader() {
-                    self.blink(leader, 5 * BLINK_US);
+                    self.crash_and_restart(leader, 5 * DOWN_US_MAX);
                 }
             }
             1..=5 if one != other => {
@@ -96,7 +96,7 @@ impl SimulatedCluster {
         let manager = self.hosts[at].agent.as_ref().and_then(|agent| agent.manager());
         let is_voter = manager.is_some_and(|manager| manager.leader().is_none());
         if self.has_election_faults() && is_voter && self.streams.node.chance(1, 3) {
-            self.blink(at, BLINK_US);
+            self.crash_and_restart(at, DOWN_US_MAX);
         }
     }
 }

@@ -107,7 +107,7 @@ impl SimulatedCluster {
         self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
     }
 
-    pub(super) fn befall(&mut self, fault: ClusterFault) {
+    pub(super) fn inject(&mut self, fault: ClusterFault) {
         if self.phase != ClusterPhase::Faults {
             return;
         }
@@ -458,7 +458,7 @@ impl SimulatedCluster {
 
     /// A keyspace was split: sometimes a node loses power during its next disk operations, in which
     /// it splits its partitions.
-    pub(super) fn draw_doom_of_split(&mut self) {
+    pub(super) fn draw_split_fault(&mut self) {
         AimedCrashes { world: self }.keyspace_split();
         let chance = self.streams.node.chance(1, 2) && self.scenario.has(FaultKind::PowerLosses);
         if !chance || self.phase != ClusterPhase::Faults {

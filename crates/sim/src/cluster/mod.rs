@@ -131,7 +131,7 @@ enum ClusterEvent {
         life: u32,
     },
     /// Another client uses the keys of a transaction that is in progress.
-    Rival {
+    Contender {
         client: usize,
         operation: transactional::ClientOperationPlan,
     },
@@ -295,7 +295,7 @@ impl SimulatedCluster {
             && let Some(event) = self.agenda.next()
         {
             self.happen(event);
-            self.put_on_the_way();
+            self.enqueue_in_flight();
             if self.trace.count() > CLUSTER_EVENTS_MAX {
                 self.record_violation(
                     "progress",
@@ -325,7 +325,7 @@ impl SimulatedCluster {
         self.schedule_faults();
         self.agenda.at(self.scenario.faults_end, ClusterEvent::EndFaults);
         self.agenda.at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
-        self.put_on_the_way();
+        self.enqueue_in_flight();
     }
 
     fn happen(&mut self, event: ClusterEvent) {
@@ -338,10 +338,10 @@ impl SimulatedCluster {
             ClusterEvent::RunAgent { host, life } => self.run_agent(host, life),
             ClusterEvent::RunClient(client) => self.run_client(client),
             ClusterEvent::Call { client, life } => self.call(client, life),
-            ClusterEvent::Rival { client, operation: plan } => self.rival(client, plan),
+            ClusterEvent::Contender { client, operation: plan } => self.start_contender(client, plan),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
-            ClusterEvent::Fault(fault) => self.befall(fault),
+            ClusterEvent::Fault(fault) => self.inject(fault),
             ClusterEvent::Redis(event) => redis::RedisRun { world: self }.happen(event),
             ClusterEvent::Operate => self.operate(),
             ClusterEvent::Start(host) => self.start(host),
@@ -387,11 +387,11 @@ impl SimulatedCluster {
         self.snapshots.end_all();
     }
 
-    fn put_on_the_way(&mut self) {
+    fn enqueue_in_flight(&mut self) {
         for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, ClusterEvent::Travel(thing));
         }
-        redis::RedisRun { world: self }.put_on_the_way();
+        redis::RedisRun { world: self }.enqueue_in_flight();
     }
 
     fn arrive(&mut self, thing: InTransit) {

@@ -25,7 +25,7 @@ pub(super) struct RunningTransaction {
     pub(super) got: Vec<(ClassedKey, ReadResult)>,
     pub(super) is_opening: bool,
     /// It is a contender of another transaction, and its client starts nothing after it.
-    pub(super) is_rival: bool,
+    pub(super) is_contender: bool,
     /// A copy of one of its frames may take effect later.
     pub(super) may_have_late_copy: bool,
 }
@@ -134,14 +134,14 @@ impl RunningTransaction {
 }
 
 /// The fate of a request that failed, or whose outcome is unknown.
-pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunted: bool) {
+pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, may_repeat: bool) {
     let is_logged = matches!(error, SessionError::Aborted { reason, .. }
         if !matches!(reason, AbortReason::Misplaced | AbortReason::Overloaded | AbortReason::Malformed));
     entry.transaction.fate = match error {
         SessionError::Unknown { .. } => TransactionFate::Unknown,
         // A copy of it may still take effect; a transaction that its log has aborted does not start
         // again.
-        _ if is_haunted && !is_logged => TransactionFate::Unknown,
+        _ if may_repeat && !is_logged => TransactionFate::Unknown,
         _ => TransactionFate::Aborted,
     };
     let text = error.to_string();
@@ -162,9 +162,9 @@ pub(super) fn fail(entry: &mut TransactionRecord, error: &SessionError, is_haunt
 }
 
 /// As [`fail`], for a procedure.
-pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, is_haunted: bool) {
+pub(super) fn fail_of(entry: &mut TransactionRecord, error: &Error, may_repeat: bool) {
     match error.reason() {
-        Some(reason) => fail(entry, reason, is_haunted),
+        Some(reason) => fail(entry, reason, may_repeat),
         None => {
             entry.transaction.fate = TransactionFate::Aborted;
             entry.failure = Some(TransactionFailure::Impossible(error.to_string()));

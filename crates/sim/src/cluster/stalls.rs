@@ -156,7 +156,7 @@ impl SimulatedCluster {
     }
 
     /// A process is killed and restarts soon.
-    pub(super) fn blink(&mut self, at: usize, down_us: u64) {
+    pub(super) fn crash_and_restart(&mut self, at: usize, down_us: u64) {
         let power = self.scenario.has(FaultKind::PowerLosses) && self.streams.node.chance(1, 2);
         self.end_process_for(at, if power { NodeEnd::Power } else { NodeEnd::Killed }, down_us);
     }

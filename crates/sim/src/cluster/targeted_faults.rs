@@ -1,6 +1,6 @@
 //! Targeted faults against transactions. A coordinator dies during a commit. An old message arrives
 //! again much later. A participant learns of a decision only after its session has expired, its
-//! partition is split, or the coordinator's keyspace is being dropped. By chance each would befall
+//! partition is split, or the coordinator's keyspace is being dropped. By chance each would hit
 //! one in thousands.
 //!
 //! | fault | what must have no consequence |

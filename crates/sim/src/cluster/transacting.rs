@@ -80,7 +80,7 @@ impl ClientTransactions {
 
     /// A copy of a frame of this client may take effect later, whatever the client receives as
     /// answer.
-    pub(super) fn haunt(&mut self, client: usize) {
+    pub(super) fn mark_may_repeat(&mut self, client: usize) {
         self.open
             .values_mut()
             .filter(|open| open.client == client)
@@ -141,7 +141,7 @@ impl SimulatedCluster {
             return true;
         };
         if !is_opening {
-            self.draw_rivals(client, &plan);
+            self.draw_contenders(client, &plan);
         }
         self.begin_operation(client, plan, limit_us, (is_opening, false));
         true
@@ -152,7 +152,7 @@ impl SimulatedCluster {
         client: usize,
         plan: ClientOperationPlan,
         limit_us: u64,
-        (is_opening, is_rival): (bool, bool),
+        (is_opening, is_contender): (bool, bool),
     ) {
         let number = OPERATION_TOKENS_FROM + self.transacting.next;
         self.transacting.next += 1;
@@ -164,7 +164,7 @@ impl SimulatedCluster {
             limit_us,
             got: Vec::new(),
             is_opening,
-            is_rival,
+            is_contender,
             may_have_late_copy: false,
         };
         self.transacting.open.insert(number, open);
@@ -254,7 +254,7 @@ impl SimulatedCluster {
             let Some((number, report)) = report else { return };
             let now = self.now();
             let Some(open) = self.transacting.open.get_mut(&number) else { continue };
-            let (client, is_rival) = (open.client, open.is_rival);
+            let (client, is_contender) = (open.client, open.is_contender);
             let is_over = matches!(report, InteractiveReport::Ends);
             for place in open.record_report(now, &mut self.history.transactions, report) {
                 let entry = &self.history.transactions[place];
@@ -263,7 +263,7 @@ impl SimulatedCluster {
             }
             if is_over {
                 self.transacting.open.remove(&number);
-                if !is_rival {
+                if !is_contender {
                     let life = self.clients[client].life;
                     self.call_again(client, life);
                 }
@@ -289,14 +289,14 @@ impl SimulatedCluster {
         self.coverage.operations += u64::from(entry.transaction.fate == TransactionFate::Committed);
         let text = format_args!("operation #{number} ends as {entry}");
         self.trace.record(now, text);
-        let (is_opening, is_rival) = (open.is_opening, open.is_rival);
+        let (is_opening, is_contender) = (open.is_opening, open.is_contender);
         if is_opening {
             let is_there = entry.transaction.fate == TransactionFate::Committed
                 || matches!(&entry.failure, Some(TransactionFailure::Conflict(_)));
             self.transacting.opened = if is_there { AccountsState::Yes } else { AccountsState::No };
         }
         self.transacting.open.remove(&number);
-        if !is_rival {
+        if !is_contender {
             let life = self.clients[client].life;
             self.call_again(client, life);
         }

@@ -289,7 +289,7 @@ impl SimulatedCluster {
         for change in delta.iter().flat_map(|delta| &delta.changes) {
             if let MapChange::SplitKeyspace(_) = change {
                 self.coverage.splits += 1;
-                self.draw_doom_of_split();
+                self.draw_split_fault();
             }
         }
         for node in before.nodes().filter(|node| map.node(node.id()).is_none()) {

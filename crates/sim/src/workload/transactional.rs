@@ -176,7 +176,7 @@ impl PlanDraws {
     }
 
     /// A conflicting action with the keys of a transaction, if it has several.
-    pub(crate) fn rival(&mut self, steps: &[TransactionStep]) -> Option<ClientOperationPlan> {
+    pub(crate) fn conflicting_plan(&mut self, steps: &[TransactionStep]) -> Option<ClientOperationPlan> {
         let mut keys: Vec<ClassedKey> = steps.iter().map(|step| step.key()).collect();
         keys.sort_unstable();
         keys.dedup();

@@ -277,9 +277,9 @@ impl NodeWorld {
         let call = &mut self.history.calls[at];
         call.returned = Some(now);
         call.clock_ms = self.clock.bounds_ms(call.invoked, now);
-        let is_haunted = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
+        let may_repeat = self.calls_with_late_copy.remove(&at) && call.operation.is_write();
         call.end = match end {
-            CallEnd::NotDone(_) if is_haunted => CallEnd::Unknown,
+            CallEnd::NotDone(_) if may_repeat => CallEnd::Unknown,
             end => end,
         };
         if !call.end.is_definite() {

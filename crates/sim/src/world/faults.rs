@@ -75,7 +75,7 @@ impl NodeWorld {
         }
     }
 
-    pub(super) fn befall(&mut self, fault: NodeFault) {
+    pub(super) fn inject(&mut self, fault: NodeFault) {
         if self.phase != RunPhase::Faults {
             return;
         }

@@ -158,7 +158,7 @@ impl NodeWorld {
             && let Some(event) = self.agenda.next()
         {
             self.happen(event);
-            self.put_on_the_way();
+            self.enqueue_in_flight();
         }
         self.count();
         self.history.clocks_were_set = self.scenario.node.wild_clock;
@@ -178,7 +178,7 @@ impl NodeWorld {
             self.begin_client(client, 0);
         }
         self.schedule_faults();
-        self.put_on_the_way();
+        self.enqueue_in_flight();
     }
 
     fn happen(&mut self, event: NodeWorldEvent) {
@@ -188,7 +188,7 @@ impl NodeWorld {
             NodeWorldEvent::RunClient(client) => self.run_client(client),
             NodeWorldEvent::Call { client, life } => self.call(client, life),
             NodeWorldEvent::Repeat { instance, frame } => self.repeat(instance, &frame),
-            NodeWorldEvent::Fault(fault) => self.befall(fault),
+            NodeWorldEvent::Fault(fault) => self.inject(fault),
             NodeWorldEvent::Start => self.start(),
             NodeWorldEvent::EndFaults => self.end_faults(),
             NodeWorldEvent::Quiet => self.phase = RunPhase::Quiet,
@@ -203,7 +203,7 @@ impl NodeWorld {
         self.phase == RunPhase::Last && self.clients.iter().all(|client| client.calls.is_empty())
     }
 
-    fn put_on_the_way(&mut self) {
+    fn enqueue_in_flight(&mut self) {
         for thing in self.network.take_in_transit() {
             self.agenda.at(thing.at, NodeWorldEvent::Travel(thing));
         }

@@ -38,7 +38,7 @@ fn requests_and_answers_read_back() {
             name: "robot".into(),
             grants: vec![TokenGrant::default()],
         }),
-        AdminQuestion::LendToken(TokenLend { put: TokenPut::default(), lasts_ms: 3_600_000 }),
+        AdminQuestion::LendToken(DelegateToken { put: TokenPut::default(), lasts_ms: 3_600_000 }),
         AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() }),
         AdminQuestion::ListTokens(TokenList {}),
         AdminQuestion::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),

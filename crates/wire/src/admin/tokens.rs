@@ -29,7 +29,7 @@ pub struct TokenGrant {
 
 /// Makes a token valid for a limited time. It is a separate request, so that an older program refuses it instead of ignoring the time.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct TokenLend {
+pub struct DelegateToken {
     /// The token.
     #[prost(message, required, tag = "1")]
     pub put: TokenPut,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use zerohop_placement::limits::PLACED_PARTITIONS_MIN;
 use zerohop_placement::{Groups, KeyspaceConfig};
 
-use super::{Ring, Spot};
+use super::{Ring, RingPoint};
 use zerohop_base::random::mix64;
 
 impl Ring {
@@ -20,14 +20,14 @@ impl Ring {
     }
 
     fn computed(&self, config: &KeyspaceConfig) -> Option<Groups> {
-        let mut spots = self.spots().to_vec();
-        spots.sort_by_key(|spot| spot.instance);
-        let (first, count) = (*spots.first()?, u32::try_from(spots.len()).ok()?);
-        let is_alike = |pair: &[Spot]| {
+        let mut points = self.points().to_vec();
+        points.sort_by_key(|point| point.instance);
+        let (first, count) = (*points.first()?, u32::try_from(points.len()).ok()?);
+        let is_alike = |pair: &[RingPoint]| {
             pair[0].instance.get() + 1 == pair[1].instance.get() && pair[0].weight == pair[1].weight
         };
         let copies = usize::from(config.replicas);
-        if !spots.windows(2).all(is_alike) || copies > spots.len() {
+        if !points.windows(2).all(is_alike) || copies > points.len() {
             return None;
         }
         let others = config.replicas - 1;
@@ -45,16 +45,16 @@ impl Ring {
             (0..u32::BITS).flat_map(|bit| [1_u32 << bit, (1 << bit) + 1, (1_u32 << bit).wrapping_sub(1)]);
         let step = steps
             .filter(|step| ring(*step).is_valid(copies, config.partitions.get()))
-            .find(|step| has_distinct_domains(&spots, *step as usize, copies))?;
+            .find(|step| has_distinct_domains(&points, *step as usize, copies))?;
         Groups::in_ring(ring(step), config.partitions.get(), in_sync, others - in_sync)
     }
 }
 
 /// Whether so many neighbours are in different domains everywhere in the ring of this step.
-fn has_distinct_domains(spots: &[Spot], step: usize, copies: usize) -> bool {
-    (0..spots.len()).all(|at| {
+fn has_distinct_domains(points: &[RingPoint], step: usize, copies: usize) -> bool {
+    (0..points.len()).all(|at| {
         let domains: BTreeSet<u32> =
-            (0..copies).map(|next| spots[(at + next * step) % spots.len()].domain).collect();
+            (0..copies).map(|next| points[(at + next * step) % points.len()].domain).collect();
         domains.len() == copies
     })
 }

@@ -16,7 +16,7 @@ use zerohop_base::random::mix64;
 
 /// An instance in the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spot {
+pub struct RingPoint {
     /// The instance.
     pub instance: InstanceId,
     /// Its node.
@@ -30,7 +30,7 @@ pub struct Spot {
 /// The instances that may get partitions, in order.
 #[derive(Clone, Debug)]
 pub struct Ring {
-    spots: Vec<Spot>,
+    points: Vec<RingPoint>,
 }
 
 /// A node's capacity is divided among its instances in these parts.
@@ -45,61 +45,61 @@ impl Ring {
     /// The ring of the nodes that are up, as turned by `seed`: the domains are shuffled, and so are the
     /// instances of each.
     pub fn new(state: &ControlState, seed: u64) -> Ring {
-        let mut domains: BTreeMap<u32, Vec<Spot>> = BTreeMap::new();
+        let mut domains: BTreeMap<u32, Vec<RingPoint>> = BTreeMap::new();
         for node in state.map().nodes().filter(|node| node.state() == NodeState::Up) {
             let facts = state.facts(node.id());
             let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
             let weight = instance_weight(facts.capacity, instances.len());
-            let spots = instances.into_iter().map(|instance| Spot {
+            let points = instances.into_iter().map(|instance| RingPoint {
                 instance,
                 node: node.id(),
                 domain: facts.domain,
                 weight,
             });
-            domains.entry(facts.domain).or_default().extend(spots);
+            domains.entry(facts.domain).or_default().extend(points);
         }
         let draw = |word: u64| mix64(mix64(seed) ^ mix64(word));
-        let mut queues: Vec<(u64, VecDeque<Spot>)> = Vec::new();
-        for (domain, mut spots) in domains {
+        let mut queues: Vec<(u64, VecDeque<RingPoint>)> = Vec::new();
+        for (domain, mut points) in domains {
             // Instances of one node are spread too, so that a group avoids a second instance of the same
             // node.
-            spots.sort_by_key(|spot| (draw(u64::from(spot.instance.get())), spot.instance));
-            queues.push((draw(u64::from(domain) | 1 << 32), spots.into()));
+            points.sort_by_key(|point| (draw(u64::from(point.instance.get())), point.instance));
+            queues.push((draw(u64::from(domain) | 1 << 32), points.into()));
         }
-        queues.sort_by_key(|(order, spots)| (*order, spots.front().map(|spot| spot.instance)));
-        Ring { spots: interleaved(queues.into_iter().map(|(_, spots)| spots).collect()) }
+        queues.sort_by_key(|(order, points)| (*order, points.front().map(|point| point.instance)));
+        Ring { points: interleaved(queues.into_iter().map(|(_, points)| points).collect()) }
     }
 
     /// Whether the ring has no instances.
     pub fn is_empty(&self) -> bool {
-        self.spots.is_empty()
+        self.points.is_empty()
     }
 
     /// The instances in order.
-    pub fn spots(&self) -> &[Spot] {
-        &self.spots
+    pub fn points(&self) -> &[RingPoint] {
+        &self.points
     }
 
     /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the
     /// ring that are in other domains, or failing that on other nodes, or failing that other instances. Among
     /// these, instances with fewer copies than their weight allows are preferred.
     pub fn spread(&self, config: &KeyspaceConfig) -> Vec<ReplicaGroup> {
-        let total: u128 = self.spots.iter().map(|spot| u128::from(spot.weight)).sum();
+        let total: u128 = self.points.iter().map(|point| u128::from(point.weight)).sum();
         let partitions = u128::from(config.partitions.get());
-        let copies = partitions * self.spots.len().min(usize::from(config.replicas)) as u128;
+        let copies = partitions * self.points.len().min(usize::from(config.replicas)) as u128;
         let mut primaries = Vec::new();
         let (mut at, mut passed) = (0, 0u128);
         for partition in config.partitions.ids() {
-            // The spot at this partition's place in the sum of all weights.
+            // The point at this partition's place in the sum of all weights.
             let place = u128::from(partition.get()) * total / partitions;
-            while passed + u128::from(self.spots[at].weight) <= place {
-                passed += u128::from(self.spots[at].weight);
+            while passed + u128::from(self.points[at].weight) <= place {
+                passed += u128::from(self.points[at].weight);
                 at += 1;
             }
             primaries.push(at);
         }
         let mut room: Vec<u128> =
-            self.spots.iter().map(|spot| (copies * u128::from(spot.weight)).div_ceil(total)).collect();
+            self.points.iter().map(|point| (copies * u128::from(point.weight)).div_ceil(total)).collect();
         for at in &primaries {
             room[*at] = room[*at].saturating_sub(1);
         }
@@ -113,7 +113,7 @@ impl Ring {
             room[next] = room[next].saturating_sub(1);
             chosen.push(next);
         }
-        let mut members = chosen.into_iter().map(|at| self.spots[at].instance);
+        let mut members = chosen.into_iter().map(|at| self.points[at].instance);
         let primary = members.next().expect("a primary has been chosen");
         let others: Vec<InstanceId> = members.collect();
         let in_sync = others.len().min(usize::from(config.min_in_sync).saturating_sub(1));
@@ -125,17 +125,18 @@ impl Ring {
         }
     }
 
-    /// The spot to add to the chosen ones, of which the first is the primary's.
+    /// The point to add to the chosen ones, of which the first is the primary's.
     fn neighbour(&self, chosen: &[usize], room: &[u128]) -> Option<usize> {
         let mut best: Option<((bool, bool, bool), usize)> = None;
-        for step in 1..self.spots.len() {
-            let at = (chosen[0] + step) % self.spots.len();
+        for step in 1..self.points.len() {
+            let at = (chosen[0] + step) % self.points.len();
             if chosen.contains(&at) {
                 continue;
             }
-            let spot = self.spots[at];
-            let shared =
-                |same: fn(&Spot, &Spot) -> bool| chosen.iter().any(|other| same(&self.spots[*other], &spot));
+            let point = self.points[at];
+            let shared = |same: fn(&RingPoint, &RingPoint) -> bool| {
+                chosen.iter().any(|other| same(&self.points[*other], &point))
+            };
             let faults =
                 (shared(|a, b| a.domain == b.domain), shared(|a, b| a.node == b.node), room[at] == 0);
             if faults == (false, false, false) {
@@ -150,10 +151,10 @@ impl Ring {
 }
 
 /// One instance of each domain in turn; larger domains more often, evenly through the ring.
-fn interleaved(mut queues: Vec<VecDeque<Spot>>) -> Vec<Spot> {
+fn interleaved(mut queues: Vec<VecDeque<RingPoint>>) -> Vec<RingPoint> {
     let total: usize = queues.iter().map(VecDeque::len).sum();
     let sizes: Vec<u128> = queues.iter().map(|queue| queue.len() as u128).collect();
-    let mut spots = Vec::with_capacity(total);
+    let mut points = Vec::with_capacity(total);
     for turn in 1..=total as u128 {
         // The domain that is furthest behind its share of the places so far (largest remainder).
         let furthest = (0..queues.len())
@@ -163,7 +164,7 @@ fn interleaved(mut queues: Vec<VecDeque<Spot>>) -> Vec<Spot> {
                 ((turn * sizes[*at]) as i128 - (placed * total as u128) as i128, std::cmp::Reverse(*at))
             })
             .expect("places are left as long as somebody waits");
-        spots.extend(queues[furthest].pop_front());
+        points.extend(queues[furthest].pop_front());
     }
-    spots
+    points
 }

@@ -233,8 +233,8 @@ impl OrderedIndex {
     /// Adds an index whose keys are all above its own. Leaves move.
     ///
     /// # Errors
-    /// [`NotAbove`] has the other index back; nothing has changed.
-    pub fn append(&mut self, right: OrderedIndex) -> Result<(), NotAbove> {
+    /// [`KeyOutOfOrder`] has the other index back; nothing has changed.
+    pub fn append(&mut self, right: OrderedIndex) -> Result<(), KeyOutOfOrder> {
         let (Some(last), Some(first)) = (self.root.outer_key(true), right.root.outer_key(false)) else {
             if self.is_empty() {
                 *self = right;
@@ -242,7 +242,7 @@ impl OrderedIndex {
             return Ok(());
         };
         if !last.is_below(first) {
-            return Err(NotAbove { right });
+            return Err(KeyOutOfOrder { right });
         }
         let separator = shortest_separator(last, first);
         let OrderedIndex { root, height } = right;
@@ -316,15 +316,15 @@ fn rank_in(leaf: &Leaf, key: &[u8], is_above: bool) -> usize {
 
 /// An index was to be appended whose keys are not all above those of the other.
 #[derive(Debug)]
-pub struct NotAbove {
+pub struct KeyOutOfOrder {
     /// The index that was not appended.
     pub right: OrderedIndex,
 }
 
-impl fmt::Display for NotAbove {
+impl fmt::Display for KeyOutOfOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the keys of the {} records to append are not all above the last key", self.right.len())
     }
 }
 
-impl std::error::Error for NotAbove {}
+impl std::error::Error for KeyOutOfOrder {}

@@ -1,9 +1,9 @@
 //! The blocks of a segment in memory.
 
 use super::Segment;
-use crate::accounts::LogResources;
 use crate::disk::{Disk, DiskResult};
 use crate::limits::{BLOCK_BYTES, EVICT_DEAD_BYTES_MIN};
+use crate::resources::LogResources;
 
 impl Segment {
     /// Loads the block that is filled next, up to the segment's end. Counts the memory that it takes.

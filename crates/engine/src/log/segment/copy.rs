@@ -2,11 +2,11 @@
 
 use super::Segment;
 use crate::PartitionId;
-use crate::accounts::LogResources;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::EngineResult;
 use crate::log::restamp::rebrand;
 use crate::planted::{Bug, is_planted};
+use crate::resources::LogResources;
 
 impl Segment {
     /// Copies the segment into a folder, as that partition's, and syncs the copy; the caller syncs the name. A log in memory

@@ -223,13 +223,13 @@ impl LogContents {
     }
 
     /// Log partitions without a row. It is damage if their entries were durable.
-    pub(super) fn unborn(&self, damage: &mut Vec<LogDamage>) -> Vec<LogPartition> {
+    pub(super) fn unregistered_partitions(&self, damage: &mut Vec<LogDamage>) -> Vec<LogPartition> {
         let unknown = self.entries.numbers().filter(|number| self.births.row(*number).is_none());
-        let (owned, unborn): (Vec<_>, Vec<_>) = unknown.partition(|number| {
+        let (owned, unregistered_partitions): (Vec<_>, Vec<_>) = unknown.partition(|number| {
             self.entries.of(*number).iter().any(|entry| self.is_proved(entry.stream, entry.place))
         });
         damage.extend(owned.into_iter().map(|number| LogDamage::Unowned { number }));
-        unborn
+        unregistered_partitions
     }
 }
 

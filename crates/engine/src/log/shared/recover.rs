@@ -35,7 +35,7 @@ pub struct LogRecovery {
     /// The number of the round that was read; 0: none.
     pub checkpoint: u64,
     /// Log partitions whose births were lost before they were durable.
-    unborn: Vec<LogPartition>,
+    unregistered_partitions: Vec<LogPartition>,
     /// Bytes that are nothing from here on.
     voids: Vec<VoidRange>,
     rounds: LogRounds,
@@ -151,7 +151,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     let void = contents.voids.iter().chain(&voids).map(|range| range.segment + 1);
     let next_segment = ends.chain(void).fold(files.next_segment, u64::max);
     let partitions = contents.partitions(&mut damage);
-    let unborn = contents.unborn(&mut damage);
+    let unregistered_partitions = contents.unregistered_partitions(&mut damage);
     let beginning = LogBeginning {
         next_segment,
         next_number: contents.highest.0.saturating_add(1),
@@ -164,7 +164,16 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
         timestamp: contents.timestamp,
         checkpoint,
     };
-    Ok(LogRecovery { partitions, damage, checkpoint, unborn, voids, rounds, beginning, segments })
+    Ok(LogRecovery {
+        partitions,
+        damage,
+        checkpoint,
+        unregistered_partitions,
+        voids,
+        rounds,
+        beginning,
+        segments,
+    })
 }
 
 /// The log that continues what was found, its rounds, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
@@ -181,7 +190,7 @@ pub fn resume(
     let mut log = SharedLog::resume(options, recovery.beginning);
     recovery.segments.into_iter().for_each(|segment| log.add_existing(segment));
     // Later marks prove the segments that have their entries, and must not make damage of them.
-    log.disown(&recovery.unborn)?;
+    log.mark_ownerless(&recovery.unregistered_partitions)?;
     let mut slots = Vec::with_capacity(recovery.partitions.len());
     for found in &recovery.partitions {
         let (epoch, through) = found.last;

@@ -2,8 +2,8 @@
 
 use super::copies::LongCopy;
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogPlace, SharedHead, SharedKind};
+use super::lifecycle::CountedEntry;
 use super::live::EntryUse;
-use super::lives::CountedEntry;
 use super::scan::may_begin;
 use super::streams::{LogSlot, SharedLog};
 use super::victims::{Obstacles, SlotOwners};

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use zerohop_base::random::Random;
 use zerohop_engine::log::shared::compact::{LogHold, LogOwner, VictimEntry};
 use zerohop_engine::log::shared::format::SharedKind;
+use zerohop_engine::log::shared::lifecycle::CountedEntry;
 use zerohop_engine::log::shared::live::EntryUse;
-use zerohop_engine::log::shared::lives::CountedEntry;
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, SharedLog};
 use zerohop_engine::{EntryKind, PartitionId};
 

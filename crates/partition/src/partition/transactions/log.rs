@@ -73,7 +73,7 @@ impl Partition {
         let unlogged =
             transacting.zip(request).and_then(|(one, request)| one.unlogged_requests.remove(&request));
         let lowest = unlogged.map_or(0, |(lowest, _)| lowest);
-        let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.bytes_about());
+        let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.estimated_bytes());
         self.log_writer.set_admits_all(engine, is_admitted_when_full(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_nothing() {

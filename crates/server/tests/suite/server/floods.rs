@@ -7,7 +7,7 @@ use std::time::Duration;
 use zerohop_client::{Client, ClientOptions, Error, Keyspace};
 use zerohop_server::{ConnectionLimits, Server, ServerOptions};
 use zerohop_wire::admin::{
-    AdminQuestion, AdminReply, TokenGrant, TokenLend, TokenList, TokenPut, TokenRevoke, Tokens,
+    AdminQuestion, AdminReply, DelegateToken, TokenGrant, TokenList, TokenPut, TokenRevoke, Tokens,
 };
 use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::WaitUntil;
@@ -342,12 +342,13 @@ fn expired_token_ends_waits_with_a_reason() {
                 grants: vec![TokenGrant { keyspace: String::new(), permissions: READ_WRITE }],
             };
             let refused =
-                admin(&owner, AdminQuestion::LendToken(TokenLend { put: put.clone(), lasts_ms: 0 })).await;
+                admin(&owner, AdminQuestion::LendToken(DelegateToken { put: put.clone(), lasts_ms: 0 }))
+                    .await;
             assert!(
                 matches!(&refused, AdminReply::Refused(refused) if refused.reason.contains("above 0")),
                 "{refused:?}"
             );
-            let lent = admin(&owner, AdminQuestion::LendToken(TokenLend { put, lasts_ms: 1 })).await;
+            let lent = admin(&owner, AdminQuestion::LendToken(DelegateToken { put, lasts_ms: 1 })).await;
             assert!(matches!(lent, AdminReply::Done(_)), "{lent:?}");
             assert!(is_reported(AuthFault::TokenExpired, &wait.await.unwrap().unwrap_err()));
             assert!(is_reported(AuthFault::TokenExpired, &its.lookup("other").await.unwrap_err()));

@@ -160,7 +160,7 @@ impl Blob<'_> {
     }
 
     /// Whether the header still has the same generation and size.
-    pub(super) async fn is_as_it_was(&self, header: &KnownHeader) -> Result<bool, Error> {
+    pub(super) async fn is_unchanged(&self, header: &KnownHeader) -> Result<bool, Error> {
         let now = self.known().await?;
         Ok(now.stamp == header.stamp && now.size == header.size)
     }
@@ -287,7 +287,7 @@ impl Blob<'_> {
                     continue;
                 }
             }
-            if (wanted.is_to_the_end || has_holes) && !self.is_as_it_was(header).await? {
+            if (wanted.is_to_the_end || has_holes) && !self.is_unchanged(header).await? {
                 *failures += 1;
                 return Ok(None);
             }

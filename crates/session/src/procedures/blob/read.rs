@@ -157,7 +157,7 @@ impl BlobRead<'_> {
         if self.needs_confirmation
             && looked.version == Timestamp::ZERO
             && self.left() > 0
-            && !self.blob.is_as_it_was(&self.header).await?
+            && !self.blob.is_unchanged(&self.header).await?
         {
             return Err(self.changed());
         }
@@ -282,7 +282,7 @@ impl BlobRead<'_> {
             }
         }
         let has_holes = self.versions.contains(&Timestamp::ZERO);
-        Ok(!(self.is_to_the_end() || has_holes) || self.blob.is_as_it_was(&self.header).await?)
+        Ok(!(self.is_to_the_end() || has_holes) || self.blob.is_unchanged(&self.header).await?)
     }
 
     fn request_next(&mut self) -> Result<(), Error> {

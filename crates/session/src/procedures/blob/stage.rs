@@ -67,7 +67,7 @@ impl<'a> Blob<'a> {
             let names = &names;
             async move {
                 let there = TransactionBlob::of(&transaction, blob.beside(blob.name.clone()));
-                let bound = there.header_to_rest_on().await?.map(|header| header.slot(&blob.name));
+                let bound = there.header_as_dependency().await?.map(|header| header.slot(&blob.name));
                 let found = blob.stat_beside(&names.each_ref().map(|(_, name)| name)).await?;
                 let is_free = |(at, (slot, _)): &(usize, &(Slot, Bytes))| {
                     bound != Some(*slot) && found.get(*at).is_some_and(Option::is_none)

@@ -372,7 +372,7 @@ impl TransactionBlob<'_> {
     }
 
     /// The header as it was read, which must be unchanged when the transaction commits.
-    pub(super) async fn header_to_rest_on(&self) -> Result<Option<KnownHeader>, Error> {
+    pub(super) async fn header_as_dependency(&self) -> Result<Option<KnownHeader>, Error> {
         let Some(header) = self.header_now().await? else { return Ok(None) };
         self.add_header_dependency(&header)?;
         Ok(Some(header))

@@ -80,8 +80,8 @@ impl PlainBlobs {
         self.open.is_empty()
     }
 
-    /// As [`super::Blobs::haunt`].
-    pub(super) fn haunt(&mut self, client: usize) {
+    /// As [`super::Blobs::mark_may_repeat`].
+    pub(super) fn mark_may_repeat(&mut self, client: usize) {
         let own = self.open.values_mut().filter(|open| open.client == client);
         own.for_each(|open| open.may_have_late_copy = true);
     }

@@ -444,7 +444,7 @@ impl RedisRun<'_> {
         (group, command)
     }
 
-    pub(super) fn hear(&mut self, client: usize, link: LinkId, what: LinkArrival) {
+    pub(super) fn receive(&mut self, client: usize, link: LinkId, what: LinkArrival) {
         let now = self.world.now();
         if self.world.redis.clients[client].link != Some(link) {
             return;

@@ -249,7 +249,7 @@ impl RedisRun<'_> {
         }
     }
 
-    pub(super) fn put_on_the_way(&mut self) {
+    pub(super) fn enqueue_in_flight(&mut self) {
         for thing in self.world.redis.network.take_in_transit() {
             self.world.agenda.at(thing.at, ClusterEvent::Redis(RedisEvent::Travel(thing)));
         }
@@ -271,7 +271,7 @@ impl RedisRun<'_> {
             (LinkEnd::Node, Opener::Units { .. }) => {
                 self.pass_to_side(target, RedisArrival::FromInstance(link, what));
             }
-            (LinkEnd::Opener, Opener::Redis { client }) => self.hear(client, link, what),
+            (LinkEnd::Opener, Opener::Redis { client }) => self.receive(client, link, what),
             (LinkEnd::Opener, Opener::Units { host, slot, life, .. }) => {
                 let to = target.and_then(|(host, slot)| self.world.hosts[host].instance_id(slot));
                 if self.world.hosts[host].life == life

@@ -63,7 +63,7 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         (
             "lend_token",
             "for an hour",
-            AdminQuestion::LendToken(TokenLend { put: token, lasts_ms: 3_600_000 }),
+            AdminQuestion::LendToken(DelegateToken { put: token, lasts_ms: 3_600_000 }),
         ),
         ("revoke_token", "by its name", AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() })),
         ("list_tokens", "no fields", AdminQuestion::ListTokens(TokenList {})),

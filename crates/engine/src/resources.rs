@@ -114,8 +114,8 @@ impl Space {
         self.admits_all
     }
 
-    pub(crate) fn set_admits_all(&mut self, lets_in: bool) {
-        self.admits_all = lets_in;
+    pub(crate) fn set_admits_all(&mut self, admits_all: bool) {
+        self.admits_all = admits_all;
     }
 
     /// See [`crate::Engine::has_disk_space`].

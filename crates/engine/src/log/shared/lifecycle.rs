@@ -85,7 +85,7 @@ impl SharedLog {
     }
 
     /// Log partitions without a birth belong to nobody.
-    pub(super) fn disown(&mut self, unborn: &[LogPartition]) -> EngineResult<()> {
+    pub(super) fn mark_ownerless(&mut self, unregistered_partitions: &[LogPartition]) -> EngineResult<()> {
         self.check_runs()?;
         let row = |number: &LogPartition| Birth {
             number: *number,
@@ -96,7 +96,7 @@ impl SharedLog {
             is_incoming: true,
             is_dropped: true,
         };
-        self.add_births(unborn.iter().map(row).collect(), true);
+        self.add_births(unregistered_partitions.iter().map(row).collect(), true);
         Ok(())
     }
 
