@@ -474,7 +474,8 @@ impl Partition {
         }
     }
 
-    /// Sends an answer once the entry of this index is committed.
+    /// Sends the answer of a write once the entry of this index is committed. Answers to reads that wait for entries of others
+    /// go through [`deliver`].
     fn deliver(
         &mut self,
         to: &mut AnswerTarget<'_>,
@@ -482,7 +483,12 @@ impl Partition {
         answer: &OperationAnswer<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
-        deliver(&mut self.pending_replies, self.state.applied, to, index, answer, effects);
+        match to {
+            AnswerTarget::One(token) if index > self.state.applied => {
+                self.pending_replies.push(index, *token, Reply::of_write(answer), effects);
+            }
+            _ => deliver(&mut self.pending_replies, self.state.applied, to, index, answer, effects),
+        }
     }
 
     /// Sends the answer of a wait. The answer is committed.
@@ -508,7 +514,7 @@ impl Partition {
     }
 }
 
-/// See [`Partition::deliver`]; for answers that borrow from the rest of the partition.
+/// Sends the answer of a read once the entry of this index is committed. It may borrow from the rest of the partition.
 fn deliver(
     pending_replies: &mut PendingReplies,
     commit: u64,
