@@ -110,6 +110,12 @@ impl Decoder {
         Self { version, body_bytes_max: BODY_BYTES_MAX as u32, features }
     }
 
+    /// The version of the frames that it accepts.
+    #[must_use]
+    pub const fn version(&self) -> u8 {
+        self.version
+    }
+
     /// Decodes the front of `bytes`.
     #[must_use]
     #[inline]

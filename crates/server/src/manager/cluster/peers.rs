@@ -207,13 +207,13 @@ async fn handshake(shared: &ManagerShared, to: &Address, stream: &mut Stream) ->
     }
     match prove {
         None => Ok(()),
-        Some(prove) => send_proof(stream, prove).await,
+        Some(prove) => send_proof(stream, ack.version, prove).await,
     }
 }
 
 /// Proves knowledge of the cluster's secret.
-async fn send_proof(stream: &mut Stream, prove: Prove) -> Result<(), RejectedPeer> {
-    exchange(stream, &Message::Prove(prove), |message| match message {
+async fn send_proof(stream: &mut Stream, version: u8, prove: Prove) -> Result<(), RejectedPeer> {
+    exchange_with(stream, Decoder::before_proof(version), &Message::Prove(prove), |message| match message {
         Message::Proved => Ok(()),
         other => Err(refusal(other)),
     })
@@ -246,7 +246,7 @@ async fn manager_of(
     (ack, prove): (&HelloAck, Option<Prove>),
 ) -> Option<Address> {
     if let Some(prove) = prove {
-        send_proof(stream, prove).await.ok()?;
+        send_proof(stream, ack.version, prove).await.ok()?;
     }
     let decoder = Decoder::with_version(ack.version, ack.features);
     let get = Message::MapGet(MapGet { since: MapEpoch(0) });
@@ -282,7 +282,7 @@ async fn exchange<T>(
     exchange_with(stream, Decoder::before_hello(), message, hear).await
 }
 
-/// Sends one message and receives the answer.
+/// Sends one message in the version that the answer is decoded in, and receives the answer.
 async fn exchange_with<T>(
     stream: &mut Stream,
     decoder: Decoder,
@@ -290,7 +290,8 @@ async fn exchange_with<T>(
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
 ) -> Result<T, RejectedPeer> {
     let mut bytes = Vec::new();
-    Encoder::default().encode(&Envelope::default(), message, &mut bytes)?;
+    let encoder = Encoder { version: decoder.version(), ..Encoder::default() };
+    encoder.encode(&Envelope::default(), message, &mut bytes)?;
     stream.write_and_flush(&bytes).await?;
     bytes.clear();
     loop {
