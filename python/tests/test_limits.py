@@ -86,14 +86,17 @@ def test_limits_of_values_and_keys_are_named(keyspace: Keyspace) -> None:
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zerohop.Client]:
-    """A client of a node whose files may have one MiB, as batch systems set it (`ulimit -f`)."""
+    """A client of a node whose files may have two MiB, as batch systems set it (`ulimit -f`)."""
     data = tmp_path_factory.mktemp("limited") / "data"
     command = [zerohop.program(), "up", "--nodes", "1", "--port", "0", "--json", "--instances", "1", "--data", str(data)]
-    shell = ["sh", "-c", 'ulimit -f 2048; exec "$@"', "sh", *command, "--ends-with-input"]
+    shell = ["sh", "-c", 'ulimit -f 4096; exec "$@"', "sh", *command, "--ends-with-input"]
     with subprocess.Popen(shell, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as up:
         assert up.stdin is not None and up.stdout is not None
         try:
-            with zerohop.connect(json.loads(up.stdout.readline())["endpoint"]) as client:
+            endpoint = json.loads(up.stdout.readline())["endpoint"]
+            create = ["keyspace", "create", "large", "--chunk-size", "4MiB", "--endpoint", endpoint]
+            subprocess.run([zerohop.program(), *create], check=True)
+            with zerohop.connect(endpoint) as client:
                 yield client
                 # SIGXFSZ has not ended the node.
                 assert up.poll() is None
@@ -114,7 +117,8 @@ def until_taken(act: Callable[[], object]) -> None:
 
 
 def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client) -> None:
-    keyspace = limited.keyspace()
+    # A chunk of it is longer than a file may become.
+    keyspace = limited.keyspace("large")
     blobs = keyspace.blobs
     keyspace["k"] = "before"
     keyspace.append("list", "before")
@@ -127,7 +131,7 @@ def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client
         lambda: blobs.append("blob", bytes(70 * MIB)),
     ]
     for act in refused:
-        with pytest.raises(zerohop.OverloadedError, match="full") as caught:
+        with pytest.raises(zerohop.OverloadedError, match="limit of file sizes") as caught:
             act()
         assert caught.value.code in ("DiskFull", "NoRoom")
         found = blobs.stat("blob")
@@ -148,15 +152,15 @@ def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client
 def test_a_refused_append_to_a_file_leaves_no_bytes(limited: zerohop.Client) -> None:
     fs = fsspec.filesystem("zerohop", endpoint=limited.endpoint)
     for content in (b"before", bytes(100_000)):
-        until_taken(lambda: fs.pipe_file("default/file", content))
-        with pytest.raises(zerohop.OverloadedError), fs.open("default/file", "ab") as file:
+        until_taken(lambda: fs.pipe_file("large/file", content))
+        with pytest.raises(zerohop.OverloadedError), fs.open("large/file", "ab") as file:
             file.write(bytes(5 * MIB))
-        assert fs.cat_file("default/file") == content
-        until_taken(lambda: fs.pipe_file("default/other", b"other"))
+        assert fs.cat_file("large/file") == content
+        until_taken(lambda: fs.pipe_file("large/other", b"other"))
 
         def append_short() -> None:
-            with fs.open("default/file", "ab") as file:
+            with fs.open("large/file", "ab") as file:
                 file.write(b"after")
 
         until_taken(append_short)
-        assert fs.cat_file("default/file") == content + b"after"
+        assert fs.cat_file("large/file") == content + b"after"

@@ -82,7 +82,7 @@ fn bootstrap_node_without_folder_gets_rejoin_advice() {
     let (code, out, error) =
         cluster.run(&["node", "--instances", "1", "--hosts", &hosts, "--listen", &listen, "--data", data]);
     assert_eq!((code, out.as_str()), (3, ""), "{error}");
-    assert!(error.contains("has lost its log") && error.contains("with --join"), "{error}");
+    assert!(error.contains("has lost its log") && error.contains("an empty folder and --join"), "{error}");
     // It does not wait for instances, as it has not begun to open any, and reports no internal
     // error.
     assert!(!error.contains("a fault of the program"), "{error}");

@@ -103,7 +103,12 @@ fn streaming_uses_constant_memory() {
     // No single operation returns so many bytes.
     let refused = cluster.run_with(&["txn"], b"incr n\nblob read b");
     assert_eq!(code(&refused), 3, "{refused:?}");
-    assert!(stderr(&refused).contains("line 2: blob \"b\": more than the 67108864 bytes"), "{refused:?}");
+    assert!(
+        stderr(&refused).contains(
+            "line 2: blob \"b\": one operation may write, replace, truncate or read at most 67108864 bytes"
+        ),
+        "{refused:?}"
+    );
 
     let mut reading = begin(&cluster, &["blob", "read", "b", "--at", "1"]);
     let mut out = reading.stdout.take().unwrap();
