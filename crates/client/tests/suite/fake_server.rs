@@ -19,6 +19,7 @@ use zerohop_wire::admin::{
     REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::*;
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::messages::{Append, Insert, Remove};
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
@@ -79,12 +80,13 @@ async fn serve() -> FakeServer {
 
 async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<FakeStore>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
-    let decoder = Decoder::with_version(1, Features::LZ4);
+    let mut decoder = Decoder::before_hello();
     loop {
         let mut out = Vec::new();
         let mut at = 0;
         while let DecodeResult::Frame { frame, used } = decoder.decode(&input[at..]) {
             at += used;
+            decoder = Decoder::with_version(VERSION_MAX, Features::LZ4);
             let message = frame.message(&mut scratch).unwrap();
             if answer(&frame.envelope, message, &map, &mut store.lock().unwrap(), &mut out).is_none() {
                 return;
@@ -108,11 +110,12 @@ fn answer(
     out: &mut Vec<u8>,
 ) -> Option<()> {
     let envelope = Envelope { time_out_ms: 0, ..*envelope };
-    let mut say = |message: &Message<'_>| Encoder::default().encode(&envelope, message, out).unwrap();
+    let mut say =
+        |message: &Message<'_>| Encoder::newest_for(message).encode(&envelope, message, out).unwrap();
     match message {
         Message::Hello(hello) => {
             let features = hello.features.common(Features::LZ4);
-            say(&Message::HelloAck(HelloAck { version: 1, features, ..HelloAck::default() }));
+            say(&Message::HelloAck(HelloAck { version: VERSION_MAX, features, ..HelloAck::default() }));
         }
         Message::MapGet(_) => {
             let (epoch, encoded) = (map.epoch(), map.encode());

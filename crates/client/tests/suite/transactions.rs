@@ -17,6 +17,7 @@ use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{ItemBody, Items};
 use zerohop_wire::ids::*;
+use zerohop_wire::limits::VERSION_MAX;
 use zerohop_wire::messages::*;
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, pack};
 
@@ -61,11 +62,12 @@ async fn serve() -> (String, Arc<Mutex<VersionedBytes>>) {
 
 async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<VersionedBytes>>) {
     let (mut input, mut scratch) = (Vec::new(), Vec::new());
-    let decoder = Decoder::with_version(1, Features::LZ4);
+    let mut decoder = Decoder::before_hello();
     loop {
         let (mut out, mut at) = (Vec::new(), 0);
         while let DecodeResult::Frame { frame, used } = decoder.decode(&input[at..]) {
             at += used;
+            decoder = Decoder::with_version(VERSION_MAX, Features::LZ4);
             let message = frame.message(&mut scratch).unwrap();
             answer(&frame.envelope, message, &map, &mut store.lock().unwrap(), &mut out);
         }
@@ -85,9 +87,12 @@ fn answer(
     out: &mut Vec<u8>,
 ) {
     let envelope = Envelope { time_out_ms: 0, ..*envelope };
-    let mut say = |message: &Message<'_>| Encoder::default().encode(&envelope, message, out).unwrap();
+    let mut say =
+        |message: &Message<'_>| Encoder::newest_for(message).encode(&envelope, message, out).unwrap();
     match message {
-        Message::Hello(_) => say(&Message::HelloAck(HelloAck { version: 1, ..HelloAck::default() })),
+        Message::Hello(_) => {
+            say(&Message::HelloAck(HelloAck { version: VERSION_MAX, ..HelloAck::default() }))
+        }
         Message::MapGet(_) => {
             let (epoch, encoded) = (map.epoch(), map.encode());
             say(&Message::Map(Map { epoch, since: MapEpoch(0), encoded: &encoded }));

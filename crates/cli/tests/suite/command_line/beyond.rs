@@ -102,11 +102,11 @@ fn transaction_with_line_beyond_a_limit_has_no_effect() {
         ("incr k0\nblob transform b add 1 --at 17592186044409", "beyond 17592186044416 bytes"),
         (
             "incr k0\nblob write b x --at 17592186044415\nblob read b",
-            "line 3: blob \"b\": more than the 67108864",
+            "line 3: blob \"b\": one operation may write, replace, truncate or read at most 67108864",
         ),
         (
             "incr k0\nblob read b\nblob write b x --at 99999999\nblob read b",
-            "line 4: blob \"b\": more than the 67108864",
+            "line 4: blob \"b\": one operation may write, replace, truncate or read at most 67108864",
         ),
         (&many, "16385 operations in one transaction, 16384 are allowed: split it"),
     ] {

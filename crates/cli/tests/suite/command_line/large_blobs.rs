@@ -58,7 +58,7 @@ fn long_truncate_and_removal_leave_no_chunks() {
         let refused = cluster.run_with(&["txn"], format!("incr n\n{line}").as_bytes());
         assert_eq!(code(&refused), 3, "{line}: {refused:?}");
         assert!(
-            stderr(&refused).contains("line 2: blob \"b\": more than the 16777216 bytes"),
+            stderr(&refused).contains("line 2: blob \"b\": one operation may write, replace, truncate or read at most 16777216 bytes"),
             "{line}: {refused:?}"
         );
     }

@@ -103,7 +103,7 @@ fn client_refuses_other_certificate_names_and_servers_without_tls() {
         fs::write(&key_file, key.serialize_pem()).unwrap();
         up(&tls(&ours, "other"), "1")
     };
-    assert!(refusal(&elsewhere, Some(&ours)).contains("other names or addresses"));
+    assert!(refusal(&elsewhere, Some(&ours)).contains("does not name the address"));
     let bare = ServingProgram::in_memory();
     assert!(refusal(&bare, Some(&ours)).contains("does not speak TLS"));
 }

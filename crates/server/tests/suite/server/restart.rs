@@ -83,7 +83,7 @@ fn options_that_contradict_data_are_refused_with_valid_value() {
     Server::start(on(folder.path(), anywhere())).unwrap().stop().unwrap();
     let other = ServerOptions { instances: Some(3), ..on(folder.path(), anywhere()) };
     let error = Server::start(other).unwrap_err().to_string();
-    assert!(error.contains("made with 2 instances") && error.contains("--instances 2"), "{error}");
+    assert!(error.contains("has 2 instances") && error.contains("--instances 2"), "{error}");
     let as_made = ServerOptions { instances: None, ..on(folder.path(), anywhere()) };
     assert_eq!(Server::start(as_made).unwrap().instances().len(), 2);
 
