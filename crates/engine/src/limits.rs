@@ -74,10 +74,6 @@ pub const CHECKPOINTS_RETAINED: usize = 2;
 /// checkpoints, and compaction, which frees space. Removals may use half of it: it must be possible to empty a full store.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
-/// On a disk without a free byte, so large a part of the reserve is accepted in removals: 128 KiB, a quarter of what the journal
-/// preallocates.
-pub const RESERVE_PER_REMOVALS_BEYOND: i64 = 512;
-
 /// Free space is read again after this many bytes were accepted.
 pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 

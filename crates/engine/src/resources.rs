@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use crate::disk::{Disk, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{
-    DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX, RESERVE_PER_REMOVALS_BEYOND,
-    SEGMENT_FRAME_BYTES,
+    DISK_FULL_END_BYTES, FREE_SPACE_CHECK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENT_FRAME_BYTES,
 };
 
 /// What a log needs of its instance to read, write and sync.
@@ -63,8 +62,6 @@ pub(crate) struct Space {
     credit_bytes: i64,
     until_check_bytes: i64,
     reserve_bytes: i64,
-    /// Bytes of removals accepted beyond their half of the reserve, since there was last room in it.
-    removal_bytes_beyond: i64,
     /// The greatest length of a file: see [`Disk::file_bytes_max`].
     file_bytes_max: u64,
     /// An entry was refused for lack of room, or the reserve was found in use, and there was not enough room since.
@@ -83,7 +80,6 @@ impl Space {
             credit_bytes: 0,
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
-            removal_bytes_beyond: 0,
             file_bytes_max,
             is_full: false,
             free_bytes: None,
@@ -162,9 +158,6 @@ impl Space {
     /// [`EngineError::DiskFull`] before anything was accepted.
     pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
         self.check_space_for(disk, bytes, is_removal)?;
-        if self.credit_bytes - (bytes as i64) < -self.reserve_bytes / 2 {
-            self.removal_bytes_beyond += bytes as i64;
-        }
         self.credit_bytes -= bytes as i64;
         self.until_check_bytes -= bytes as i64;
         Ok(())
@@ -186,11 +179,6 @@ impl Space {
             self.check(disk)?;
         }
         let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
-        // Another program has filled the disk. The journal's preallocated space holds a few removals more, so that it can be emptied.
-        let beyond = (self.reserve_bytes / RESERVE_PER_REMOVALS_BEYOND) - self.removal_bytes_beyond;
-        if is_removal && self.credit_bytes - (bytes as i64) < floor && bytes as i64 <= beyond {
-            return Ok(());
-        }
         if self.credit_bytes - (bytes as i64) < floor {
             let free_bytes = disk.free_bytes()?;
             self.is_full |= !is_removal;
@@ -207,9 +195,6 @@ impl Space {
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);
         self.free_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
         self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
-        if self.credit_bytes > -self.reserve_bytes / 2 {
-            self.removal_bytes_beyond = 0;
-        }
         Ok(free)
     }
 }
