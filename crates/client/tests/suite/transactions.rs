@@ -114,7 +114,8 @@ fn answer(
             }
             for (envelope, key) in std::mem::take(&mut store.reads) {
                 store.read(&RecordRead { key: &key, query: Query::Lookup }, |answer| {
-                    Encoder::default().encode(&envelope, &Message::Answer(answer), out).unwrap();
+                    let answer = Message::Answer(answer);
+                    Encoder::newest_for(&answer).encode(&envelope, &answer, out).unwrap();
                 });
             }
         }
