@@ -1,10 +1,12 @@
 //! Change of the durability of a partition in use: its log goes to the disk, or stays there with weaker
 //! guarantees.
 
+use super::maintain::Maintenance;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::store::PartitionStore;
 
 /// The durability of a log that is on disk already when `memory` is requested. No request waits for it, but
 /// its segments must be durable from time to time: only durable segments can be compacted, or evicted if
@@ -54,17 +56,8 @@ impl<D: Disk> Engine<D> {
         if durability == Durability::Sync && store.journaled < io.logs.view(store.handle).last().1 {
             store.sync(io)?;
         }
-        store.durability = durability;
         io.logs.separate_mut(store.handle).set_options(log_options);
-        match durability {
-            Durability::Interval { ms } if store.is_dirty => maintenance.sync_later(handle, ms),
-            // A sync that is due would write the entries that are appended from now on.
-            Durability::Memory => {
-                maintenance.remove(handle, store);
-                store.is_dirty = false;
-            }
-            _ => {}
-        }
+        begin_durability(maintenance, (handle, store), durability);
         Ok(durability)
     }
 
@@ -91,5 +84,23 @@ impl<D: Disk> Engine<D> {
             io.logs.separate_mut(store.handle).set_options(in_memory);
         }
         synced
+    }
+}
+
+/// From here on a partition has this durability.
+pub(super) fn begin_durability(
+    maintenance: &mut Maintenance,
+    (handle, store): (Handle, &mut PartitionStore),
+    durability: Durability,
+) {
+    store.durability = durability;
+    match durability {
+        Durability::Interval { ms } if store.is_dirty => maintenance.sync_later(handle, ms),
+        // A sync that is due would write the entries that are appended from now on.
+        Durability::Memory => {
+            maintenance.remove(handle, store);
+            store.is_dirty = false;
+        }
+        _ => {}
     }
 }

@@ -1,5 +1,6 @@
 //! An engine over one log of all its partitions: what differs from partitions with logs of their own.
 
+use super::durability::begin_durability;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::options::Durability;
@@ -195,15 +196,7 @@ impl<D: Disk> Engine<D> {
         }
         let Engine { partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
-        store.durability = durability;
-        match durability {
-            Durability::Interval { ms } if store.is_dirty => maintenance.sync_later(handle, ms),
-            Durability::Memory => {
-                maintenance.remove(handle, store);
-                store.is_dirty = false;
-            }
-            _ => {}
-        }
+        begin_durability(maintenance, (handle, store), durability);
         Ok(durability)
     }
 

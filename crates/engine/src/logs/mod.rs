@@ -23,10 +23,12 @@ use crate::log::shared::streams::LogSlot;
 use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
 use crate::resources::LogResources;
 
+use by_handle::ByHandle;
 pub(crate) use shared::SharedLogs;
 use shared_view::SharedView;
 pub(crate) use view::LogView;
 
+mod by_handle;
 pub(crate) mod shared;
 mod shared_view;
 mod view;
@@ -39,6 +41,9 @@ pub(crate) enum Logs {
     Shared(Box<SharedLogs>),
 }
 
+/// Logs of one partition each.
+pub(crate) type SeparateLogs = ByHandle<PartitionLog>;
+
 /// An entry that has another place.
 pub(crate) struct MovedPlace {
     /// The partition.
@@ -50,42 +55,9 @@ pub(crate) struct MovedPlace {
     pub(crate) to: AppendedPlace,
 }
 
-/// Logs of one partition each, from its opening until its memory is released.
-#[derive(Default)]
-pub(crate) struct SeparateLogs {
-    by_handle: Vec<Option<Box<PartitionLog>>>,
-}
-
 impl Default for Logs {
     fn default() -> Logs {
         Logs::Separate(SeparateLogs::default())
-    }
-}
-
-impl SeparateLogs {
-    fn add(&mut self, log: PartitionLog) {
-        let at = log.handle as usize;
-        if at >= self.by_handle.len() {
-            self.by_handle.resize_with(at + 1, || None);
-        }
-        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
-        self.by_handle[at] = Some(Box::new(log));
-    }
-
-    #[inline]
-    fn of(&self, handle: u32) -> &PartitionLog {
-        match self.by_handle.get(handle as usize) {
-            Some(Some(log)) => log,
-            _ => unreachable!("a store has a log"),
-        }
-    }
-
-    #[inline]
-    fn of_mut(&mut self, handle: u32) -> &mut PartitionLog {
-        match self.by_handle.get_mut(handle as usize) {
-            Some(Some(log)) => log,
-            _ => unreachable!("a store has a log"),
-        }
     }
 }
 
@@ -138,7 +110,9 @@ impl Logs {
     /// Adds a new partition. `folder` is where a log of its own is.
     pub(crate) fn add(&mut self, handle: u32, partition: PartitionId, folder: String, options: LogOptions) {
         match self {
-            Logs::Separate(logs) => logs.add(PartitionLog::new(partition, handle, folder, options)),
+            Logs::Separate(logs) => {
+                logs.add(handle, PartitionLog::new(partition, handle, folder, options));
+            }
             Logs::Shared(logs) => logs.add(handle, partition, None, options.in_memory_only),
         }
     }
@@ -153,18 +127,14 @@ impl Logs {
     /// Adds a log under its own handle.
     pub(crate) fn add_separate(&mut self, log: PartitionLog) {
         if let Logs::Separate(logs) = self {
-            logs.add(log);
+            logs.add(log.handle, log);
         }
     }
 
     /// Forgets the log of a partition that is gone.
     pub(crate) fn remove(&mut self, handle: u32) {
         match self {
-            Logs::Separate(logs) => {
-                if let Some(log) = logs.by_handle.get_mut(handle as usize) {
-                    *log = None;
-                }
-            }
+            Logs::Separate(logs) => logs.remove(handle),
             Logs::Shared(logs) => logs.remove(handle),
         }
     }

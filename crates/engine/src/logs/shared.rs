@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::MovedPlace;
+use super::by_handle::ByHandle;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
@@ -22,7 +23,7 @@ const COUNT_EVERY_BYTES: u64 = 64 << 10;
 pub(crate) struct SharedLogs {
     pub(crate) log: SharedLog,
     pub(crate) rounds: LogRounds,
-    by_handle: Vec<Option<Box<SharedPart>>>,
+    by_handle: ByHandle<SharedPart>,
     pub(crate) segments: SegmentSlots,
     /// The last write to a file found no room: until a retry succeeds, entries are only in memory.
     pub(super) lacks_room: bool,
@@ -102,7 +103,7 @@ impl SharedLogs {
         let logs = SharedLogs {
             log,
             rounds,
-            by_handle: Vec::new(),
+            by_handle: ByHandle::default(),
             segments: SegmentSlots::default(),
             lacks_room: false,
             wants_flush: false,
@@ -120,20 +121,13 @@ impl SharedLogs {
         slot: Option<LogSlot>,
         is_in_memory: bool,
     ) {
-        let at = handle as usize;
-        if at >= self.by_handle.len() {
-            self.by_handle.resize_with(at + 1, || None);
-        }
-        debug_assert!(self.by_handle[at].is_none(), "a handle is used once");
         let part = SharedPart { partition, slot, is_in_memory, sizes: LogSizes::default() };
-        self.by_handle[at] = Some(Box::new(part));
+        self.by_handle.add(handle, part);
     }
 
     /// Forgets a partition. Its entries belong to nobody once [`SharedLogs::drop_partition`] was called.
     pub(super) fn remove(&mut self, handle: u32) {
-        if let Some(part) = self.by_handle.get_mut(handle as usize) {
-            *part = None;
-        }
+        self.by_handle.remove(handle);
     }
 
     /// The entries of a partition belong to nobody from here on. Survives a crash with the next flush.
@@ -149,18 +143,12 @@ impl SharedLogs {
 
     #[inline]
     pub(super) fn part(&self, handle: u32) -> &SharedPart {
-        match self.by_handle.get(handle as usize) {
-            Some(Some(part)) => part,
-            _ => unreachable!("a store has a log"),
-        }
+        self.by_handle.of(handle)
     }
 
     #[inline]
     fn part_mut(&mut self, handle: u32) -> &mut SharedPart {
-        match self.by_handle.get_mut(handle as usize) {
-            Some(Some(part)) => part,
-            _ => unreachable!("a store has a log"),
-        }
+        self.by_handle.of_mut(handle)
     }
 
     /// The slot of a partition; `None` before its first entry.
@@ -390,13 +378,11 @@ impl SharedLogs {
             if !births.belongs(owner, entry.number, entry.index) {
                 continue;
             }
-            let is_its = |part: &Option<Box<SharedPart>>| {
-                part.as_ref().is_some_and(|part| part.partition == owner && part.slot.is_some())
-            };
-            let Some(handle) = self.by_handle.iter().position(is_its) else { continue };
+            let is_its = |part: &SharedPart| part.partition == owner && part.slot.is_some();
+            let Some(handle) = self.by_handle.find(is_its) else { continue };
             let head = self.log.read(io.disk, entry.to, &mut bytes)?;
             let key = &bytes[HEAD_BYTES..head.payload_at()];
-            moved.push(self.moved(handle as u32, &head, key, entry.from, entry.to)?);
+            moved.push(self.moved(handle, &head, key, entry.from, entry.to)?);
         }
         Ok(moved)
     }
