@@ -85,6 +85,18 @@ pub(super) struct QueuedUnit {
     is_waiting: bool,
 }
 
+impl QueuedUnit {
+    /// A unit that was not sent yet.
+    fn new(
+        queue: ClientLane,
+        ticket: Ticket,
+        (unit, may_write): (Vec<u8>, bool),
+        deadline_ms: u64,
+    ) -> QueuedUnit {
+        QueuedUnit { queue, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false }
+    }
+}
+
 /// How a unit ended without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnitFailure {
@@ -126,6 +138,10 @@ pub(super) struct ClientQueues {
 }
 
 impl ClientQueues {
+    fn is_full_for(&self, unit: &[u8]) -> bool {
+        self.units.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX
+    }
+
     /// Empty queues, whose units wait at most `time_out`.
     pub(super) fn new(time_out: Duration) -> ClientQueues {
         ClientQueues {
@@ -164,25 +180,14 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.units.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.is_full_for(&unit) {
             return false;
         }
         self.next_number += 1;
         let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.units.insert(
-            number,
-            QueuedUnit {
-                queue: lane,
-                ticket,
-                unit,
-                may_write,
-                deadline_ms,
-                is_sent: false,
-                is_waiting: false,
-            },
-        );
+        self.units.insert(number, QueuedUnit::new(lane, ticket, (unit, may_write), deadline_ms));
         let queue = self.by.entry(lane).or_default();
         queue.order.push_back(number);
         if queue.due_ms.is_none() {
@@ -281,22 +286,11 @@ impl ClientQueues {
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
     ) -> bool {
-        if self.units.len() >= UNDER_WAY_MAX || self.bytes + unit.len() > RELAYED_BYTES_MAX {
+        if self.is_full_for(&unit) {
             return false;
         }
         let deadline_ms = now_ms.saturating_add(self.time_out_ms);
-        self.put_back(
-            QueuedUnit {
-                queue: lane,
-                ticket,
-                unit,
-                may_write,
-                deadline_ms,
-                is_sent: false,
-                is_waiting: false,
-            },
-            now_ms,
-        );
+        self.put_back(QueuedUnit::new(lane, ticket, (unit, may_write), deadline_ms), now_ms);
         true
     }
 
