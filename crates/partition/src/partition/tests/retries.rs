@@ -32,6 +32,26 @@ fn a_repeated_write_is_done_once_and_answered_alike() {
     }
 }
 
+/// The entry of each may still be committed by the next primary, also that of a write whose answer has contents.
+#[test]
+fn deposed_primary_leaves_pending_writes_in_doubt_and_reads_undone() {
+    let mut rig = PartitionRig::new(Durability::Sync);
+    rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
+    rig.flush();
+    assert!(rig.answer(token(1)).expect("is answered").number().is_ok());
+    rig.write(token(2), stamp(1, 1), b"k", WriteChange::Take(Take));
+    rig.write(token(3), stamp(2, 1), b"j", insert(b"w"));
+    let read = RecordRead { key: b"j", query: Query::Lookup };
+    rig.send(token(4), 0, &Message::Read { seen: Timestamp::ZERO, read });
+    let unavailable = Failure::Unavailable { retry_after_ms: 20 };
+    rig.partition.step_down(&unavailable, &mut rig.out);
+    let in_doubt = Failure::TimedOut { version: Timestamp::ZERO };
+    for (request, failure) in [(2, &in_doubt), (3, &in_doubt), (4, &unavailable)] {
+        let answer = rig.answer(token(request)).expect("is answered");
+        assert_eq!(answer.number(), Err(failure.clone()), "request {request}");
+    }
+}
+
 #[test]
 fn retry_before_flush_waits_for_the_same_entry() {
     let mut rig = PartitionRig::new(Durability::Sync);
