@@ -22,7 +22,7 @@ pub fn run(bytes: &[u8]) {
                 (offset, offset + head.entry_bytes() as u64)
             }
             LogItem::Bad { offset, until } => (offset, until),
-            LogItem::Births { offset, .. }
+            LogItem::Creations { offset, .. }
             | LogItem::Mark { offset, .. }
             | LogItem::Voids { offset, .. }
             | LogItem::Footer { offset, .. } => (offset, offset),

@@ -1,12 +1,12 @@
 //! Any bytes as the payload of a local entry of a shared log, or as the directory of a checkpoint round: what is read is what was written.
 
-use zerohop_engine::log::shared::local::{Birth, LogFooter, LogMark, VoidRange};
+use zerohop_engine::log::shared::local::{Creation, LogFooter, LogMark, VoidRange};
 use zerohop_engine::log::shared::round::RoundDirectory;
 
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
-    if let Some(rows) = Birth::decode_all(bytes) {
-        assert_eq!(Birth::encode_all(&rows), bytes);
+    if let Some(rows) = Creation::decode_all(bytes) {
+        assert_eq!(Creation::encode_all(&rows), bytes);
     }
     if let Some(mark) = LogMark::decode(bytes) {
         assert_eq!(mark.encode(), bytes);

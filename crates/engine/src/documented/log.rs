@@ -8,7 +8,7 @@ use crate::log::shared::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LogId, LogPartition, LogStream, SharedHead,
     SharedHeader, SharedKind, head_sum,
 };
-use crate::log::shared::local::{Birth, LogFooter, LogMark, MarkRow, RunRow, StreamEnd, VoidRange};
+use crate::log::shared::local::{Creation, LogFooter, LogMark, MarkRow, RunRow, StreamEnd, VoidRange};
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/log.md");
 
@@ -27,7 +27,7 @@ fn logs_are_as_documented() {
         header(document);
         entry(document);
         kinds(document);
-        births(document);
+        creations(document);
         mark(document);
         footer(document);
         voids(document);
@@ -110,7 +110,7 @@ fn kinds(document: &mut Document<'_>) {
                 SharedKind::Replicated(EntryKind::Append) => "append",
                 SharedKind::Replicated(EntryKind::Trim) => "trim",
                 SharedKind::Replicated(_) => "mark of an upper layer",
-                SharedKind::Births => "births, local",
+                SharedKind::Creations => "creations, local",
                 SharedKind::Mark => "mark, local",
                 SharedKind::Footer => "footer, local",
                 SharedKind::Pad => "pad, local",
@@ -122,8 +122,8 @@ fn kinds(document: &mut Document<'_>) {
     document.numbers(&title, &known);
 }
 
-fn births(document: &mut Document<'_>) {
-    let birth = Birth {
+fn creations(document: &mut Document<'_>) {
+    let creation = Creation {
         number: LogPartition(0x5152_5354),
         partition: PartitionId(0x1112_1314_1516_1718),
         seed: 0x2122_2324_2526_2728,
@@ -131,18 +131,18 @@ fn births(document: &mut Document<'_>) {
         is_incoming: true,
         is_dropped: true,
     };
-    let bytes = Birth::encode_all(&[birth]);
-    assert_eq!(Birth::decode_all(&bytes), Some(vec![birth]));
+    let bytes = Creation::encode_all(&[creation]);
+    assert_eq!(Creation::decode_all(&bytes), Some(vec![creation]));
     let fields = [
-        field("number", birth.number.0.to_le_bytes()),
+        field("number", creation.number.0.to_le_bytes()),
         field("flags: bit 0 incoming", 3u32.to_le_bytes()),
-        field("partition", birth.partition.0.to_le_bytes()),
-        field("seed of the partition's index hash", birth.seed.to_le_bytes()),
+        field("partition", creation.partition.0.to_le_bytes()),
+        field("seed of the partition's index hash", creation.seed.to_le_bytes()),
         field("number of the log partition that it continues", 0x3132_3334u32.to_le_bytes()),
         field("zero", [0; 4]),
         field("index through which it continues", 0x4142_4344_4546u64.to_le_bytes()),
     ];
-    document.layout("Births / offset", &[], &bytes, &fields);
+    document.layout("Creations / offset", &[], &bytes, &fields);
 }
 
 fn mark(document: &mut Document<'_>) {

@@ -4,7 +4,7 @@ use super::tables::{Document, check, check_comments, each, field};
 use crate::PartitionId;
 use crate::log::entry::crc;
 use crate::log::shared::format::{HEADER_BYTES, LogId, LogPartition};
-use crate::log::shared::local::{Birth, MarkRow, StreamEnd, VoidRange};
+use crate::log::shared::local::{Creation, MarkRow, StreamEnd, VoidRange};
 use crate::log::shared::round::{
     ROUND_TRAILER_BYTES, RoundDirectory, RoundHeader, SectionRow, decode_round_trailer, encode_round_trailer,
 };
@@ -43,7 +43,7 @@ fn header(document: &mut Document<'_>) {
 fn directory(document: &mut Document<'_>) {
     let ends = [0x1112_1314, 0x2122_2324, 0x3132_3334]
         .map(|offset| StreamEnd { segment: u64::from(offset) << 24, offset });
-    let birth = Birth {
+    let creation = Creation {
         number: LogPartition(0x5152_5354),
         partition: PartitionId(7),
         seed: 8,
@@ -51,7 +51,7 @@ fn directory(document: &mut Document<'_>) {
         is_incoming: false,
         is_dropped: false,
     };
-    let mark = MarkRow { number: birth.number, epoch: 1, durable: 5, commit: 4, covered: 3 };
+    let mark = MarkRow { number: creation.number, epoch: 1, durable: 5, commit: 4, covered: 3 };
     let void = VoidRange { segment: 6, from: 7, until: 8 };
     let section = SectionRow {
         number: LogPartition(0x0102_0304),
@@ -68,7 +68,7 @@ fn directory(document: &mut Document<'_>) {
         tail: [0x9192, 0x9394, 0x9596],
         next_segment: 0x00B1_B2B3_B4B5_B6B7,
         next_number: 0xA1A2_A3A4,
-        births: vec![birth],
+        creations: vec![creation],
         marks: vec![mark; 2],
         voids: vec![void; 3],
         sections: vec![section; 4],
@@ -84,11 +84,11 @@ fn directory(document: &mut Document<'_>) {
         each(3, "the tail of the streams small, large, cold", directory.tail.map(u64::to_le_bytes).concat()),
         field("a number above those of all segments", directory.next_segment.to_le_bytes()),
         field("a number above those of all log partitions", directory.next_number.to_le_bytes()),
-        field("number of births", 1u32.to_le_bytes()),
+        field("number of creations", 1u32.to_le_bytes()),
         field("number of rows of marks", 2u32.to_le_bytes()),
         field("number of voids", 3u32.to_le_bytes()),
         field("number of sections", 4u32.to_le_bytes()),
-        each(1, "births", Birth::encode_all(&directory.births)),
+        each(1, "creations", Creation::encode_all(&directory.creations)),
         each(2, "rows of a mark", marks),
         each(3, "voids", VoidRange::encode_all(&directory.voids)),
         each(4, "sections", rows),

@@ -221,8 +221,8 @@ fn damage_of(damage: &LogDamage, partition: PartitionId, logs: &Logs) -> Option<
             Some(Damage { partition, kind, place })
         }
         LogDamage::Section { number, round } => {
-            let births = logs.shared()?.log.births();
-            let is_its = births.lineage(partition).any(|ancestor| ancestor.number == *number);
+            let creations = logs.shared()?.log.creations();
+            let is_its = creations.lineage(partition).any(|ancestor| ancestor.number == *number);
             let place = format!("{LOG_FOLDER}/{round:016x}.ckp");
             is_its.then_some(Damage { partition, kind: DamageKind::Checkpoint, place })
         }

@@ -4,7 +4,7 @@
 //! ```text
 //!   parent    |──────── serves ─────────|            'gone' (durable: the split has happened) ──> removed
 //!   children      segments, ahead ──> the rest, checkpoints ──> synced        │
-//!                  'unborn-PARENT' is first in each folder                  └──> 'unborn' removed, they serve
+//!                  'uncreated-PARENT' is first in each folder                  └──> 'uncreated' removed, they serve
 //! ```
 //!
 //! Until `gone` is durable in the parent's folder, opening the engine discards the children, and afterwards
@@ -32,7 +32,7 @@ use crate::store::PartitionStore;
 /// Marker file in the folder of a partition that was split: the rest of the folder is to be removed.
 const SPLIT_MARKER: &str = "gone";
 /// Marker file in the folder of a partition that is being made: the number of its parent in hex follows.
-const UNBORN: &str = "unborn-";
+const INCOMPLETE_CHILD: &str = "unborn-";
 
 /// A child that is being made.
 #[derive(Default)]
@@ -134,7 +134,8 @@ impl<D: Disk> Engine<D> {
         if is_on_disk {
             for &id in children {
                 let folder = folder_of(id);
-                left = left.and(self.io.disk.remove(&format!("{folder}/{UNBORN}{:016x}", parent.0)));
+                left =
+                    left.and(self.io.disk.remove(&format!("{folder}/{INCOMPLETE_CHILD}{:016x}", parent.0)));
                 left = left.and(self.io.disk.sync_dir(&folder));
             }
         }
@@ -211,7 +212,7 @@ impl<D: Disk> Engine<D> {
         result.map(|()| made)
     }
 
-    /// Makes the parent's folder durable, and puts the marker `unborn` first into each child's folder.
+    /// Makes the parent's folder durable, and puts the marker `uncreated` first into each child's folder.
     fn begin_split(
         &mut self,
         handle: Handle,
@@ -232,7 +233,7 @@ impl<D: Disk> Engine<D> {
         for &id in children {
             let folder = folder_of(id);
             self.clear_folder(&folder)?;
-            let path = format!("{folder}/{UNBORN}{:016x}", parent.0);
+            let path = format!("{folder}/{INCOMPLETE_CHILD}{:016x}", parent.0);
             let file = self.io.disk.open(&path, OpenMode::Create)?;
             self.io.disk.close(file);
             self.io.disk.sync_dir(&folder)?;
@@ -267,7 +268,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         names: &[DirEntry],
     ) -> EngineResult<(BTreeSet<PartitionId>, BTreeSet<PartitionId>)> {
-        let (mut there, mut gone, mut unborn) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let (mut there, mut gone, mut uncreated) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
         let mut incoming = BTreeSet::new();
         for name in names {
             let Some(id) = super::open::id_of_folder(&name.name) else { continue };
@@ -277,13 +278,13 @@ impl<D: Disk> Engine<D> {
                     gone.insert(id);
                 } else if file.name == INCOMING {
                     incoming.insert(id);
-                } else if let Some(parent) = file.name.strip_prefix(UNBORN) {
+                } else if let Some(parent) = file.name.strip_prefix(INCOMPLETE_CHILD) {
                     let parent = u64::from_str_radix(parent, 16).map(PartitionId).ok();
-                    unborn.push((id, format!("{}/{}", name.name, file.name), parent));
+                    uncreated.push((id, format!("{}/{}", name.name, file.name), parent));
                 }
             }
         }
-        for (id, marker, parent) in unborn {
+        for (id, marker, parent) in uncreated {
             let folder = folder_of(id);
             if parent.is_some_and(|parent| there.contains(&parent) && !gone.contains(&parent)) {
                 self.clear_folder(&folder)?;
@@ -387,7 +388,7 @@ impl ChildLog {
 
 /// Whether a file is a marker about the other files of its folder.
 fn is_marker(name: &str) -> bool {
-    name == SPLIT_MARKER || name == INCOMING || name.starts_with(UNBORN)
+    name == SPLIT_MARKER || name == INCOMING || name.starts_with(INCOMPLETE_CHILD)
 }
 
 /// Whether an earlier copy is a complete copy of this segment.

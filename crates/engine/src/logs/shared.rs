@@ -304,7 +304,7 @@ impl SharedLogs {
         let epoch = kept.map_or(0, |(_, head)| head.epoch);
         self.log.truncate_after(slot, (epoch, index))?;
         match self.flush(io) {
-            // The next flush writes the birth. Until then a crash may restore the entries, uncommitted as they were.
+            // The next flush writes the creation. Until then a crash may restore the entries, uncommitted as they were.
             Err(error) if error.is_out_of_space() => Ok(()),
             flushed => flushed,
         }
@@ -373,9 +373,9 @@ impl SharedLogs {
     ) -> EngineResult<Vec<MovedPlace>> {
         let (mut moved, mut bytes) = (Vec::new(), Vec::new());
         for entry in self.log.take_moved() {
-            let births = self.log.births();
-            let Some(owner) = births.row(entry.number).map(|row| row.partition) else { continue };
-            if !births.belongs(owner, entry.number, entry.index) {
+            let creations = self.log.creations();
+            let Some(owner) = creations.row(entry.number).map(|row| row.partition) else { continue };
+            if !creations.belongs(owner, entry.number, entry.index) {
                 continue;
             }
             let is_its = |part: &SharedPart| part.partition == owner && part.slot.is_some();

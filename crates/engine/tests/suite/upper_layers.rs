@@ -261,7 +261,7 @@ fn wrong_for_follower() -> Option<u64> {
 }
 
 #[test]
-fn followers_however_far_behind_read_the_entries_that_they_ask_for() {
+fn followers_however_far_behind_read_the_entries_that_they_request() {
     assert_eq!(wrong_for_follower(), None);
 }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A victim is used again once a flush has ended that began after it was judged: it makes the copies durable, and with them the
-//! entries and births because of which others were left out.
+//! entries and creations because of which others were left out.
 
 use super::format::LogStream;
 use super::live::UsedBytes;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::births::Births;
+use super::creations::Creations;
 use super::format::{
     ALIGN_BYTES, FIRST_ENTRY_AT, LogPartition, LogStream, SharedHead, SharedHeader, SharedKind, is_long,
 };
-use super::local::{Birth, LogMark, RunRow, StreamEnd, VoidRange};
+use super::local::{Creation, LogMark, RunRow, StreamEnd, VoidRange};
 use super::prefix::{FoundEntries, LogDamage, MarkedPartition, RecoveredLog, Sections};
 use super::round::RoundDirectory;
 use super::scan::{LogItem, items};
@@ -17,9 +17,9 @@ use crate::disk::{Disk, DiskResult, FileId};
 /// What was read of the segments so far.
 #[derive(Default)]
 pub(super) struct LogContents {
-    pub(super) births: Births,
-    /// Rows of births, and of voids, with the places where they stand.
-    pub(super) birth_rows: Vec<(LogPlace, Birth)>,
+    pub(super) creations: Creations,
+    /// Rows of creations, and of voids, with the places where they stand.
+    pub(super) creation_rows: Vec<(LogPlace, Creation)>,
     pub(super) void_rows: Vec<(LogPlace, VoidRange)>,
     /// Unreadable bytes.
     pub(super) bad: Vec<(LogStream, VoidRange)>,
@@ -36,7 +36,7 @@ pub(super) struct LogContents {
 impl LogContents {
     /// Begins with what a round says.
     pub(super) fn begin(&mut self, directory: &RoundDirectory) {
-        directory.births.iter().for_each(|row| self.births.add(*row));
+        directory.creations.iter().for_each(|row| self.creations.add(*row));
         directory.marks.iter().for_each(|row| self.marked.entry(row.number).or_default().add(row));
         self.voids.extend_from_slice(&directory.voids);
         self.ends = directory.ends;
@@ -47,11 +47,11 @@ impl LogContents {
     /// needs may be gone.
     pub(super) fn is_superseded(&self, number: LogPartition) -> bool {
         let known = &self.sections.by_number;
-        let has_newer = |row: &Birth| {
-            self.births.lineage(row.partition).any(|ancestor| known.contains_key(&ancestor.number))
+        let has_newer = |row: &Creation| {
+            self.creations.lineage(row.partition).any(|ancestor| known.contains_key(&ancestor.number))
         };
-        let owns = |row: &&Birth| self.births.lineage(row.partition).any(|a| a.number == number);
-        let mut owners = self.births.partitions().filter(owns).peekable();
+        let owns = |row: &&Creation| self.creations.lineage(row.partition).any(|a| a.number == number);
+        let mut owners = self.creations.partitions().filter(owns).peekable();
         known.contains_key(&number) || owners.peek().is_some() && owners.all(has_newer)
     }
 
@@ -76,9 +76,9 @@ impl LogContents {
                     runs.add(&head, offset);
                     self.highest = self.highest.max(head.partition);
                 }
-                LogItem::Births { offset, rows } => {
+                LogItem::Creations { offset, rows } => {
                     let place = LogPlace { segment: header.number, offset: offset as u32 };
-                    self.birth_rows.extend(rows.into_iter().map(|row| (place, row)));
+                    self.creation_rows.extend(rows.into_iter().map(|row| (place, row)));
                 }
                 LogItem::Voids { offset, rows } => {
                     let place = LogPlace { segment: header.number, offset: offset as u32 };
@@ -154,10 +154,10 @@ impl LogContents {
                 self.voids.push(range);
             }
         }
-        for (place, row) in std::mem::take(&mut self.birth_rows) {
+        for (place, row) in std::mem::take(&mut self.creation_rows) {
             self.highest = self.highest.max(row.number);
             if !self.is_void(place.segment, place.offset) {
-                self.births.add(row);
+                self.creations.add(row);
             }
         }
         let voids = &self.voids;
@@ -208,10 +208,10 @@ impl LogContents {
 
     pub(super) fn partitions(&self, damage: &mut Vec<LogDamage>) -> Vec<RecoveredLog> {
         let is_proved = |stream, place| self.is_proved(stream, place);
-        let logs = self.births.partitions().map(|birth| {
+        let logs = self.creations.partitions().map(|creation| {
             RecoveredLog::of(
-                birth,
-                &self.births,
+                creation,
+                &self.creations,
                 &self.entries,
                 &self.marked,
                 &self.sections,
@@ -224,7 +224,7 @@ impl LogContents {
 
     /// Log partitions without a row. It is damage if their entries were durable.
     pub(super) fn unregistered_partitions(&self, damage: &mut Vec<LogDamage>) -> Vec<LogPartition> {
-        let unknown = self.entries.numbers().filter(|number| self.births.row(*number).is_none());
+        let unknown = self.entries.numbers().filter(|number| self.creations.row(*number).is_none());
         let (owned, unregistered_partitions): (Vec<_>, Vec<_>) = unknown.partition(|number| {
             self.entries.of(*number).iter().any(|entry| self.is_proved(entry.stream, entry.place))
         });

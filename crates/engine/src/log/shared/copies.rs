@@ -100,7 +100,7 @@ impl LongCopy {
         let tail = &mut log.tails[self.slot.0 as usize];
         let open = log.open[LogStream::Cold as usize].as_deref_mut()?;
         open.uses.judge(self.slot.0, tail.commit);
-        add_to_run(open, tail, &log.births, &self.head, self.place.offset);
+        add_to_run(open, tail, &log.creations, &self.head, self.place.offset);
         log.marks.bytes += u64::from(bytes);
         Some(self.place)
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::failed::MovedEntry;
 use super::flushes::SegmentSync;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedHead, SharedKind, place_for};
-use super::local::{Birth, LogMark, RunRow, StreamEnd, VoidRange};
+use super::local::{Creation, LogMark, RunRow, StreamEnd, VoidRange};
 use super::scan::{LogItem, items};
 use super::segment::FileReserve;
 use super::streams::{LogPlace, SharedLog};
@@ -262,8 +262,8 @@ impl SharedLog {
                         });
                     }
                 }
-                LogItem::Births { rows, .. } => {
-                    self.push_local_again(SharedKind::Births, &Birth::encode_all(&rows));
+                LogItem::Creations { rows, .. } => {
+                    self.push_local_again(SharedKind::Creations, &Creation::encode_all(&rows));
                 }
                 LogItem::Voids { rows, .. } => {
                     self.push_local_again(SharedKind::Voids, &VoidRange::encode_all(&rows));
@@ -315,7 +315,7 @@ impl SharedLog {
         let at = place_for(segment.bytes, head.entry_bytes(), head.payload_bytes) as u32;
         let run = segment.runs.iter().rposition(|run| run.number == head.partition);
         let run = run.filter(|run| segment.runs[*run].last < head.index).unwrap_or_else(|| {
-            let row = self.births.row(head.partition);
+            let row = self.creations.row(head.partition);
             segment.runs.push(RunRow {
                 number: head.partition,
                 partition: row.map_or(PartitionId::default(), |row| row.partition),

@@ -78,7 +78,7 @@ pub struct LogId(pub [u8; 16]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LogStream {
-    /// Short entries, births and marks.
+    /// Short entries, creations and marks.
     Small = 0,
     /// Long entries.
     Large = 1,
@@ -220,8 +220,8 @@ pub fn salt_of(log: LogId, number: u64) -> u32 {
 pub enum SharedKind {
     /// An entry of the replicated log of a partition.
     Replicated(EntryKind),
-    /// Local: [`Birth`](super::local::Birth) rows.
-    Births,
+    /// Local: [`Creation`](super::local::Creation) rows.
+    Creations,
     /// Local: a [`LogMark`](super::local::LogMark).
     Mark,
     /// Local: the end of a sealed segment, a [`LogFooter`](super::local::LogFooter).
@@ -239,7 +239,7 @@ impl SharedKind {
     pub fn number(self) -> u8 {
         match self {
             SharedKind::Replicated(kind) => kind as u8,
-            SharedKind::Births => 48,
+            SharedKind::Creations => 48,
             SharedKind::Mark => 49,
             SharedKind::Footer => 50,
             SharedKind::Pad => 51,
@@ -251,7 +251,7 @@ impl SharedKind {
     #[must_use]
     pub fn from_number(number: u8) -> Option<SharedKind> {
         match number {
-            48 => Some(SharedKind::Births),
+            48 => Some(SharedKind::Creations),
             49 => Some(SharedKind::Mark),
             50 => Some(SharedKind::Footer),
             51 => Some(SharedKind::Pad),

@@ -1,9 +1,9 @@
-//! The lives of partitions in a shared log, and what it says of them: births, truncations, drops, marks.
+//! The lives of partitions in a shared log, and what it says of them: creations, truncations, drops, marks.
 
 use super::flushes::FlushCount;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedKind};
 use super::live::EntryUse;
-use super::local::{Birth, LogMark, MarkRow};
+use super::local::{Creation, LogMark, MarkRow};
 use super::marks::{MARK_EVERY_BYTES, MARK_EVERY_LENGTHS};
 use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
@@ -46,7 +46,7 @@ impl SharedLog {
             self.next.partition += 1;
             let continues = new.continues.map(|(continued, through, _)| (continued, through));
             is_on_disk |= !new.is_in_memory;
-            rows.push(Birth {
+            rows.push(Creation {
                 number,
                 partition: new.partition,
                 seed: new.seed,
@@ -68,7 +68,7 @@ impl SharedLog {
             is_on_disk |= !self.tail(parent).is_in_memory;
             rows.extend(self.dropped_row(parent));
         }
-        self.add_births(rows, is_on_disk);
+        self.add_creations(rows, is_on_disk);
         Ok(slots)
     }
 
@@ -79,15 +79,15 @@ impl SharedLog {
     pub fn drop_partition(&mut self, slot: LogSlot) -> EngineResult<()> {
         self.check_runs()?;
         let is_on_disk = !self.tail(slot).is_in_memory;
-        let rows: Vec<Birth> = self.dropped_row(slot).into_iter().collect();
-        self.add_births(rows, is_on_disk);
+        let rows: Vec<Creation> = self.dropped_row(slot).into_iter().collect();
+        self.add_creations(rows, is_on_disk);
         Ok(())
     }
 
-    /// Log partitions without a birth belong to nobody.
+    /// Log partitions without a creation belong to nobody.
     pub(super) fn mark_ownerless(&mut self, unregistered_partitions: &[LogPartition]) -> EngineResult<()> {
         self.check_runs()?;
-        let row = |number: &LogPartition| Birth {
+        let row = |number: &LogPartition| Creation {
             number: *number,
             partition: PartitionId::default(),
             seed: 0,
@@ -96,7 +96,7 @@ impl SharedLog {
             is_incoming: true,
             is_dropped: true,
         };
-        self.add_births(unregistered_partitions.iter().map(row).collect(), true);
+        self.add_creations(unregistered_partitions.iter().map(row).collect(), true);
         Ok(())
     }
 
@@ -107,7 +107,7 @@ impl SharedLog {
     /// As [`SharedLog::begin`].
     pub fn truncate_after(&mut self, slot: LogSlot, last: (u32, u64)) -> EngineResult<()> {
         let tail = self.tail(slot);
-        let Some(row) = self.births.row(tail.number).copied() else {
+        let Some(row) = self.creations.row(tail.number).copied() else {
             return Err(EngineError::UnknownPartition);
         };
         let new = NewLogPartition {
@@ -166,39 +166,39 @@ impl SharedLog {
     }
 
     /// The row that drops the log partition of a slot, which is free again.
-    fn dropped_row(&mut self, slot: LogSlot) -> Option<Birth> {
+    fn dropped_row(&mut self, slot: LogSlot) -> Option<Creation> {
         self.segments_mut().for_each(|segment| segment.uses.forget(slot.0));
-        let row = self.births.row(self.tail(slot).number).copied();
+        let row = self.creations.row(self.tail(slot).number).copied();
         self.free_slot(slot);
-        row.map(|row| Birth { is_dropped: true, ..row })
+        row.map(|row| Creation { is_dropped: true, ..row })
     }
 
-    fn add_births(&mut self, rows: Vec<Birth>, is_on_disk: bool) {
-        rows.iter().for_each(|row| self.births.add(*row));
+    fn add_creations(&mut self, rows: Vec<Creation>, is_on_disk: bool) {
+        rows.iter().for_each(|row| self.creations.add(*row));
         if is_on_disk && !rows.is_empty() {
             let FlushCount { begun, done } = self.flushes.count;
             self.marks.fresh.retain(|(_, before)| *before >= done);
             self.marks.fresh.extend(rows.iter().map(|row| (row.number, begun)));
-            self.marks.births.extend(rows.iter().copied());
-            let payload = self.births_payload(rows);
+            self.marks.creations.extend(rows.iter().copied());
+            let payload = self.creations_payload(rows);
             self.ensure_open(LogStream::Small, None, HEAD_BYTES + payload.len());
-            self.push_local(SharedKind::Births, &payload);
+            self.push_local(SharedKind::Creations, &payload);
         }
     }
 
     /// The payload of an entry of these rows, and of those that they continue, as far as these may not survive a crash: a row
     /// must not survive without what makes the partition's earlier entries its own.
-    pub(super) fn births_payload(&self, mut rows: Vec<Birth>) -> Vec<u8> {
+    pub(super) fn creations_payload(&self, mut rows: Vec<Creation>) -> Vec<u8> {
         let mut at = 0;
         while let Some(row) = rows.get(at) {
             let continued = row.continues.map(|(number, _)| number);
             let is_fresh = |number: &LogPartition| self.marks.fresh.iter().any(|(fresh, _)| fresh == number);
             let is_new = |number: &LogPartition| !rows.iter().any(|row| row.number == *number);
             let continued = continued.filter(is_fresh).filter(is_new);
-            rows.extend(continued.and_then(|number| self.births.row(number)));
+            rows.extend(continued.and_then(|number| self.creations.row(number)));
             at += 1;
         }
-        Birth::encode_all(&rows)
+        Creation::encode_all(&rows)
     }
 
     /// Counts that an entry of a segment becomes something else for its partition; `None`: dead, or not counted yet. An entry
@@ -247,7 +247,7 @@ impl SharedLog {
         self.marks.bytes >= self.marks.due_bytes
     }
 
-    /// Appends a mark, if there is anything to say: what survives a crash by now, after the births since the last mark again.
+    /// Appends a mark, if there is anything to say: what survives a crash by now, after the creations since the last mark again.
     /// Returns whether there was.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl SharedLog {
     pub fn mark(&mut self) -> EngineResult<bool> {
         self.check_runs()?;
         let is_news = self.marks.checkpoint != self.marks.marked_checkpoint;
-        let is_any = is_news || !self.marks.changed.is_empty() || !self.marks.births.is_empty();
+        let is_any = is_news || !self.marks.changed.is_empty() || !self.marks.creations.is_empty();
         if is_any {
             self.ensure_open(LogStream::Small, None, 0);
             self.push_mark();
@@ -277,10 +277,10 @@ impl SharedLog {
         if let Some(open) = &mut self.open[LogStream::Small as usize] {
             open.state.is_base_fixed = true;
         }
-        let births = std::mem::take(&mut self.marks.births);
-        if !births.is_empty() {
-            let payload = self.births_payload(births);
-            self.push_local(SharedKind::Births, &payload);
+        let creations = std::mem::take(&mut self.marks.creations);
+        if !creations.is_empty() {
+            let payload = self.creations_payload(creations);
+            self.push_local(SharedKind::Creations, &payload);
         }
         let (mut rows, flushes) = (Vec::with_capacity(self.marks.changed.len()), self.flushes.count);
         let tails = &mut self.tails;

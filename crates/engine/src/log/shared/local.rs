@@ -1,4 +1,4 @@
-//! The payloads of the local entries of a shared log: births, marks, footers and voids. `docs/formats/log.md` has the tables.
+//! The payloads of the local entries of a shared log: creations, marks, footers and voids. `docs/formats/log.md` has the tables.
 
 use crate::PartitionId;
 use crate::log::entry::{u32_at, u64_at};
@@ -14,7 +14,7 @@ const DROPPED: u32 = 2;
 
 /// A row of the table of log partitions: what a number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Birth {
+pub struct Creation {
     /// The number.
     pub number: LogPartition,
     /// The partition that has it.
@@ -23,20 +23,20 @@ pub struct Birth {
     pub seed: u64,
     /// The log partition that it continues, and through which index.
     pub continues: Option<(LogPartition, u64)>,
-    /// The partition is incomplete: a later birth without this continues it.
+    /// The partition is incomplete: a later creation without this continues it.
     pub is_incoming: bool,
     /// The number is nobody's from here on, unless another continues it.
     pub is_dropped: bool,
 }
 
-impl Birth {
+impl Creation {
     /// Bytes of a row.
     pub const BYTES: usize = 40;
 
     /// The payload of an entry of these rows.
     #[must_use]
-    pub fn encode_all(rows: &[Birth]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(Birth::BYTES * rows.len());
+    pub fn encode_all(rows: &[Creation]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(Creation::BYTES * rows.len());
         for row in rows {
             let (continues, through) = row.continues.unwrap_or_default();
             let flags = if row.is_incoming { INCOMING } else { 0 } | if row.is_dropped { DROPPED } else { 0 };
@@ -53,12 +53,12 @@ impl Birth {
 
     /// Reads the rows; `None` if they cannot be rows.
     #[must_use]
-    pub fn decode_all(bytes: &[u8]) -> Option<Vec<Birth>> {
-        bytes.len().is_multiple_of(Birth::BYTES).then_some(())?;
-        bytes.chunks_exact(Birth::BYTES).map(Birth::decode).collect()
+    pub fn decode_all(bytes: &[u8]) -> Option<Vec<Creation>> {
+        bytes.len().is_multiple_of(Creation::BYTES).then_some(())?;
+        bytes.chunks_exact(Creation::BYTES).map(Creation::decode).collect()
     }
 
-    fn decode(row: &[u8]) -> Option<Birth> {
+    fn decode(row: &[u8]) -> Option<Creation> {
         let (number, flags) = (LogPartition(u32_at(row, 0)), u32_at(row, 4));
         let (continues, through) = (LogPartition(u32_at(row, 24)), u64_at(row, 32));
         // A number continues lower ones, so that no chain of rows is a circle.
@@ -68,7 +68,7 @@ impl Birth {
             && u32_at(row, 28) == 0
             && through < LOG_INDEX_END
             && (continues.0 > 0 || through == 0);
-        is_sound.then_some(Birth {
+        is_sound.then_some(Creation {
             number,
             partition: PartitionId(u64_at(row, 8)),
             seed: u64_at(row, 16),
@@ -185,9 +185,9 @@ impl LogMark {
 pub struct RunRow {
     /// The log partition.
     pub number: LogPartition,
-    /// The partition of its birth.
+    /// The partition of its creation.
     pub partition: PartitionId,
-    /// The index seed of its birth.
+    /// The index seed of its creation.
     pub seed: u64,
     /// Index of the first entry.
     pub first: u64,

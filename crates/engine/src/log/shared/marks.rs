@@ -1,7 +1,7 @@
 //! What the marks of a shared log say: what survives a crash, written down now and then for recovery.
 
 use super::format::LogPartition;
-use super::local::Birth;
+use super::local::Creation;
 
 /// A mark is written after so many bytes, or after so many times its own length, whichever is more.
 pub(super) const MARK_EVERY_BYTES: u64 = 1 << 20;
@@ -15,8 +15,8 @@ pub(super) struct MarkState {
     /// Bytes of entries appended so far, without copies.
     pub(super) appended: u64,
     /// Rows that the next mark repeats.
-    pub(super) births: Vec<Birth>,
-    /// Log partitions whose births may not survive a crash, and how many flushes had begun then.
+    pub(super) creations: Vec<Creation>,
+    /// Log partitions whose creations may not survive a crash, and how many flushes had begun then.
     pub(super) fresh: Vec<(LogPartition, u64)>,
     /// Slots of which the next mark has rows.
     pub(super) changed: Vec<u32>,
@@ -34,7 +34,7 @@ impl MarkState {
             bytes: 0,
             due_bytes: MARK_EVERY_BYTES,
             appended: 0,
-            births: Vec::new(),
+            creations: Vec::new(),
             fresh: Vec::new(),
             changed: Vec::new(),
             checkpoint,

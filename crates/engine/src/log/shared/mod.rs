@@ -3,8 +3,8 @@
 //! ```text
 //!   SharedLog ── streams: small, large, cold, memory; one open segment each     (streams, segment)
 //!     │            entry: log partition, epoch, index, key, payload             (format)
-//!     │            births, marks, footers, voids                                (local)
-//!     └─ Births ── which partition owns the entries of a log partition          (births)
+//!     │            creations, marks, footers, voids                                (local)
+//!     └─ Creations ── which partition owns the entries of a log partition          (creations)
 //!
 //!   LogRounds ──── checkpoints of many partitions in one file, what they cover  (rounds)
 //!
@@ -16,10 +16,10 @@
 //!                  each partition                                               (recover, contents, prefix, scan)
 //! ```
 
-pub mod births;
 pub mod compact;
 mod contents;
 mod copies;
+pub mod creations;
 pub mod failed;
 mod flush;
 mod flushes;

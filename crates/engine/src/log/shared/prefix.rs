@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::births::{Ancestor, Births};
+use super::creations::{Ancestor, Creations};
 use super::format::{LogPartition, LogStream, SharedHead};
-use super::local::{Birth, MarkRow, VoidRange};
+use super::local::{Creation, MarkRow, VoidRange};
 use super::round::SectionRow;
 use super::streams::LogPlace;
 use crate::PartitionId;
@@ -176,18 +176,18 @@ pub struct RecoveredLog {
 impl RecoveredLog {
     /// `is_proved` says whether a mark proves that what stands at a place survives a crash.
     pub(super) fn of(
-        birth: &Birth,
-        births: &Births,
+        creation: &Creation,
+        creations: &Creations,
         found: &FoundEntries,
         marked: &BTreeMap<LogPartition, MarkedPartition>,
         sections: &Sections,
         is_proved: impl Fn(LogStream, LogPlace) -> bool,
         damage: &mut Vec<LogDamage>,
     ) -> RecoveredLog {
-        let partition = birth.partition;
+        let partition = creation.partition;
         let (mut marks, mut floor) = (MarkedPartition::default(), 0);
         let mut candidates: Vec<LogEntryPlace> = Vec::new();
-        for ancestor in births.lineage(partition) {
+        for ancestor in creations.lineage(partition) {
             let entries = found.of(ancestor.number).iter();
             candidates.extend(entries.filter(|entry| entry.index <= ancestor.through));
             if let Some(row) = marked.get(&ancestor.number) {
@@ -200,7 +200,7 @@ impl RecoveredLog {
                 floor = floor.max(ancestor.through);
             }
         }
-        let section = sections.of(births.lineage(partition));
+        let section = sections.of(creations.lineage(partition));
         if let Some(section) = &section {
             floor = floor.max(section.commit);
         }
@@ -225,8 +225,8 @@ impl RecoveredLog {
         let base = section.filter(|section| section.commit == floor).map_or(0, |section| section.epoch);
         let mut log = RecoveredLog {
             partition,
-            seed: birth.seed,
-            number: birth.number,
+            seed: creation.seed,
+            number: creation.number,
             section,
             copies,
             entries: Vec::with_capacity(candidates.len()),

@@ -2,7 +2,7 @@
 //!
 //! The log of a partition is its newest section, and the **longest prefix without a gap** of what follows it in both streams. A
 //! gap is damage, and the log goes on behind it, only if a mark proves that the missing entries were durable. Nothing is cut
-//! from a file: what follows the end of a log belongs to nobody once [`resume`] has written births that continue the logs
+//! from a file: what follows the end of a log belongs to nobody once [`resume`] has written creations that continue the logs
 //! through their ends.
 //!
 //! If the newest section of a partition is corrupt, all segments are read, and its older section counts; without one, the log
@@ -34,7 +34,7 @@ pub struct LogRecovery {
     pub damage: Vec<LogDamage>,
     /// The number of the round that was read; 0: none.
     pub checkpoint: u64,
-    /// Log partitions whose births were lost before they were durable.
+    /// Log partitions whose creations were lost before they were durable.
     unregistered_partitions: Vec<LogPartition>,
     /// Bytes that are nothing from here on.
     voids: Vec<VoidRange>,
@@ -155,9 +155,9 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     let beginning = LogBeginning {
         next_segment,
         next_number: contents.highest.0.saturating_add(1),
-        births: contents.births,
+        creations: contents.creations,
         newest: files.newest(),
-        // Not the ends of what was read: there are bytes below them that belong to nobody before births are durable.
+        // Not the ends of what was read: there are bytes below them that belong to nobody before creations are durable.
         ends: contents.ends,
         voids: contents.voids,
         spares: files.spares,
@@ -176,7 +176,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     })
 }
 
-/// The log that continues what was found, its rounds, and the slot of each of [`LogRecovery::partitions`]. The births that end logs before
+/// The log that continues what was found, its rounds, and the slot of each of [`LogRecovery::partitions`]. The creations that end logs before
 /// entries that were found stand before the first new entry. What says that unreadable bytes are void survives a crash when
 /// this returns; on a full disk, once a flush has ended, and before that no entry is accepted.
 ///

@@ -17,7 +17,7 @@
 
 use crate::log::entry::{crc, u32_at, u64_at};
 use crate::log::shared::format::{HEADER_BYTES, LogId, LogPartition, SEGMENT_NUMBER_END, salt_of, u48_at};
-use crate::log::shared::local::{Birth, LogMark, MarkRow, StreamEnd, VoidRange};
+use crate::log::shared::local::{Creation, LogMark, MarkRow, StreamEnd, VoidRange};
 use crate::log::shared::streams::LogPlace;
 
 const MAGIC: &[u8; 8] = b"zerohrnd";
@@ -122,7 +122,7 @@ pub struct RoundDirectory {
     /// A number above those of all log partitions so far.
     pub next_number: u32,
     /// The table of log partitions.
-    pub births: Vec<Birth>,
+    pub creations: Vec<Creation>,
     /// A row of each partition, as in a mark.
     pub marks: Vec<MarkRow>,
     /// Bytes of segments that are nothing.
@@ -143,10 +143,10 @@ impl RoundDirectory {
         self.tail.iter().for_each(|segment| out.extend_from_slice(&segment.to_le_bytes()));
         out.extend_from_slice(&self.next_segment.to_le_bytes());
         out.extend_from_slice(&self.next_number.to_le_bytes());
-        for rows in [self.births.len(), self.marks.len(), self.voids.len(), self.sections.len()] {
+        for rows in [self.creations.len(), self.marks.len(), self.voids.len(), self.sections.len()] {
             out.extend_from_slice(&(rows as u32).to_le_bytes());
         }
-        out.extend_from_slice(&Birth::encode_all(&self.births));
+        out.extend_from_slice(&Creation::encode_all(&self.creations));
         self.marks.iter().for_each(|row| row.encode(&mut out));
         out.extend_from_slice(&VoidRange::encode_all(&self.voids));
         for row in &self.sections {
@@ -172,7 +172,7 @@ impl RoundDirectory {
             (segment < SEGMENT_NUMBER_END).then(|| StreamEnd { segment, offset: u32_at(fixed, at + 8) })
         };
         let count = |n: usize| u32_at(fixed, 72 + 4 * n) as usize;
-        let (births, rest) = rest.split_at_checked(count(0).checked_mul(Birth::BYTES)?)?;
+        let (creations, rest) = rest.split_at_checked(count(0).checked_mul(Creation::BYTES)?)?;
         let (marks, rest) = rest.split_at_checked(count(1).checked_mul(MarkRow::BYTES)?)?;
         let (voids, rest) = rest.split_at_checked(count(2).checked_mul(VoidRange::BYTES)?)?;
         (Some(rest.len()) == count(3).checked_mul(SECTION_ROW_BYTES)).then_some(())?;
@@ -194,7 +194,7 @@ impl RoundDirectory {
             tail: [36, 44, 52].map(|at| u64_at(fixed, at)),
             next_segment: Some(u64_at(fixed, 60)).filter(|number| *number < SEGMENT_NUMBER_END)?,
             next_number: u32_at(fixed, 68),
-            births: Birth::decode_all(births)?,
+            creations: Creation::decode_all(creations)?,
             marks: LogMark::decode_rows(marks)?,
             voids: VoidRange::decode_all(voids)?,
             sections: rest.chunks_exact(SECTION_ROW_BYTES).map(section).collect::<Option<_>>()?,

@@ -10,8 +10,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::births::Ancestor;
 use super::contents::LogContents;
+use super::creations::Ancestor;
 use super::format::{FIRST_ENTRY_AT, HEADER_BYTES, LogPartition, LogStream};
 use super::local::MarkRow;
 use super::round::{RoundDirectory, RoundHeader, SectionRow, encode_round_trailer};
@@ -44,7 +44,7 @@ pub struct LogRounds {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundFile {
     pub(super) bytes: u64,
-    /// Its directory has all births, marks and voids of small segments of lower numbers.
+    /// Its directory has all creations, marks and voids of small segments of lower numbers.
     pub(super) small_end: u64,
 }
 
@@ -293,7 +293,7 @@ impl LogRounds {
             tail,
             next_segment: log.next.segment,
             next_number: log.next.partition,
-            births: log.births.rows().filter(|row| !in_memory.contains(&row.number)).copied().collect(),
+            creations: log.creations.rows().filter(|row| !in_memory.contains(&row.number)).copied().collect(),
             marks,
             voids: log.failed.voids.iter().filter(|range| is_there(range.segment)).copied().collect(),
             sections: sections.into_values().collect(),
@@ -371,7 +371,7 @@ impl LogRounds {
     /// what is live in them, and recycle them once the copies survive a crash.
     #[must_use]
     pub fn victims(&self, log: &SharedLog) -> Vec<u64> {
-        // The births and marks in it are in both of the newest directories.
+        // The creations and marks in it are in both of the newest directories.
         let small_end = self.files.values().rev().nth(1).map_or(0, |file| file.small_end);
         let owners = owners(log, &self.covered(log));
         let is_victim = |segment: &SharedSegment| {
@@ -461,7 +461,7 @@ fn first_uncovered(log: &SharedLog, stream: LogStream, owners: &Owners) -> u64 {
 }
 
 fn lineage_of(log: &SharedLog, slot: LogSlot) -> impl Iterator<Item = Ancestor> {
-    log.births.lineage_of(log.tail(slot).number)
+    log.creations.lineage_of(log.tail(slot).number)
 }
 
 fn has_uncovered(segment: &SharedSegment, owners: &Owners) -> bool {

@@ -1,7 +1,7 @@
 //! Reading a segment of a shared log from front to back, whatever its bytes are.
 
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, SharedHead, SharedKind, place_for};
-use super::local::{Birth, LogFooter, LogMark, VoidRange};
+use super::local::{Creation, LogFooter, LogMark, VoidRange};
 use crate::log::entry::crc;
 
 /// An item in a segment of a shared log.
@@ -21,11 +21,11 @@ pub enum LogItem<'a> {
         payload_is_good: bool,
     },
     /// Rows of the table of log partitions.
-    Births {
+    Creations {
         /// Their offset.
         offset: u64,
         /// The rows.
-        rows: Vec<Birth>,
+        rows: Vec<Creation>,
     },
     /// A mark.
     Mark {
@@ -144,8 +144,8 @@ impl<'a> LogItems<'a> {
         let bad = LogItem::Bad { offset, until: self.at };
         let good = payload_is_good.then_some(payload);
         match head.kind {
-            SharedKind::Births => {
-                good.and_then(Birth::decode_all).map_or(bad, |rows| LogItem::Births { offset, rows })
+            SharedKind::Creations => {
+                good.and_then(Creation::decode_all).map_or(bad, |rows| LogItem::Creations { offset, rows })
             }
             SharedKind::Mark => {
                 good.and_then(LogMark::decode).map_or(bad, |mark| LogItem::Mark { offset, mark })

@@ -10,7 +10,7 @@
 
 use std::cmp::Reverse;
 
-use super::births::Ancestor;
+use super::creations::Ancestor;
 use super::format::{FIRST_ENTRY_AT, LogPlace, SharedHead, SharedKind};
 use super::scan::{LogItem, items};
 use super::segment::SharedSegment;
@@ -67,7 +67,7 @@ impl SharedLog {
         range: std::ops::RangeInclusive<u64>,
         mut see: impl FnMut(LogPlace, &SharedHead) -> bool,
     ) -> EngineResult<()> {
-        let lineage: Vec<Ancestor> = self.births.lineage_of(self.number(slot)).collect();
+        let lineage: Vec<Ancestor> = self.creations.lineage_of(self.number(slot)).collect();
         let owns = |head: &SharedHead| {
             let is_owned =
                 |ancestor: &Ancestor| ancestor.number == head.partition && head.index <= ancestor.through;

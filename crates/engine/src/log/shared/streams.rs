@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::births::Births;
+use super::creations::Creations;
 use super::failed::FailedFiles;
 use super::flushes::Flushes;
 pub use super::format::LogPlace;
@@ -72,7 +72,7 @@ pub struct SharedLog {
     pub(super) flushes: Flushes,
     pub(super) marks: MarkState,
     pub(super) options: SharedLogOptions,
-    pub(super) births: Births,
+    pub(super) creations: Creations,
     pub(super) free_slots: Vec<u32>,
     pub(super) sealed: BTreeMap<u64, Box<SharedSegment>>,
     /// The number of the newest segment of each stream.
@@ -98,7 +98,7 @@ pub(super) struct NextNumbers {
 #[derive(Debug, Default)]
 pub struct LogBeginning {
     /// The table of log partitions.
-    pub births: Births,
+    pub creations: Creations,
     /// A number above those of all segments and spares.
     pub next_segment: u64,
     /// A number above those of all log partitions that occur anywhere.
@@ -136,9 +136,9 @@ impl SharedLog {
             options,
             next: NextNumbers {
                 segment: beginning.next_segment.max(1),
-                partition: beginning.next_number.max(beginning.births.highest().0.saturating_add(1)),
+                partition: beginning.next_number.max(beginning.creations.highest().0.saturating_add(1)),
             },
-            births: beginning.births,
+            creations: beginning.creations,
             free_slots: Vec::new(),
             sealed: BTreeMap::new(),
             newest: [small, large, cold, 0],
@@ -152,8 +152,8 @@ impl SharedLog {
 
     /// The table of log partitions.
     #[must_use]
-    pub fn births(&self) -> &Births {
-        &self.births
+    pub fn creations(&self) -> &Creations {
+        &self.creations
     }
 
     /// The log partition of a slot.
@@ -426,7 +426,7 @@ impl SharedLog {
         let number = segment.header.number;
         let at = super::format::place_for(segment.bytes, head.entry_bytes(), head.payload_bytes);
         let entry_bytes = head.entry_bytes() as u32;
-        head.back = add_to_run(segment, tail, &self.births, &head, at as u32);
+        head.back = add_to_run(segment, tail, &self.creations, &head, at as u32);
         let pushed = segment.push(&head, key, payload);
         debug_assert_eq!(pushed, at);
         segment.uses.add_live(slot.0, entry_bytes);
@@ -450,7 +450,7 @@ impl SharedLog {
             if let Some(timestamp) = timestamp
                 && !open.base.reaches(timestamp)
             {
-                // The log's first births do not know a timestamp of an entry.
+                // The log's first creations do not know a timestamp of an entry.
                 open.rebase(timestamp.saturating_sub(TIMESTAMP_RANGE / 2));
             }
             let end = open.bytes + (entry_bytes + LogFooter::bytes_of(open.runs.len() + 1)) as u64;
@@ -516,7 +516,7 @@ impl SharedLog {
 pub(super) fn add_to_run(
     segment: &mut SharedSegment,
     tail: &mut PartitionTail,
-    births: &Births,
+    creations: &Creations,
     head: &SharedHead,
     at: u32,
 ) -> u32 {
@@ -529,7 +529,7 @@ pub(super) fn add_to_run(
             back
         }
         _ => {
-            let row = births.row(tail.number);
+            let row = creations.row(tail.number);
             tail.begin_run(stream, number, segment.runs.len());
             segment.runs.push(RunRow {
                 number: tail.number,

@@ -185,7 +185,7 @@ fn entries_of_a_segment_are_linked_back_and_its_footer_has_their_runs() {
             }
             LogItem::Footer { footer, .. } => runs = footer.runs,
             LogItem::Bad { offset, .. } => panic!("bad bytes at {offset}"),
-            LogItem::Births { .. } | LogItem::Mark { .. } | LogItem::Voids { .. } => {}
+            LogItem::Creations { .. } | LogItem::Mark { .. } | LogItem::Voids { .. } => {}
         }
     }
     assert_eq!(runs.len(), 3);

@@ -30,7 +30,7 @@ impl SlotOwners {
     pub(super) fn of(log: &SharedLog) -> SlotOwners {
         let mut owners = SlotOwners::default();
         for slot in log.slots() {
-            for ancestor in log.births.lineage_of(log.number(slot)) {
+            for ancestor in log.creations.lineage_of(log.number(slot)) {
                 owners.by_number.entry(ancestor.number).or_default().push((slot, ancestor.through));
             }
         }

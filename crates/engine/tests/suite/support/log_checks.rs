@@ -227,7 +227,7 @@ impl LogWorld {
             .collect();
         let is_hit =
             |span: &EntrySpan| hits.iter().any(|(segment, at)| *segment == span.0 && span.1.contains(at));
-        // Hits of births and marks may cost more; those between header and entries cost nothing.
+        // Hits of creations and marks may cost more; those between header and entries cost nothing.
         let in_entries = |(segment, at): &(u64, u64)| {
             (64..4096).contains(at) || self.spans.iter().any(|span| span.0 == *segment && span.1.contains(at))
         };

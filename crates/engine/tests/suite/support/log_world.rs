@@ -368,7 +368,7 @@ impl LogWorld {
         (parent.slot, _) = (None, parent.states.push(None));
         self.end_life(id);
         for (child, slot) in children.into_iter().zip(slots) {
-            // The birth may survive, and not all of what the child continues.
+            // The creation may survive, and not all of what the child continues.
             let states = (0..=log.len()).map(|length| Some(log[..length].to_vec()));
             let states = [None].into_iter().chain(states).collect();
             let uses = uses.clone();

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::format::LogPartition;
-use super::local::Birth;
+use super::local::Creation;
 use crate::PartitionId;
 use crate::planted::{Bug, is_planted};
 
@@ -24,15 +24,15 @@ pub struct Ancestor {
 /// The table. Its state does not depend on the order in which rows are added, nor on how often: numbers rise, so the highest
 /// row of a partition counts.
 #[derive(Clone, Debug, Default)]
-pub struct Births {
-    rows: BTreeMap<LogPartition, Birth>,
+pub struct Creations {
+    rows: BTreeMap<LogPartition, Creation>,
     /// The highest number of each partition that is not incoming.
     newest: BTreeMap<PartitionId, LogPartition>,
 }
 
-impl Births {
+impl Creations {
     /// Adds a row.
-    pub fn add(&mut self, row: Birth) {
+    pub fn add(&mut self, row: Creation) {
         let known = self.rows.entry(row.number).or_insert(row);
         known.is_dropped |= row.is_dropped;
         if !row.is_incoming {
@@ -43,7 +43,7 @@ impl Births {
 
     /// The row of a number.
     #[must_use]
-    pub fn row(&self, number: LogPartition) -> Option<&Birth> {
+    pub fn row(&self, number: LogPartition) -> Option<&Creation> {
         self.rows.get(&number)
     }
 
@@ -55,13 +55,13 @@ impl Births {
     }
 
     /// The partitions that have a present number, with their rows.
-    pub fn partitions(&self) -> impl Iterator<Item = &Birth> {
+    pub fn partitions(&self) -> impl Iterator<Item = &Creation> {
         let rows = self.newest.values().filter_map(|number| self.rows.get(number));
         rows.filter(|row| row.is_present())
     }
 
     /// All rows, by number.
-    pub fn rows(&self) -> impl Iterator<Item = &Birth> {
+    pub fn rows(&self) -> impl Iterator<Item = &Creation> {
         self.rows.values()
     }
 
@@ -94,7 +94,7 @@ impl Births {
     }
 }
 
-impl Birth {
+impl Creation {
     fn is_present(&self) -> bool {
         !self.is_dropped || is_planted(Bug::DroppedEntriesReplayed)
     }
@@ -106,8 +106,8 @@ mod tests {
 
     const P: PartitionId = PartitionId(7);
 
-    fn birth(number: u32, partition: u64, continues: Option<(u32, u64)>) -> Birth {
-        Birth {
+    fn creation(number: u32, partition: u64, continues: Option<(u32, u64)>) -> Creation {
+        Creation {
             number: LogPartition(number),
             partition: PartitionId(partition),
             seed: 0,
@@ -117,57 +117,59 @@ mod tests {
         }
     }
 
-    fn owned(births: &Births, partition: u64, number: u32) -> Vec<u64> {
-        let owns = |index: &u64| births.belongs(PartitionId(partition), LogPartition(number), *index);
+    fn owned(creations: &Creations, partition: u64, number: u32) -> Vec<u64> {
+        let owns = |index: &u64| creations.belongs(PartitionId(partition), LogPartition(number), *index);
         (1..10).filter(owns).collect()
     }
 
-    fn table(rows: &[Birth]) -> Births {
-        let mut births = Births::default();
-        rows.iter().for_each(|row| births.add(*row));
-        births
+    fn table(rows: &[Creation]) -> Creations {
+        let mut creations = Creations::default();
+        rows.iter().for_each(|row| creations.add(*row));
+        creations
     }
 
     #[test]
     fn truncations_compose_to_the_lower_index() {
-        let births = table(&[birth(1, 7, None), birth(2, 7, Some((1, 5))), birth(3, 7, Some((2, 3)))]);
-        assert_eq!(births.present(P), Some(LogPartition(3)));
-        assert_eq!((owned(&births, 7, 1), owned(&births, 7, 2)), (vec![1, 2, 3], vec![1, 2, 3]));
-        assert_eq!(owned(&births, 7, 3).len(), 9);
-        assert_eq!(owned(&births, 8, 3), []);
+        let creations =
+            table(&[creation(1, 7, None), creation(2, 7, Some((1, 5))), creation(3, 7, Some((2, 3)))]);
+        assert_eq!(creations.present(P), Some(LogPartition(3)));
+        assert_eq!((owned(&creations, 7, 1), owned(&creations, 7, 2)), (vec![1, 2, 3], vec![1, 2, 3]));
+        assert_eq!(owned(&creations, 7, 3).len(), 9);
+        assert_eq!(owned(&creations, 8, 3), []);
     }
 
     #[test]
     fn children_of_a_split_own_the_parent_through_its_end() {
-        let gone = Birth { is_dropped: true, ..birth(1, 7, None) };
-        let births = table(&[birth(1, 7, None), birth(2, 8, Some((1, 4))), birth(3, 9, Some((1, 4))), gone]);
-        assert_eq!(births.present(P), None);
-        assert_eq!(owned(&births, 7, 1), []);
-        assert_eq!((owned(&births, 8, 1), owned(&births, 9, 1)), (vec![1, 2, 3, 4], vec![1, 2, 3, 4]));
+        let gone = Creation { is_dropped: true, ..creation(1, 7, None) };
+        let creations =
+            table(&[creation(1, 7, None), creation(2, 8, Some((1, 4))), creation(3, 9, Some((1, 4))), gone]);
+        assert_eq!(creations.present(P), None);
+        assert_eq!(owned(&creations, 7, 1), []);
+        assert_eq!((owned(&creations, 8, 1), owned(&creations, 9, 1)), (vec![1, 2, 3, 4], vec![1, 2, 3, 4]));
     }
 
     #[test]
     fn returned_partition_owns_nothing_of_its_earlier_life() {
-        let gone = Birth { is_dropped: true, ..birth(1, 7, None) };
-        let births = table(&[birth(1, 7, None), gone, birth(2, 7, None)]);
-        assert_eq!((owned(&births, 7, 1), births.present(P)), (vec![], Some(LogPartition(2))));
+        let gone = Creation { is_dropped: true, ..creation(1, 7, None) };
+        let creations = table(&[creation(1, 7, None), gone, creation(2, 7, None)]);
+        assert_eq!((owned(&creations, 7, 1), creations.present(P)), (vec![], Some(LogPartition(2))));
     }
 
     #[test]
     fn incoming_number_counts_only_once_a_complete_one_continues_it() {
-        let incoming = Birth { is_incoming: true, ..birth(1, 7, None) };
-        let mut births = table(&[incoming]);
-        assert_eq!(births.present(P), None);
-        births.add(birth(2, 7, Some((1, 6))));
-        let lineage: Vec<Ancestor> = births.lineage(P).collect();
+        let incoming = Creation { is_incoming: true, ..creation(1, 7, None) };
+        let mut creations = table(&[incoming]);
+        assert_eq!(creations.present(P), None);
+        creations.add(creation(2, 7, Some((1, 6))));
+        let lineage: Vec<Ancestor> = creations.lineage(P).collect();
         assert_eq!(lineage.iter().map(|a| a.is_incoming).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(owned(&births, 7, 1).len(), 6);
+        assert_eq!(owned(&creations, 7, 1).len(), 6);
     }
 
     #[test]
     fn order_and_repetition_of_rows_do_not_matter() {
-        let gone = Birth { is_dropped: true, ..birth(3, 7, Some((2, 3))) };
-        let rows = [birth(1, 7, None), birth(2, 7, Some((1, 5))), birth(3, 7, Some((2, 3))), gone];
+        let gone = Creation { is_dropped: true, ..creation(3, 7, Some((2, 3))) };
+        let rows = [creation(1, 7, None), creation(2, 7, Some((1, 5))), creation(3, 7, Some((2, 3))), gone];
         let forward = table(&rows);
         let mut reverse = rows.to_vec();
         reverse.extend_from_slice(&rows);
