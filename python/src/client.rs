@@ -158,9 +158,9 @@ impl NativeClient {
     }
 
     /// Sends a command to a manager that returns no value.
-    fn admin(&self, py: Python<'_>, ask: AdminQuestion) -> PyResult<Py<PyAny>> {
+    fn admin(&self, py: Python<'_>, query: AdminQuestion) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
-        let request = Bytes::from(AdminRequest::of(ask).to_bytes());
+        let request = Bytes::from(AdminRequest::of(query).to_bytes());
         self.0.run(py, async move { admin(&client, request).await.into() })
     }
 }

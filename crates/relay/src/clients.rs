@@ -402,11 +402,11 @@ impl Clients {
         &mut self,
         (connection, from): (ConnectionId, Member),
         envelope: &Envelope,
-        ask: &UnitRequest<'_>,
+        query: &UnitRequest<'_>,
         at: &mut impl RelayContext,
     ) {
         let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
-        let UnitRequest { number, behind, total, at: begin, piece } = *ask;
+        let UnitRequest { number, behind, total, at: begin, piece } = *query;
         let head = Head::RunUnit { number, behind, to };
         let Some(unit) = self.scheduler.wires.receive_piece(connection, from, head, (total, begin, piece))
         else {

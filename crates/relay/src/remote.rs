@@ -75,8 +75,8 @@ impl RemoteLinks {
                 let (total, begin, piece) = (bytes.len() as u32, wire.sent as u32, &bytes[wire.sent..end]);
                 let (envelope, body) = match *head {
                     Head::RunUnit { number, behind, to: PartitionPlace { keyspace, partition } } => {
-                        let ask = UnitRequest { number, behind, total, at: begin, piece };
-                        (Envelope { keyspace, partition, ..Envelope::default() }, PeerBody::UnitAsk(ask))
+                        let query = UnitRequest { number, behind, total, at: begin, piece };
+                        (Envelope { keyspace, partition, ..Envelope::default() }, PeerBody::UnitQuery(query))
                     }
                     Head::Outcome { number, verdict } => {
                         let report = UnitReport { number, verdict, total, at: begin, piece };

@@ -115,7 +115,7 @@ impl Replica {
         let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
         let range = ComparedKeys { as_of, from, to, contents };
         for stream in self.lead.streams.iter().filter(|stream| stream.is_found) {
-            effects.send(stream.member, self.view.epoch, &PeerBody::DigestAsk(range.message()));
+            effects.send(stream.member, self.view.epoch, &PeerBody::DigestQuery(range.message()));
         }
         self.audit.round = Some(Round { range, begun_us: context.now_us, own: None, others: Vec::new() });
         self.audit_own(context, effects)

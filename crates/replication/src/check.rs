@@ -78,7 +78,7 @@ impl Replica {
     /// of each other member that was not sent. For tests and simulations. Returns whether it will:
     /// this member is a primary whose invariants hold, in a build with debug assertions.
     pub fn break_invariant(&mut self) -> bool {
-        self.role == Role::Primary && self.health.broken.is_none() && self.health.break_plan.ask()
+        self.role == Role::Primary && self.health.broken.is_none() && self.health.break_plan.query()
     }
 
     fn break_members(&mut self) {

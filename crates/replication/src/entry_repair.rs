@@ -12,7 +12,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{CorruptEntry, DamageKind, Engine, EngineError, EngineResult, ScrubFrom};
 use zerohop_wire::ids::LogIndex;
 use zerohop_wire::messages::{
-    EntryName, LogEntry, Member, OperationAnswer, PeerBody, RecordOperation, SnapshotAsk, SnapshotRequest,
+    EntryName, LogEntry, Member, OperationAnswer, PeerBody, RecordOperation, SnapshotQuery, SnapshotRequest,
 };
 use zerohop_wire::{Failure, Message};
 
@@ -312,7 +312,7 @@ impl Replica {
         let mut keys = Vec::new();
         match request.message {
             Message::Read { read, .. }
-            | Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { read, .. }, .. }) => {
+            | Message::Snapshot(SnapshotRequest { request: SnapshotQuery::Read { read, .. }, .. }) => {
                 keys.push(read.key)
             }
             Message::Write { write, .. } => keys.push(write.key),
@@ -350,7 +350,7 @@ pub(super) struct CorruptAnswers<'e> {
 pub(super) fn only_reads(message: &Message<'_>) -> bool {
     match message {
         Message::Read { .. }
-        | Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { .. }, .. }) => true,
+        | Message::Snapshot(SnapshotRequest { request: SnapshotQuery::Read { .. }, .. }) => true,
         Message::Batch(batch) => batch.operations.iter().all(|one| matches!(one, RecordOperation::Read(_))),
         _ => false,
     }

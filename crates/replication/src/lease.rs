@@ -97,7 +97,7 @@ impl Leases {
             if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
                 *asked_us = now_us.max(1);
                 let (map_epoch, timestamp_bound) = (self.map_epoch, self.wanted_timestamp_bound);
-                calls.push((member, PeerBody::LeaseAsk { sent_us: now_us, map_epoch, timestamp_bound }));
+                calls.push((member, PeerBody::LeaseQuery { sent_us: now_us, map_epoch, timestamp_bound }));
             }
         }
         calls
@@ -111,7 +111,7 @@ impl Leases {
         body: &PeerBody<'_>,
     ) -> Option<PeerBody<'static>> {
         match *body {
-            PeerBody::LeaseAsk { sent_us, timestamp_bound, .. } => {
+            PeerBody::LeaseQuery { sent_us, timestamp_bound, .. } => {
                 self.wanted_timestamp_bound = self.wanted_timestamp_bound.max(timestamp_bound);
                 self.grant(now_us, from.instance);
                 let (map_epoch, timestamp_bound) = (self.map_epoch, self.synced);

@@ -316,7 +316,7 @@ impl Replica {
             PeerBody::ReplicateAck(report) if self.role == Role::Primary => {
                 self.handle_report(context, from, *report, effects)
             }
-            PeerBody::DigestAsk(range) if is_from_primary => {
+            PeerBody::DigestQuery(range) if is_from_primary => {
                 self.handle_digest_request(context, range, effects)
             }
             PeerBody::DigestReply { range, records, digest } if self.role == Role::Primary => {

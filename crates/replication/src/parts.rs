@@ -42,7 +42,7 @@ pub(crate) struct BreakPlan {
 #[cfg(debug_assertions)]
 impl BreakPlan {
     /// Asks for it. Whether this build can.
-    pub(crate) fn ask(&mut self) -> bool {
+    pub(crate) fn query(&mut self) -> bool {
         self.is_asked = true;
         true
     }
@@ -62,7 +62,7 @@ impl BreakPlan {
 
 #[cfg(not(debug_assertions))]
 impl BreakPlan {
-    pub(crate) const fn ask(self) -> bool {
+    pub(crate) const fn query(self) -> bool {
         false
     }
 

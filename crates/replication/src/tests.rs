@@ -350,8 +350,9 @@ fn lease_release_applies_only_to_its_epoch() {
     for (yielded, is_released) in [(2, false), (3, true)] {
         let mut b = TestNode::new(2);
         b.handle_event(ReplicaEvent::Group(view(2, 1, &[2], &[])));
-        let ask = PeerBody::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), timestamp_bound: Timestamp::ZERO };
-        b.leases.handle_message(b.now_us, member(1), &ask);
+        let query =
+            PeerBody::LeaseQuery { sent_us: 5, map_epoch: MapEpoch(2), timestamp_bound: Timestamp::ZERO };
+        b.leases.handle_message(b.now_us, member(1), &query);
         b.receive(1, yielded, &PeerBody::Yield);
         b.handle_event(ReplicaEvent::Group(view(3, 2, &[], &[])));
         b.read(1);
@@ -370,8 +371,9 @@ fn replica_that_granted_its_primary_in(epoch: u64) -> TestNode {
     if epoch > 1 {
         b.handle_event(ReplicaEvent::Group(view(epoch, 2, &[1], &[])));
     }
-    let ask = PeerBody::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), timestamp_bound: Timestamp::ZERO };
-    b.leases.handle_message(b.now_us, member(1), &ask);
+    let query =
+        PeerBody::LeaseQuery { sent_us: 5, map_epoch: MapEpoch(epoch), timestamp_bound: Timestamp::ZERO };
+    b.leases.handle_message(b.now_us, member(1), &query);
     b
 }
 

@@ -5,7 +5,7 @@ use zerohop_placement::{Keyspace, PartitionCount, partition_of};
 use zerohop_transaction::StageId;
 use zerohop_transaction::codec::encode_release;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Sequence, SnapshotId, Timestamp};
-use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
+use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotQuery, SnapshotRequest};
 use zerohop_wire::{Element, Failure, FrameKind, pack};
 
 use crate::invalid_transaction::InvalidTransaction;
@@ -127,7 +127,7 @@ impl RequestKind {
             Self::Snapshot { to: SnapshotTarget::Key, kind, body, .. } => {
                 match Message::decode_body(*kind, body) {
                     Ok(Message::Snapshot(SnapshotRequest {
-                        request: SnapshotAsk::Read { read, .. },
+                        request: SnapshotQuery::Read { read, .. },
                         ..
                     })) => Some(keyspace.partition(read.key)),
                     _ => None,
@@ -161,16 +161,16 @@ impl SessionRequest {
     #[must_use]
     pub fn stage(item: &CompositeItem, point: u64, limit_us: u64) -> Self {
         let (keyspace, bytes) = (item.keyspace, item.packed.clone());
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// Extends the time for which the partition of this hash keeps what this session has staged. The request stages an empty piece that is never
     /// used.
     #[must_use]
     pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// Ends pieces of this session at the partition of this hash that no transaction will use; at most `EXPIRED_PER_ENTRY_MAX`.
@@ -178,8 +178,8 @@ impl SessionRequest {
     pub fn release_staged(keyspace: KeyspaceId, point: u64, pieces: &[StageId], limit_us: u64) -> Self {
         let pieces: Vec<Sequence> = pieces.iter().map(|piece| piece.sequence).collect();
         let bytes = encode_release(&pieces).into();
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// Several reads of any partitions, whose results were all true at one moment. Ends with [`Reply::Many`].
@@ -252,8 +252,8 @@ impl SessionRequest {
     fn of_packed(keyspace: KeyspaceId, operation: &RecordOperation<'_>, item: Bytes, limit_us: u64) -> Self {
         let write = matches!(operation, RecordOperation::Write(_));
         let wait = matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait(_)));
-        let ask = RequestKind::Record { keyspace, item, write, wait };
-        Self { operation: ask, limit_us, collecting: Coalescing::AsKeyspace }
+        let query = RequestKind::Record { keyspace, item, write, wait };
+        Self { operation: query, limit_us, collecting: Coalescing::AsKeyspace }
     }
 
     /// A page of the keys of a partition, from `cursor` on (empty for the first page). If the keyspace has more partitions now, the request ends
@@ -267,8 +267,8 @@ impl SessionRequest {
         keys_max: u32,
         limit_us: u64,
     ) -> Self {
-        let ask = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// A page of the names of blobs in a partition, in their order, after the last name of the page before (empty for the first page). Otherwise
@@ -283,8 +283,8 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let (cursor, keys_max) = (after, names_max);
-        let ask = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// A comparison by the members of a partition of a range. `from` is a cursor: empty at first, then the one in
@@ -292,8 +292,8 @@ impl SessionRequest {
     /// [`SessionError::Split`](crate::SessionError::Split), and the comparison must start from the beginning.
     #[must_use]
     pub fn compare(keyspace: KeyspaceId, hash_range: HashRange, from: Bytes, limit_us: u64) -> Self {
-        let ask = RequestKind::Compare { keyspace, hash_range, from };
-        Self { operation: ask, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Compare { keyspace, hash_range, from };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
     /// A request about a snapshot, to one partition: any request except a read of a record. If the keyspace has more partitions now, it ends with
@@ -304,10 +304,10 @@ impl SessionRequest {
     pub fn snapshot(
         keyspace: KeyspaceId,
         hash_range: HashRange,
-        (id, ask): (SnapshotId, SnapshotAsk<'_>),
+        (id, query): (SnapshotId, SnapshotQuery<'_>),
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        Self::about_snapshot((keyspace, SnapshotTarget::HashRange(hash_range)), (id, ask), limit_us)
+        Self::about_snapshot((keyspace, SnapshotTarget::HashRange(hash_range)), (id, query), limit_us)
     }
 
     /// A read of a record at the time of a snapshot.
@@ -320,20 +320,20 @@ impl SessionRequest {
         read: &RecordRead<'_>,
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        let ask = SnapshotAsk::Read { at, read: *read };
-        Self::about_snapshot((keyspace, SnapshotTarget::Key), (id, ask), limit_us)
+        let query = SnapshotQuery::Read { at, read: *read };
+        Self::about_snapshot((keyspace, SnapshotTarget::Key), (id, query), limit_us)
     }
 
     fn about_snapshot(
         (keyspace, to): (KeyspaceId, SnapshotTarget),
-        (id, ask): (SnapshotId, SnapshotAsk<'_>),
+        (id, query): (SnapshotId, SnapshotQuery<'_>),
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, request: ask });
+        let message = Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id, request: query });
         let mut body = Vec::new();
         let kind = message.encode_body(&mut body)?;
-        let ask = RequestKind::Snapshot { keyspace, to, kind, body: body.into() };
-        Ok(Self { operation: ask, limit_us, collecting: Coalescing::Never })
+        let query = RequestKind::Snapshot { keyspace, to, kind, body: body.into() };
+        Ok(Self { operation: query, limit_us, collecting: Coalescing::Never })
     }
 
     /// A control request to a manager, as Protocol Buffers. The session sends it only once, because it has no sequence number.

@@ -280,12 +280,12 @@ impl<D: Disk> Instance<D> {
         if peer.to != me || !self.partitions.are_shared() {
             return false;
         }
-        if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = peer.body {
+        if let PeerBody::LeaseQuery { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = peer.body {
             // Lease messages also announce new maps, since an idle partition sends nothing.
             if map_epoch > self.partitions.leases.map_epoch() {
                 effects.push(InstanceEffect::FetchMap);
             }
-            if let PeerBody::LeaseAsk { timestamp_bound, .. } = peer.body
+            if let PeerBody::LeaseQuery { timestamp_bound, .. } = peer.body
                 && timestamp_bound > Timestamp::ZERO
             {
                 // This is how far ahead of its own time the other instance wants its bound.

@@ -110,7 +110,7 @@ pub enum TransactionMessage {
         hash_range: KeyspaceRange,
     },
     /// A query for the outcome of the transaction.
-    Ask {
+    Query {
         /// The attempt that holds intents.
         attempt: Attempt,
     },
@@ -156,7 +156,7 @@ impl Message {
             }
             TransactionMessage::Busy { attempt }
             | TransactionMessage::Released { attempt }
-            | TransactionMessage::Ask { attempt } => out.attempt(*attempt),
+            | TransactionMessage::Query { attempt } => out.attempt(*attempt),
             TransactionMessage::Refused { attempt, refusal } => {
                 out.attempt(*attempt);
                 out.refusal(*refusal);
@@ -239,7 +239,7 @@ fn read(kind: u8, bytes: &mut CodecReader<'_>) -> Option<Message> {
         8 => TransactionMessage::Released { attempt: bytes.attempt()? },
         9 => TransactionMessage::Applied { decision: bytes.index()?, hash_range: bytes.hash_range()? },
         10 => TransactionMessage::NotPrepared { decision: bytes.index()?, hash_range: bytes.hash_range()? },
-        _ => TransactionMessage::Ask { attempt: bytes.attempt()? },
+        _ => TransactionMessage::Query { attempt: bytes.attempt()? },
     };
     Some(Message { to, from, id, what })
 }
@@ -259,7 +259,7 @@ impl TransactionMessage {
             TransactionMessage::Released { .. } => 8,
             TransactionMessage::Applied { .. } => 9,
             TransactionMessage::NotPrepared { .. } => 10,
-            TransactionMessage::Ask { .. } => 11,
+            TransactionMessage::Query { .. } => 11,
         }
     }
 

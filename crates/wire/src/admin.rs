@@ -29,7 +29,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 pub struct AdminRequest {
     /// The request; `None` if it comes from a newer program.
     #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
-    pub ask: Option<AdminQuestion>,
+    pub query: Option<AdminQuestion>,
 }
 
 /// See [`AdminRequest`].
@@ -479,8 +479,8 @@ pub struct KeyspaceStatus {
 impl AdminRequest {
     /// A request with this content.
     #[must_use]
-    pub fn of(ask: AdminQuestion) -> AdminRequest {
-        AdminRequest { ask: Some(ask) }
+    pub fn of(query: AdminQuestion) -> AdminRequest {
+        AdminRequest { query: Some(query) }
     }
 
     /// The bytes of the `admin` frame's body.

@@ -7,7 +7,7 @@ use super::words::parts;
 use super::{Tree, Violation};
 
 /// Participles that name no value, neither as a name nor as a part of one.
-const NAMES: [&str; 3] = ["told", "held", "taken"];
+const NAMES: [&str; 6] = ["told", "held", "taken", "ask", "birth", "unborn"];
 
 /// Checks the code of the tree. Comments and strings may have the words.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

@@ -110,7 +110,7 @@ pub fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
         ..Envelope::default()
     };
     let read = Message::Read { seen: Timestamp::ZERO, read: RecordRead { key, query: Query::Lookup } };
-    BlockingConnection::hello(instance)?.ask_about(envelope, &read, |message| match message {
+    BlockingConnection::hello(instance)?.query_about(envelope, &read, |message| match message {
         Message::Answer(Ok(_) | Err(Refusal::NotFound)) => Some(()),
         _ => None,
     })
@@ -145,7 +145,7 @@ impl Zerohop {
     /// # Errors It does not answer.
     pub fn open(routing: &Rc<Routing>, lane: usize) -> Result<(TcpStream, Zerohop), Failure> {
         let mut opened = BlockingConnection::hello(routing.instances[lane])?;
-        let session = opened.ask(&Message::SessionOpen(SessionOpen), |message| match message {
+        let session = opened.query(&Message::SessionOpen(SessionOpen), |message| match message {
             Message::SessionOpened(opened) => Some(opened.session),
             _ => None,
         })?;
@@ -250,7 +250,7 @@ impl BlockingConnection {
             nonce: [0; 32],
             name: "bench-kv",
         };
-        opened.ask(&Message::Hello(hello), |message| match message {
+        opened.query(&Message::Hello(hello), |message| match message {
             Message::HelloAck(_) => Some(()),
             _ => None,
         })?;
@@ -259,16 +259,16 @@ impl BlockingConnection {
     }
 
     /// Sends one request and waits for its answer.
-    fn ask<R>(
+    fn query<R>(
         &mut self,
         message: &Message<'_>,
         read: impl FnOnce(Message<'_>) -> Option<R>,
     ) -> Result<R, Failure> {
-        self.ask_about(Envelope::default(), message, read)
+        self.query_about(Envelope::default(), message, read)
     }
 
     /// The same, for a partition.
-    fn ask_about<R>(
+    fn query_about<R>(
         &mut self,
         mut envelope: Envelope,
         message: &Message<'_>,
@@ -305,7 +305,7 @@ impl BlockingConnection {
 }
 
 fn fetched(manager: &mut BlockingConnection) -> Result<ClusterMap, Failure> {
-    let map = manager.ask(&Message::MapGet(MapGet { since: MapEpoch(0) }), |message| match message {
+    let map = manager.query(&Message::MapGet(MapGet { since: MapEpoch(0) }), |message| match message {
         Message::Map(map) => Some(ClusterMap::decode(map.encoded)),
         _ => None,
     })?;

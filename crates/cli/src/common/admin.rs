@@ -205,22 +205,22 @@ fn done(answer: AdminReply) -> Result<(), CommandError> {
 
 /// Repeats the question for some time until the manager can answer: a node that has just started
 /// still reads its data.
-async fn request_until_answered(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
-    match answer(client, ask).await? {
+async fn request_until_answered(client: &Client, query: AdminQuestion) -> Result<AdminReply, CommandError> {
+    match answer(client, query).await? {
         AdminReply::Refused(refused) => Err(CommandError::refused(&refused.code, refused.reason)),
         answer => Ok(answer),
     }
 }
 
 /// The same; a refusal is returned as a reply.
-async fn answer(client: &Client, ask: AdminQuestion) -> Result<AdminReply, CommandError> {
+async fn answer(client: &Client, query: AdminQuestion) -> Result<AdminReply, CommandError> {
     if !matches!(
-        ask,
+        query,
         AdminQuestion::Status(_) | AdminQuestion::ListTokens(_) | AdminQuestion::ListPartitions(_)
     ) {
         interrupt::note_sent(output::COMMAND);
     }
-    let request = Bytes::from(AdminRequest::of(ask).to_bytes());
+    let request = Bytes::from(AdminRequest::of(query).to_bytes());
     let (start, deadline) = (Instant::now(), client.options().deadline);
     loop {
         // The client ends the first call at the deadline, with a better reason.

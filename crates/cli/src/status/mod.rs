@@ -56,13 +56,13 @@ pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, Com
     if let Some(state) = arguments.wait {
         return wait(&arguments, state).await;
     }
-    let status = ask(&arguments.target).await?;
+    let status = query(&arguments.target).await?;
     print(&arguments, status)?;
     Ok(CommandEnding::Done)
 }
 
 /// The status, with what each node reports of itself.
-async fn ask(target: &ClusterTarget) -> Result<Status, CommandError> {
+async fn query(target: &ClusterTarget) -> Result<Status, CommandError> {
     let client = target.connect().await?;
     let mut status = admin::status(&client).await?;
     every_node::add_others(target, &mut status).await;
@@ -85,7 +85,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
     loop {
         let begin = Instant::now();
         let reply = tokio::select! {
-            reply = ask(&arguments.target) => reply,
+            reply = query(&arguments.target) => reply,
             () = signals.come() => return Ok(CommandEnding::Done),
         };
         let report = match reply {
@@ -125,7 +125,7 @@ async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<Comman
     let timeout = arguments.target.timeout();
     let until = Instant::now().checked_add(timeout);
     loop {
-        let reply = ask(&arguments.target).await;
+        let reply = query(&arguments.target).await;
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         match reply {
             Ok(status) if state.is_reached(&status) => {

@@ -397,7 +397,7 @@ fn under_way(reason: &str) -> Option<AdminAnswer> {
 
 fn drops(server: &FakeServer) -> Vec<KeyspaceDrop> {
     let requests = std::mem::take(&mut server.store.lock().unwrap().requests);
-    let drops = requests.into_iter().map(|request| match request.ask {
+    let drops = requests.into_iter().map(|request| match request.query {
         Some(AdminQuestion::DropKeyspace(drop)) => drop,
         other => panic!("{other:?}"),
     });

@@ -339,15 +339,15 @@ fn start_is_refused_while_another_process_of_the_node_answers() {
             closed: false,
         };
         let mut number = 0;
-        let mut ask = |nodes: &mut Nodes, ms: u64, join| {
+        let mut query = |nodes: &mut Nodes, ms: u64, join| {
             number += 1;
             answer_to_join(nodes, nodes.now + ms * 1_000, number, join)
         };
-        assert_eq!(ask(&mut nodes, 0, join("other:1", 70)), Some(ProposalAnswer::Busy));
-        assert_eq!(ask(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
+        assert_eq!(query(&mut nodes, 0, join("other:1", 70)), Some(ProposalAnswer::Busy));
+        assert_eq!(query(&mut nodes, 8_000, join("other:1", 70)), Some(ProposalAnswer::Busy));
         // The time for each start is counted separately.
-        assert_eq!(ask(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
-        let answer = ask(&mut nodes, 19_500, join("other:1", 71));
+        assert_eq!(query(&mut nodes, 9_000, join("other:1", 71)), Some(ProposalAnswer::Busy));
+        let answer = query(&mut nodes, 19_500, join("other:1", 71));
         let Some(ProposalAnswer::Decided(outcome)) = answer else { panic!("{answer:?}") };
         let why = outcome.result.expect_err("is refused").to_string();
         assert!(why.contains("is served elsewhere") && why.contains("new-cluster"), "{why}");
@@ -420,7 +420,7 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
     let node = map.node(agent.node().expect("has joined")).expect("is in the map");
     let instance: InstanceId = node.instances().next().expect("is there").id;
     let (keyspace, partition, group) = map.partitions_of(instance).next().expect("holds something");
-    let mut ask = |epoch, request| {
+    let mut query = |epoch, request| {
         let event = AgentEvent::InstanceProposes { instance, keyspace, partition, epoch, change: request };
         let effects = agent.handle(Time(nodes.now), event);
         let is_proposal = |effect: &&AgentEffect| match effect {
@@ -431,10 +431,10 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
         };
         effects.iter().filter(is_proposal).count()
     };
-    assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 1);
-    assert_eq!(ask(group.epoch, GroupRequest::RaiseEpoch), 0, "is under way");
-    assert_eq!(ask(group.epoch, GroupRequest::Remove(InstanceId(9))), 1, "wants something else now");
-    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), GroupRequest::RaiseEpoch), 0, "is past");
+    assert_eq!(query(group.epoch, GroupRequest::RaiseEpoch), 1);
+    assert_eq!(query(group.epoch, GroupRequest::RaiseEpoch), 0, "is under way");
+    assert_eq!(query(group.epoch, GroupRequest::Remove(InstanceId(9))), 1, "wants something else now");
+    assert_eq!(query(PartitionEpoch(group.epoch.get() - 1), GroupRequest::RaiseEpoch), 0, "is past");
 }
 
 #[test]

@@ -474,7 +474,7 @@ fn log_with_a_batch_is_reopened() {
         Arc::clone(manager.map())
     };
     give(None);
-    let ask = |number, command| {
+    let query = |number, command| {
         let id = RequestId { origin: 7, number };
         Some(ManagerEvent::Request { token: number, request: CommandRequest { id, after: 0, command } })
     };
@@ -489,15 +489,15 @@ fn log_with_a_batch_is_reopened() {
         intact: true,
         closed: false,
     };
-    give(ask(1, ControlCommand::Join(join)));
+    give(query(1, ControlCommand::Join(join)));
     let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 7);
-    let map = give(ask(2, ControlCommand::CreateKeyspace(config.fitted_to(1))));
+    let map = give(query(2, ControlCommand::CreateKeyspace(config.fitted_to(1))));
     for (number, (keyspace, found)) in (3..).zip(map.keyspaces()) {
         for (partition, group) in found.groups() {
             let number = number + u64::from(partition.get());
             let (epoch, by) = (group.epoch, RegroupOrigin::Instance(group.primary, Incarnation(1)));
             let step = GroupStep::RaiseEpoch;
-            give(ask(number, ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step })));
+            give(query(number, ControlCommand::Regroup(Regroup { keyspace, partition, epoch, by, step })));
         }
     }
     let last = give(Some(ManagerEvent::Tick));

@@ -6,7 +6,7 @@ use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{
-    OperationAnswer, Outcome as WireOutcome, RecordRead, Scan, SnapshotAsk, SnapshotRequest,
+    OperationAnswer, Outcome as WireOutcome, RecordRead, Scan, SnapshotQuery, SnapshotRequest,
 };
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
@@ -38,16 +38,16 @@ impl Partition {
         let id = snapshot.id;
         let opened = match &snapshot.request {
             // Only this member chooses them: a client could use up the places of others.
-            SnapshotAsk::Open { .. } if SnapshotUse::of(id) == SnapshotUse::Answer => {
+            SnapshotQuery::Open { .. } if SnapshotUse::of(id) == SnapshotUse::Answer => {
                 Err(BadRequestReason::SnapshotId.into())
             }
-            SnapshotAsk::Open { lease_ms, age_ms } => {
+            SnapshotQuery::Open { lease_ms, age_ms } => {
                 self.open_snapshot(engine, id, (*lease_ms, *age_ms), None, effects)
             }
-            SnapshotAsk::Renew { lease_ms } => self.renew_snapshot(id, *lease_ms),
-            SnapshotAsk::Close => self.close_snapshots(engine, &[id], effects),
-            SnapshotAsk::Read { at, read } => return self.read_at(engine, (id, *at), read, token, effects),
-            SnapshotAsk::Scan { at, scan } => return self.scan_at(engine, (id, *at), scan, token, effects),
+            SnapshotQuery::Renew { lease_ms } => self.renew_snapshot(id, *lease_ms),
+            SnapshotQuery::Close => self.close_snapshots(engine, &[id], effects),
+            SnapshotQuery::Read { at, read } => return self.read_at(engine, (id, *at), read, token, effects),
+            SnapshotQuery::Scan { at, scan } => return self.scan_at(engine, (id, *at), scan, token, effects),
         };
         let mut to = AnswerTarget::One(token);
         match opened {

@@ -9,7 +9,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Cursor, Engine, EngineError, EngineResult, EntryKind};
 use zerohop_wire::blob::is_staged;
-use zerohop_wire::messages::{SnapshotAsk, SnapshotRequest};
+use zerohop_wire::messages::{SnapshotQuery, SnapshotRequest};
 use zerohop_wire::{Failure, Message};
 
 use super::Partition;
@@ -72,7 +72,7 @@ impl Partition {
             Message::Read { read, .. } => is_own(read.key),
             Message::Write { write, .. } => is_own(write.key),
             Message::Batch(batch) => batch.operations.iter().all(|operation| is_own(operation.key())),
-            Message::Snapshot(SnapshotRequest { request: SnapshotAsk::Read { read, .. }, .. }) => {
+            Message::Snapshot(SnapshotRequest { request: SnapshotQuery::Read { read, .. }, .. }) => {
                 is_own(read.key)
             }
             _ => true,

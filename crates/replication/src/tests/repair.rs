@@ -145,11 +145,11 @@ fn corrupt_sole_copy_retries_repair_each_second() {
     for _ in 0..1_000 {
         a.now_us += 10_000;
         a.handle_event(ReplicaEvent::Tick);
-        let asks = a.sent_messages().iter().filter(|said| **said == request).count();
-        for _ in 0..asks {
+        let queries = a.sent_messages().iter().filter(|said| **said == request).count();
+        for _ in 0..queries {
             a.receive(3, 2, &PeerBody::EntryLost(kept.as_sent().name));
         }
-        count += asks;
+        count += queries;
     }
     assert!((10..=15).contains(&count), "asked {count} times in ten seconds");
     assert!(a.replica.is_corrupt_sole_copy());

@@ -21,7 +21,7 @@ fn settled_member() -> TestNode {
 
 fn grant(node: &mut TestNode, holder: u32) {
     let (map_epoch, timestamp_bound) = (node.leases.map_epoch(), TIMESTAMP_BOUND);
-    let body = PeerBody::LeaseAsk { sent_us: node.now_us, map_epoch, timestamp_bound };
+    let body = PeerBody::LeaseQuery { sent_us: node.now_us, map_epoch, timestamp_bound };
     node.leases.handle_message(node.now_us, member(holder), &body).expect("is granted");
 }
 

@@ -238,7 +238,7 @@ impl SimulatedHost {
             if *to != me {
                 return;
             }
-            if let PeerBody::LeaseAsk { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = body {
+            if let PeerBody::LeaseQuery { map_epoch, .. } | PeerBody::LeaseGrant { map_epoch, .. } = body {
                 if *map_epoch > live.leases.map_epoch() {
                     out.push(HostOutput::FetchMap);
                 }

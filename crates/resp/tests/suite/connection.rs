@@ -176,17 +176,17 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
         if is_away {
             client.world.remote.extend([0, 2]);
         }
-        let mut ask = |line: &str| {
+        let mut query = |line: &str| {
             let replies = client.send(line);
             replies + &client.deliver_all()
         };
-        assert_eq!(ask("DBSIZE"), ":100\r\n");
-        let keys = ask("KEYS key1?");
+        assert_eq!(query("DBSIZE"), ":100\r\n");
+        let keys = query("KEYS key1?");
         assert_eq!((keys.starts_with("*10\r\n"), keys.matches("key1").count()), (true, 10), "{keys}");
         let mut found = std::collections::BTreeSet::new();
         let mut cursor = "0".to_owned();
         loop {
-            let reply = ask(&format!("SCAN {cursor} COUNT 7"));
+            let reply = query(&format!("SCAN {cursor} COUNT 7"));
             let mut lines = reply.lines().skip(2);
             cursor = lines.next().unwrap().to_owned();
             found.extend(lines.filter(|line| line.starts_with("key")).map(str::to_owned));
@@ -195,11 +195,11 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
             }
         }
         assert_eq!(found.len(), 100);
-        assert!(ask("RANDOMKEY").contains("key"));
-        assert_eq!(ask("FLUSHALL"), "+OK\r\n");
-        assert_eq!(ask("DBSIZE"), ":0\r\n");
-        assert_eq!(ask("RANDOMKEY"), "$-1\r\n");
-        assert_eq!(ask("SCAN 999999999999999"), "*2\r\n$1\r\n0\r\n*0\r\n");
+        assert!(query("RANDOMKEY").contains("key"));
+        assert_eq!(query("FLUSHALL"), "+OK\r\n");
+        assert_eq!(query("DBSIZE"), ":0\r\n");
+        assert_eq!(query("RANDOMKEY"), "$-1\r\n");
+        assert_eq!(query("SCAN 999999999999999"), "*2\r\n$1\r\n0\r\n*0\r\n");
     }
 }
 
@@ -211,7 +211,7 @@ fn all_partitions_command_survives_a_split() {
             client.send(&format!("SET key{number} x"));
         }
         client.world.remote.extend(0..8);
-        let ask = |client: &mut ModelClient, line: &str| {
+        let query = |client: &mut ModelClient, line: &str| {
             let mut replies = client.send(line);
             (0..asked_before).for_each(|_| replies += &client.deliver(0));
             client.world.split();
@@ -219,18 +219,18 @@ fn all_partitions_command_survives_a_split() {
             client.world.remote.extend(0..512);
             replies
         };
-        let keys = ask(&mut client, "KEYS *");
+        let keys = query(&mut client, "KEYS *");
         let mut found_keys: Vec<&str> = keys.lines().filter(|line| line.starts_with("key")).collect();
         assert!(keys.starts_with("*100\r\n"), "{keys}");
         found_keys.sort_unstable();
         found_keys.dedup();
         assert_eq!(found_keys.len(), 100, "after {asked_before} pages");
-        assert_eq!(ask(&mut client, "DBSIZE"), ":100\r\n", "after {asked_before} pages");
+        assert_eq!(query(&mut client, "DBSIZE"), ":100\r\n", "after {asked_before} pages");
         let mut found = std::collections::BTreeSet::new();
         let mut cursor = "0".to_owned();
         for splits in 0.. {
             let reply = if splits < 3 {
-                ask(&mut client, &format!("SCAN {cursor} COUNT 17"))
+                query(&mut client, &format!("SCAN {cursor} COUNT 17"))
             } else {
                 client.send(&format!("SCAN {cursor} COUNT 17")) + &client.deliver_all()
             };
@@ -303,22 +303,22 @@ fn change_of_watched_key_discards_transaction() {
         if is_away {
             client.world.remote.insert(3);
         }
-        let mut ask = |lines: &str| {
+        let mut query = |lines: &str| {
             let replies = client.send(lines);
             replies + &client.deliver_all()
         };
-        ask("SET {a}1 x");
+        query("SET {a}1 x");
         // Commands pipelined after WATCH wait until the versions are known.
-        assert_eq!(ask("WATCH {a}1\nMULTI\nSET {a}1 y\nEXEC"), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+        assert_eq!(query("WATCH {a}1\nMULTI\nSET {a}1 y\nEXEC"), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
         assert_eq!(
-            ask("WATCH {a}1\nSET {a}1 z\nMULTI\nSET {a}1 y\nEXEC"),
+            query("WATCH {a}1\nSET {a}1 z\nMULTI\nSET {a}1 y\nEXEC"),
             "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n"
         );
-        assert_eq!(ask("GET {a}1"), "$1\r\nz\r\n");
+        assert_eq!(query("GET {a}1"), "$1\r\nz\r\n");
         // A new deadline is a change too, and so is removal.
         let refused = "+OK\r\n:1\r\n+OK\r\n+QUEUED\r\n*-1\r\n";
-        assert_eq!(ask("WATCH {a}1\nEXPIRE {a}1 100\nMULTI\nPING\nEXEC"), refused);
-        assert_eq!(ask("WATCH {a}1\nDEL {a}1\nMULTI\nPING\nEXEC"), refused);
+        assert_eq!(query("WATCH {a}1\nEXPIRE {a}1 100\nMULTI\nPING\nEXEC"), refused);
+        assert_eq!(query("WATCH {a}1\nDEL {a}1\nMULTI\nPING\nEXEC"), refused);
     }
 }
 

@@ -248,7 +248,7 @@ impl Link {
     fn supports(&self, message: &Message<'_>) -> bool {
         match message {
             Message::Peer(peer) => match peer.body {
-                PeerBody::DigestAsk(range) => !range.contents || self.features.has(Features::CONTENTS),
+                PeerBody::DigestQuery(range) => !range.contents || self.features.has(Features::CONTENTS),
                 _ => true,
             },
             _ => true,
@@ -295,18 +295,18 @@ mod tests {
     #[test]
     fn digest_requests_go_only_to_supporting_peers() {
         let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
-        let ask = |contents| {
+        let query = |contents| {
             let range = DigestRange { contents, ..DigestRange::default() };
-            Message::Peer(PeerMessage { from, to, body: PeerBody::DigestAsk(range) })
+            Message::Peer(PeerMessage { from, to, body: PeerBody::DigestQuery(range) })
         };
         let mut link = Link::new();
-        assert!(link.supports(&ask(false)), "all know that");
-        assert!(!link.supports(&ask(true)), "nobody has greeted");
+        assert!(link.supports(&query(false)), "all know that");
+        assert!(!link.supports(&query(true)), "nobody has greeted");
         link.features = Features::PEER;
-        assert!(!link.supports(&ask(true)), "it is from before");
+        assert!(!link.supports(&query(true)), "it is from before");
         link.features = Features(Features::PEER.0 | Features::CONTENTS.0);
-        assert!(link.supports(&ask(true)));
+        assert!(link.supports(&query(true)));
         link.failed(0);
-        assert!(!link.supports(&ask(true)), "another may answer next");
+        assert!(!link.supports(&query(true)), "another may answer next");
     }
 }

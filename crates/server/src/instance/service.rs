@@ -247,9 +247,9 @@ impl<D: Disk> Service for InstanceService<D> {
     ) {
         if let Message::Peer(PeerMessage { from, body, .. }) = &message {
             match body {
-                PeerBody::UnitAsk(ask) => {
+                PeerBody::UnitQuery(query) => {
                     return self.with_gateway(now, replies, |gateway, at| {
-                        gateway.handle_unit_piece((connection, *from), envelope, ask, at)
+                        gateway.handle_unit_piece((connection, *from), envelope, query, at)
                     });
                 }
                 PeerBody::UnitReply(outcome) => {
@@ -298,9 +298,9 @@ impl<D: Disk> Service for InstanceService<D> {
             InstanceNotice::LogEnds { logs: wanted, reply_to: requester } => {
                 drop(requester.send(self.log_ends(&wanted)))
             }
-            InstanceNotice::Admin { request_number: ask, encoded } => {
+            InstanceNotice::Admin { request_number: query, encoded } => {
                 // The request is gone if this instance has answered it itself, before its end.
-                if let Some(token) = self.forwarded.remove(&ask) {
+                if let Some(token) = self.forwarded.remove(&query) {
                     let answer = Message::AdminAnswer(Admin { encoded: &encoded });
                     replies.answer(token, PartitionEpoch(0), &answer);
                 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk, SnapshotRequest};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotQuery, SnapshotRequest};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
 use super::limits::{
@@ -80,7 +80,7 @@ impl TokenShares {
         let of_partition = self.snapshots.entry((envelope.keyspace, envelope.partition)).or_default();
         of_partition.retain(|_, opened| now_ms < opened.until_ms.min(opened.ends_ms));
         match snapshot.request {
-            SnapshotAsk::Open { lease_ms, age_ms } => {
+            SnapshotQuery::Open { lease_ms, age_ms } => {
                 let until_ms = now_ms.saturating_add(u64::from(lease_ms));
                 let ends_ms = now_ms.saturating_add(age_ms);
                 let is_new = !of_partition.contains_key(&snapshot.id);
@@ -96,13 +96,13 @@ impl TokenShares {
                     .or_insert(TokenSnapshot { token, until_ms, ends_ms })
                     .until_ms = until_ms;
             }
-            SnapshotAsk::Renew { lease_ms } => {
+            SnapshotQuery::Renew { lease_ms } => {
                 if let Some(opened) = of_partition.get_mut(&snapshot.id) {
                     opened.until_ms = now_ms.saturating_add(u64::from(lease_ms));
                 }
             }
-            SnapshotAsk::Close => drop(of_partition.remove(&snapshot.id)),
-            SnapshotAsk::Read { .. } | SnapshotAsk::Scan { .. } => {}
+            SnapshotQuery::Close => drop(of_partition.remove(&snapshot.id)),
+            SnapshotQuery::Read { .. } | SnapshotQuery::Scan { .. } => {}
         }
         if of_partition.is_empty() {
             self.snapshots.remove(&(envelope.keyspace, envelope.partition));
@@ -157,36 +157,44 @@ mod tests {
         }
     }
 
-    fn of(id: u128, ask: SnapshotAsk<'static>) -> Message<'static> {
-        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: ask })
+    fn of(id: u128, query: SnapshotQuery<'static>) -> Message<'static> {
+        Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: query })
     }
 
-    const OPEN: SnapshotAsk<'static> = SnapshotAsk::Open { lease_ms: 1000, age_ms: 5000 };
+    const OPEN: SnapshotQuery<'static> = SnapshotQuery::Open { lease_ms: 1000, age_ms: 5000 };
 
     #[test]
     fn snapshots_are_limited_per_token_and_over_all_tokens() {
         let mut shares = TokenShares::default();
-        let mut ask =
-            |access, partition, id, ask, now_ms| shares.consume(access, &at(partition), &of(id, ask), now_ms);
+        let mut query = |access, partition, id, query, now_ms| {
+            shares.consume(access, &at(partition), &of(id, query), now_ms)
+        };
         let full = Err(BadRequestReason::TokenSnapshots.into());
         for id in 0..TOKEN_SNAPSHOTS_MAX as u128 {
-            assert_eq!(ask(ROBOT, 1, id, OPEN, 0), Ok(()));
+            assert_eq!(query(ROBOT, 1, id, OPEN, 0), Ok(()));
         }
-        assert_eq!(ask(ROBOT, 1, 99, OPEN, 0), full);
-        assert_eq!(ask(ROBOT, 1, SnapshotId::for_stream(1).0, OPEN, 0), Ok(()), "a stream is counted apart");
-        assert_eq!(ask(ROBOT, 1, 3, OPEN, 0), Ok(()), "it is open already");
-        assert_eq!((ask(ROBOT, 2, 99, OPEN, 0), ask(Access::All, 1, 98, OPEN, 0)), (Ok(()), Ok(())));
-        assert_eq!(ask(ROBOT, 1, 0, SnapshotAsk::Close, 0), Ok(()));
-        assert_eq!((ask(ROBOT, 1, 99, OPEN, 0), ask(ROBOT, 1, 100, OPEN, 0)), (Ok(()), full.clone()));
+        assert_eq!(query(ROBOT, 1, 99, OPEN, 0), full);
+        assert_eq!(
+            query(ROBOT, 1, SnapshotId::for_stream(1).0, OPEN, 0),
+            Ok(()),
+            "a stream is counted apart"
+        );
+        assert_eq!(query(ROBOT, 1, 3, OPEN, 0), Ok(()), "it is open already");
+        assert_eq!((query(ROBOT, 2, 99, OPEN, 0), query(Access::All, 1, 98, OPEN, 0)), (Ok(()), Ok(())));
+        assert_eq!(query(ROBOT, 1, 0, SnapshotQuery::Close, 0), Ok(()));
+        assert_eq!((query(ROBOT, 1, 99, OPEN, 0), query(ROBOT, 1, 100, OPEN, 0)), (Ok(()), full.clone()));
         // All but one expire with their lease, and that one at its maximum age.
-        assert_eq!(ask(ROBOT, 1, 1, SnapshotAsk::Renew { lease_ms: 9000 }, 999), Ok(()));
+        assert_eq!(query(ROBOT, 1, 1, SnapshotQuery::Renew { lease_ms: 9000 }, 999), Ok(()));
         for id in 200..199 + TOKEN_SNAPSHOTS_MAX as u128 {
-            assert_eq!(ask(ROBOT, 1, id, OPEN, 4500), Ok(()));
+            assert_eq!(query(ROBOT, 1, id, OPEN, 4500), Ok(()));
         }
-        assert_eq!((ask(ROBOT, 1, 300, OPEN, 4999), ask(ROBOT, 1, 300, OPEN, 5000)), (full.clone(), Ok(())));
+        assert_eq!(
+            (query(ROBOT, 1, 300, OPEN, 4999), query(ROBOT, 1, 300, OPEN, 5000)),
+            (full.clone(), Ok(()))
+        );
         for token in 8.. {
             let opened = (0..TOKEN_SNAPSHOTS_MAX as u128)
-                .filter(|id| ask(Access::Token(token), 3, u128::from(token) * 100 + id, OPEN, 0).is_ok());
+                .filter(|id| query(Access::Token(token), 3, u128::from(token) * 100 + id, OPEN, 0).is_ok());
             if opened.count() == 0 {
                 assert_eq!((token - 8) as usize * TOKEN_SNAPSHOTS_MAX, TOKENS_SNAPSHOTS_MAX);
                 break;

@@ -158,11 +158,11 @@ fn control_request_during_stop_is_answered_once() {
     let mut stream = bench.connect();
     stream.write_all(&frame(2, &Message::Admin(Admin { encoded: b"anything" }))).unwrap();
     let job = bench.jobs.blocking_recv().unwrap();
-    let ReplyTo::Instance { instance_index: 0, request_number: ask } = job.reply else { panic!("{job:?}") };
+    let ReplyTo::Instance { instance_index: 0, request_number: query } = job.reply else { panic!("{job:?}") };
     assert_eq!(job.encoded, b"anything");
     // One turn may process both.
     bench.mailbox.leave(InstanceNotice::Stop).unwrap();
-    drop(bench.mailbox.leave(InstanceNotice::Admin { request_number: ask, encoded: Vec::new() }));
+    drop(bench.mailbox.leave(InstanceNotice::Admin { request_number: query, encoded: Vec::new() }));
     drop(bench.mailbox.leave(InstanceNotice::Admin { request_number: 99, encoded: Vec::new() }));
     bench.end().unwrap();
     let doubt = Failure::TimedOut { version: Default::default() };

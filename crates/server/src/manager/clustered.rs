@@ -29,11 +29,11 @@ use super::tokens;
 use crate::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
 
 /// Executes a change.
-pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> AdminAnswer {
+pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> AdminAnswer {
     if let Some(reason) = shared.unserved_reason() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
     }
-    let changed = tokens::change(shared.history.borrow().map(), &ask, unix_ms());
+    let changed = tokens::change(shared.history.borrow().map(), &query, unix_ms());
     if let Some(change) = changed {
         let command = match change {
             Ok(MapChange::PutToken(token)) => ControlCommand::PutToken(token),
@@ -46,7 +46,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
             Err(refused) => refused,
         };
     }
-    match ask {
+    match query {
         AdminQuestion::SetNodeState(set) => {
             let state = match set.state.as_str() {
                 "draining" => NodeState::Draining,
@@ -120,13 +120,13 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, ask: AdminQuestion) -> Ad
         }
         _ => {}
     }
-    let drop_wait = match &ask {
+    let drop_wait = match &query {
         AdminQuestion::DropKeyspace(request) => Some(keyspace_drop::wait(request)),
         _ => None,
     };
     // The control group assigns the id of a new keyspace; for the check any free id is sufficient.
     let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
-    let decided = match decide(shared, ask, KeyspaceId(free)) {
+    let decided = match decide(shared, query, KeyspaceId(free)) {
         Ok(decided) => decided,
         Err(refusal) => return refusal.into_answer(),
     };
@@ -202,10 +202,10 @@ pub(super) async fn cluster_state(shared: &ManagerShared) -> Option<ClusterStand
 }
 
 /// Sends a query to the agent.
-async fn of_agent<T>(shared: &ManagerShared, ask: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+async fn of_agent<T>(shared: &ManagerShared, query: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
     let cluster = shared.cluster_handle()?;
     let (answer, answered) = oneshot::channel();
-    cluster.inputs.send(ask(answer)).await.ok()?;
+    cluster.inputs.send(query(answer)).await.ok()?;
     answered.await.ok()
 }
 

@@ -74,8 +74,8 @@ impl JobWorker {
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<ControlJob>) {
         while let Some(ControlJob { encoded, access, reply }) = self.next(&mut jobs).await {
             let request = AdminRequest::from_bytes(&encoded);
-            if let Ok(AdminRequest { ask: Some(ask) }) = &request {
-                let permitted = tokens::check_access(self.shared.history.borrow().map(), access, ask);
+            if let Ok(AdminRequest { query: Some(query) }) = &request {
+                let permitted = tokens::check_access(self.shared.history.borrow().map(), access, query);
                 if let Err(refused) = permitted {
                     send(&self.shared, reply, refused).await;
                     continue;
@@ -83,35 +83,35 @@ impl JobWorker {
             }
             match request {
                 // A query need not wait for changes, nor changes for an instance that is slow to report.
-                Ok(AdminRequest { ask: Some(AdminQuestion::Status(_)) }) => {
+                Ok(AdminRequest { query: Some(AdminQuestion::Status(_)) }) => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
                         let status = status::collect_status(&shared).await;
                         send(&shared, reply, AdminAnswer::of(AdminReply::Status(Box::new(status)))).await;
                     });
                 }
-                Ok(AdminRequest { ask: Some(AdminQuestion::ListPartitions(list)) }) => {
+                Ok(AdminRequest { query: Some(AdminQuestion::ListPartitions(list)) }) => {
                     let pins = clustered::pins(&self.shared, &list.keyspace).await;
                     let answer = groups::list(self.shared.history.borrow().map(), &list, pins.as_ref());
                     send(&self.shared, reply, answer).await;
                 }
-                Ok(AdminRequest { ask: Some(AdminQuestion::ListTokens(_)) }) => {
+                Ok(AdminRequest { query: Some(AdminQuestion::ListTokens(_)) }) => {
                     let answer = tokens::list(self.shared.history.borrow().map());
                     send(&self.shared, reply, answer).await;
                 }
                 // The control group orders these requests, and may take long.
-                Ok(AdminRequest { ask: Some(ask) }) if self.standalone.is_none() => {
+                Ok(AdminRequest { query: Some(query) }) if self.standalone.is_none() => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
-                        let answer = clustered::change(&shared, ask).await;
+                        let answer = clustered::change(&shared, query).await;
                         send(&shared, reply, answer).await;
                     });
                 }
-                Ok(AdminRequest { ask: Some(ask) }) => {
-                    let answer = self.change(ask).await;
+                Ok(AdminRequest { query: Some(query) }) => {
+                    let answer = self.change(query).await;
                     send(&self.shared, reply, answer).await;
                 }
-                Ok(AdminRequest { ask: None }) => {
+                Ok(AdminRequest { query: None }) => {
                     let reason =
                         "this node does not know such a request: it may be older than the program that asks";
                     send(&self.shared, reply, AdminAnswer::refused(REFUSED_REQUEST, reason)).await;
@@ -146,14 +146,14 @@ impl JobWorker {
         }
     }
 
-    async fn change(&mut self, ask: AdminQuestion) -> AdminAnswer {
+    async fn change(&mut self, query: AdminQuestion) -> AdminAnswer {
         if let Some(reason) = self.shared.unserved_reason() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        if let AdminQuestion::AcknowledgeLosses(request) = &ask {
+        if let AdminQuestion::AcknowledgeLosses(request) = &query {
             return self.acknowledge_losses(request);
         }
-        let changed = tokens::change(self.shared.history.borrow().map(), &ask, unix_ms());
+        let changed = tokens::change(self.shared.history.borrow().map(), &query, unix_ms());
         if let Some(change) = changed {
             return match change {
                 Ok(change) => self.change_tokens(vec![change]).await,
@@ -161,11 +161,11 @@ impl JobWorker {
             };
         }
         let next_keyspace = self.standalone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
-        let drop_wait = match &ask {
+        let drop_wait = match &query {
             AdminQuestion::DropKeyspace(request) => Some(keyspace_drop::wait(request)),
             _ => None,
         };
-        let decided = match decide(&self.shared, ask, next_keyspace) {
+        let decided = match decide(&self.shared, query, next_keyspace) {
             Ok(decided) => decided,
             Err(refusal) => return refusal.into_answer(),
         };
@@ -328,7 +328,7 @@ async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     let encoded = answer.to_bytes();
     match reply {
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
-        ReplyTo::Instance { instance_index: place, request_number: ask } => {
+        ReplyTo::Instance { instance_index: place, request_number: query } => {
             // Instances accept requests before the manager knows that they serve.
             let due = Instant::now() + MAP_WAIT;
             while shared.instances().is_empty() && Instant::now() < due {
@@ -336,7 +336,10 @@ async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
             }
             if let Some(instance) = shared.instances().get(place) {
                 instance
-                    .leave(InstanceNotice::Admin { request_number: ask, encoded }, Instant::now() + MAP_WAIT)
+                    .leave(
+                        InstanceNotice::Admin { request_number: query, encoded },
+                        Instant::now() + MAP_WAIT,
+                    )
                     .await;
             }
         }

@@ -11,13 +11,13 @@ use super::shared::ManagerShared;
 /// The effect of a request on the map, or the refusal.
 pub(super) fn decide(
     shared: &ManagerShared,
-    ask: AdminQuestion,
+    query: AdminQuestion,
     next_keyspace: KeyspaceId,
 ) -> Result<DecidedChange, ChangeRefusal> {
     let history = shared.history.borrow();
     let now =
         ChangeContext { map: history.map(), node: shared.node.get(), in_memory: shared.about.in_memory };
-    let decided = match ask {
+    let decided = match query {
         AdminQuestion::CreateKeyspace(settings) => {
             let seed = random_u64().map_err(ChangeRefusal::failed)?;
             now.create(&settings, next_keyspace, seed)

@@ -13,9 +13,13 @@ use zerohop_wire::{Failure, Permission};
 use crate::access::permits;
 
 /// Checks whether this access permits this control request.
-pub(super) fn check_access(map: &ClusterMap, access: Access, ask: &AdminQuestion) -> Result<(), AdminAnswer> {
+pub(super) fn check_access(
+    map: &ClusterMap,
+    access: Access,
+    query: &AdminQuestion,
+) -> Result<(), AdminAnswer> {
     let named = |name: &str| map.keyspace_named(name).map_or(KeyspaceId::NONE, |(id, _)| id);
-    let permitted = match ask {
+    let permitted = match query {
         // Every authenticated client may read the state of the cluster.
         AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) => {
             let any = Permission::ALL.iter().any(|one| {
@@ -53,10 +57,10 @@ fn lacking(map: &ClusterMap, failure: &Failure<'_>) -> String {
 /// The change of the map for a request about tokens at this time, in milliseconds since 1970; `None`: the request is not about tokens.
 pub(super) fn change(
     map: &ClusterMap,
-    ask: &AdminQuestion,
+    query: &AdminQuestion,
     unix_ms: u64,
 ) -> Option<Result<MapChange, AdminAnswer>> {
-    match ask {
+    match query {
         AdminQuestion::PutToken(request) => Some(put(map, request).map(MapChange::PutToken)),
         AdminQuestion::LendToken(DelegateToken { put: request, lasts_ms }) => {
             let at_ms = unix_ms.checked_add(*lasts_ms).filter(|at_ms| *at_ms > unix_ms);

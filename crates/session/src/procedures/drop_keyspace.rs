@@ -52,14 +52,14 @@ impl ClusterHandle {
         let mut begun: Option<StartedDrop> = None;
         loop {
             let left = Duration::from_micros(due.since_us(self.now()));
-            let ask = KeyspaceDrop {
+            let query = KeyspaceDrop {
                 name: name.to_owned(),
                 at_once: options.at_once,
                 // The id makes sure that the request does not drop a newer keyspace of the same name.
                 id: begun.as_ref().map_or(0, |begun| begun.id),
                 wait_ms: Some(u32::try_from(left.as_millis()).unwrap_or(u32::MAX)),
             };
-            match self.send_drop_request(ask, left).await {
+            match self.send_drop_request(query, left).await {
                 Ok(AdminReply::Keyspace(keyspace)) => return Ok(*keyspace),
                 Ok(AdminReply::Refused(AdminRefusal { code, reason, keyspace })) => match &*code {
                     REFUSED_CLOSING => {
@@ -93,11 +93,11 @@ impl ClusterHandle {
     }
 
     /// Sends one request to a manager. The manager replies when the drop is complete or when the given time is over.
-    async fn send_drop_request(&self, ask: KeyspaceDrop, left: Duration) -> Result<AdminReply, Error> {
+    async fn send_drop_request(&self, query: KeyspaceDrop, left: Duration) -> Result<AdminReply, Error> {
         // A drop without waiting is answered only once every node follows it.
-        let longest = if ask.at_once { Duration::MAX } else { left + DROP_ANSWER_MAX };
+        let longest = if query.at_once { Duration::MAX } else { left + DROP_ANSWER_MAX };
         let limit = self.settings().deadline.min(longest);
-        let request = Bytes::from(AdminRequest::of(AdminQuestion::DropKeyspace(ask)).to_bytes());
+        let request = Bytes::from(AdminRequest::of(AdminQuestion::DropKeyspace(query)).to_bytes());
         let answer = self.admin_within(request, micros(limit)).await?;
         let answer = AdminAnswer::from_bytes(&answer).map_err(|_| Error::Unexpected)?;
         answer.answer.ok_or(Error::Unexpected)

@@ -7,7 +7,7 @@ use zerohop_placement::PartitionCount;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotAsk};
+use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotQuery};
 
 use super::cluster_handle::ClusterHandle;
 use super::error::Error;
@@ -52,7 +52,7 @@ impl SnapshotLease {
         let opened = self.try_open(lease_ms, age_ms).await;
         if opened.is_err() {
             // Closes the snapshot on the partitions that have opened it; on all others the lease expires.
-            let _left = self.query_all_partitions(SnapshotAsk::Close).await;
+            let _left = self.query_all_partitions(SnapshotQuery::Close).await;
         }
         self.client = self.client.outside_calls();
         self.at = opened?;
@@ -63,7 +63,7 @@ impl SnapshotLease {
         let age_ms = age_ms.min(SNAPSHOT_AGE_MS_MAX);
         let mut attempts = 0;
         let at = loop {
-            match self.query_all_partitions(SnapshotAsk::Open { lease_ms, age_ms }).await {
+            match self.query_all_partitions(SnapshotQuery::Open { lease_ms, age_ms }).await {
                 Ok(newest) => break newest,
                 Err(error) => {
                     attempts += 1;
@@ -77,7 +77,7 @@ impl SnapshotLease {
         };
         // A partition that replies has a clock that is not behind the snapshot: writes from now on are not in the snapshot.
         if !is_planted(Bug::SnapshotNotFixed) {
-            self.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await?;
+            self.query_all_partitions(SnapshotQuery::Renew { lease_ms }).await?;
         }
         Ok(at)
     }
@@ -90,8 +90,9 @@ impl SnapshotLease {
                 continue;
             }
             let limit_us = self.client.limit_us().min(1_000_000);
-            let ask = self.request_within(limit_us, (id, PartitionId(0), partitions), SnapshotAsk::Close)?;
-            if let Ok(Ok(_)) = self.client.submit(ask).await {
+            let query =
+                self.request_within(limit_us, (id, PartitionId(0), partitions), SnapshotQuery::Close)?;
+            if let Ok(Ok(_)) = self.client.submit(query).await {
                 self.keyspaces[at].1 = partitions;
             }
         }
@@ -112,13 +113,13 @@ impl SnapshotLease {
     }
 
     /// Sends a request to every partition and returns the highest version among the replies.
-    pub(super) async fn query_all_partitions(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
+    pub(super) async fn query_all_partitions(&self, query: SnapshotQuery<'_>) -> Result<Timestamp, Error> {
         let all = self.places();
         let (mut newest, mut failed) = (Timestamp::ZERO, None);
         for some in all.chunks(QUERIES_PARALLEL) {
             let answers: Vec<PendingReply> = some
                 .iter()
-                .map(|place| Ok(self.client.submit(self.request(*place, ask)?)))
+                .map(|place| Ok(self.client.submit(self.request(*place, query)?)))
                 .collect::<Result<_, Error>>()?;
             for answer in answers {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
@@ -127,7 +128,7 @@ impl SnapshotLease {
                     Err(reason) => failed = Some(Error::general(reason)),
                 }
             }
-            if let Some(error) = failed.take_if(|_| !matches!(ask, SnapshotAsk::Close)) {
+            if let Some(error) = failed.take_if(|_| !matches!(query, SnapshotQuery::Close)) {
                 return Err(error);
             }
         }
@@ -137,19 +138,19 @@ impl SnapshotLease {
     pub(super) fn request(
         &self,
         (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
-        ask: SnapshotAsk<'_>,
+        query: SnapshotQuery<'_>,
     ) -> Result<SessionRequest, Error> {
         let limit_us = self.limit_us.min(self.client.limit_us());
-        self.request_within(limit_us, (keyspace, partition, partitions), ask)
+        self.request_within(limit_us, (keyspace, partition, partitions), query)
     }
 
     fn request_within(
         &self,
         limit_us: u64,
         (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
-        ask: SnapshotAsk<'_>,
+        query: SnapshotQuery<'_>,
     ) -> Result<SessionRequest, Error> {
-        SessionRequest::snapshot(keyspace, (partition, partitions), (self.id, ask), limit_us)
+        SessionRequest::snapshot(keyspace, (partition, partitions), (self.id, query), limit_us)
             .map_err(|failure| Error::general(Reason::Answer { failure }))
     }
 
@@ -188,7 +189,7 @@ pub(super) async fn renew(snapshot: Arc<SnapshotLease>, lease: Duration) {
     let lease_ms = millis(lease);
     loop {
         snapshot.client.sleep(lease / RENEWALS_PER_LEASE).await;
-        if let Err(error) = snapshot.query_all_partitions(SnapshotAsk::Renew { lease_ms }).await
+        if let Err(error) = snapshot.query_all_partitions(SnapshotQuery::Renew { lease_ms }).await
             && matches!(error.failure(), Some(Failure::SnapshotExpired))
         {
             // The next read of the snapshot reports this error.
@@ -255,7 +256,7 @@ impl StreamSnapshot {
 impl Drop for StreamSnapshot {
     fn drop(&mut self) {
         for place in self.lease.places() {
-            let request = self.lease.request_within(STREAM_SNAPSHOT_OPEN_US, place, SnapshotAsk::Close);
+            let request = self.lease.request_within(STREAM_SNAPSHOT_OPEN_US, place, SnapshotQuery::Close);
             // Where no reply comes the lease expires.
             drop(request.map(|request| self.lease.client.submit(request)));
         }

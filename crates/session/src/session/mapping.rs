@@ -127,13 +127,13 @@ impl Mapping {
     /// Where the map places an operation.
     pub(super) fn place<T>(&self, operation: &OpenOperation<T>) -> MapPlace<'_> {
         let (keyspace, partition) = match &operation.request {
-            ask @ (RequestKind::Record { keyspace, .. }
+            query @ (RequestKind::Record { keyspace, .. }
             | RequestKind::Point { keyspace, .. }
             | RequestKind::Snapshot { keyspace, to: SnapshotTarget::Key, .. }) => {
                 let Some(found) = self.map.keyspace(*keyspace) else {
                     return MapPlace::MissingKeyspace(*keyspace);
                 };
-                match operation.partition.or_else(|| ask.partition_in(found)) {
+                match operation.partition.or_else(|| query.partition_in(found)) {
                     Some(partition) => (found, partition),
                     None => return MapPlace::Nowhere,
                 }

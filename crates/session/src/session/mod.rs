@@ -116,12 +116,12 @@ impl<T> Session<T> {
             self.effects.push(SessionEffect::Complete { token, result: Err(error) });
             return;
         }
-        let SessionRequest { operation: ask, limit_us, collecting } = request;
-        match ask {
+        let SessionRequest { operation: query, limit_us, collecting } = request;
+        match query {
             RequestKind::Composite(composite) => self.begin_composite(now, *composite, limit_us, token),
-            ask => self.accept_operation(
+            query => self.accept_operation(
                 now,
-                (ask, collecting, false),
+                (query, collecting, false),
                 limit_us,
                 CompletionTarget::Caller(token),
             ),
@@ -132,15 +132,16 @@ impl<T> Session<T> {
     fn accept_operation(
         &mut self,
         now: Time,
-        (ask, collecting, wants_read_lock): (RequestKind, Coalescing, bool),
+        (query, collecting, wants_read_lock): (RequestKind, Coalescing, bool),
         limit_us: u64,
         owner: CompletionTarget<T>,
     ) {
-        let grace_us = if matches!(ask, RequestKind::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
+        let grace_us =
+            if matches!(query, RequestKind::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
         let operation = OpenOperation {
             owner,
-            request: ask,
+            request: query,
             collecting,
             wants_read_lock,
             submitted: now,

@@ -114,11 +114,11 @@ impl<T> Transmitter<'_, T> {
     ) -> Result<(), Failure<'static>> {
         let seen = self.seen;
         // These are references to the same bytes, so that a large tail can be sent without a copy.
-        let ask = match self.operations.get(handle) {
+        let query = match self.operations.get(handle) {
             Some(operation) => operation.request.clone(),
             None => return Ok(()),
         };
-        let message = match &ask {
+        let message = match &query {
             RequestKind::Record { item, .. } => match unpack(item) {
                 WireOperation::Read(read) => Message::Read { seen, read },
                 WireOperation::Write(write) => Message::Write { stamp, write },
@@ -143,7 +143,7 @@ impl<T> Transmitter<'_, T> {
         };
         let (out, encoder) = self.connections.buffer(self.index);
         let tail = encoder.encode_split(envelope, &message, out)?;
-        let whole = match &ask {
+        let whole = match &query {
             RequestKind::Record { item: whole, .. }
             | RequestKind::Admin { encoded: whole }
             | RequestKind::Point { bytes: whole, .. } => Some(whole),

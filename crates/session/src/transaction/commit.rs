@@ -191,10 +191,10 @@ impl Commit {
             return CompositeStep::End(Err(SessionError::Unfit(InvalidTransaction::Empty)));
         };
         let RoutingKey { keyspace, point } = coordinator;
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Transact, bytes };
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Transact, bytes };
         CompositeStep::Send(vec![ItemRequest {
             slot: 0,
-            operation: ask,
+            operation: query,
             collecting: Coalescing::Never,
             wants_read_lock: false,
         }])
@@ -237,8 +237,8 @@ fn release(mut pieces: Vec<(RoutingKey, StageId)>) -> Vec<ItemRequest> {
         let RoutingKey { keyspace, point } = pieces[0].0;
         let sequences: Vec<Sequence> = pieces.iter().map(|(_, id)| id.sequence).collect();
         let bytes = encode_release(&sequences).into();
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        ItemRequest { slot: 0, operation: ask, collecting: Coalescing::Never, wants_read_lock: false }
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        ItemRequest { slot: 0, operation: query, collecting: Coalescing::Never, wants_read_lock: false }
     };
     requests.map(request).collect()
 }
@@ -246,8 +246,8 @@ fn release(mut pieces: Vec<(RoutingKey, StageId)>) -> Vec<ItemRequest> {
 fn stage(pieces: Vec<(RoutingKey, bytes::Bytes)>) -> CompositeStep {
     let send = |((place, bytes), slot): ((RoutingKey, bytes::Bytes), u32)| {
         let RoutingKey { keyspace, point } = place;
-        let ask = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        ItemRequest { slot, operation: ask, collecting: Coalescing::Never, wants_read_lock: false }
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        ItemRequest { slot, operation: query, collecting: Coalescing::Never, wants_read_lock: false }
     };
     CompositeStep::Send(pieces.into_iter().zip(0..).map(send).collect())
 }

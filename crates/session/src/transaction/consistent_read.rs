@@ -325,9 +325,9 @@ fn record(keyspace: KeyspaceId, item: Bytes) -> RequestKind {
 }
 
 /// The operation shares a frame with all others of the same partition.
-fn together(at: usize, ask: RequestKind) -> ItemRequest {
+fn together(at: usize, query: RequestKind) -> ItemRequest {
     let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-    ItemRequest { slot: at as u32, operation: ask, collecting, wants_read_lock: false }
+    ItemRequest { slot: at as u32, operation: query, collecting, wants_read_lock: false }
 }
 
 /// Whether the result is so long that the server should send it without a copy.

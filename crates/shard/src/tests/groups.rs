@@ -32,7 +32,7 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, F
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
-                if !matches!(message.kind(), FrameKind::LeaseAsk | FrameKind::LeaseGrant) {
+                if !matches!(message.kind(), FrameKind::LeaseQuery | FrameKind::LeaseGrant) {
                     said.push((frame.envelope.partition, message.kind()));
                 }
                 let to = Token { connection: 9, request: RequestId(0) };

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{
 };
 use zerohop_wire::messages::{
     self, Condition, Expiry, Extend, OperationBatch, Query, RecordOperation, RecordRead, RecordWrite,
-    SnapshotAsk, SnapshotRequest, Stamp, Wait, WaitUntil,
+    SnapshotQuery, SnapshotRequest, Stamp, Wait, WaitUntil,
 };
 use zerohop_wire::{Elements, Envelope, Failure, Message};
 
@@ -98,13 +98,13 @@ fn nothing_of_the_other_half_is_done(bench: &mut InstanceBench, [stays, leaves]:
     let good = RecordWrite { key: stays.as_bytes(), ..write };
     let operations = [RecordOperation::Write(good), RecordOperation::Write(write)];
     let (stamp, seen) = (Stamp::default(), Timestamp::ZERO);
-    let ask = SnapshotAsk::Read { at: Timestamp(1), read: read(Query::Lookup) };
+    let query = SnapshotQuery::Read { at: Timestamp(1), read: read(Query::Lookup) };
     let requests = [
         Message::Write { stamp, write },
         Message::Read { seen, read: read(Query::Lookup) },
         Message::Read { seen, read: read(Query::Wait(Wait { until: WaitUntil::Present })) },
         Message::Batch(OperationBatch { stamp, operations: Elements::from_slice(&operations) }),
-        Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), request: ask }),
+        Message::Snapshot(SnapshotRequest { seen, id: SnapshotId::default(), request: query }),
     ];
     for request in &requests {
         let request_id = bench.send_request(envelope, request);

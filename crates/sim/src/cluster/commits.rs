@@ -141,7 +141,7 @@ impl SimulatedCluster {
             }
             TransactionMessage::Busy { .. } => count("answers that something is in the way"),
             TransactionMessage::Refused { .. } => count("prepares refused"),
-            TransactionMessage::Ask { .. } => {
+            TransactionMessage::Query { .. } => {
                 count("questions asked");
                 commits.questions.insert((id, from));
             }

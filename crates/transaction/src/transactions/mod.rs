@@ -270,7 +270,7 @@ impl Transactions {
             TransactionMessage::NotPrepared { decision, hash_range } => {
                 self.handle_not_prepared(now, (from, hash_range), id, decision, effects)
             }
-            TransactionMessage::Ask { attempt } => {
+            TransactionMessage::Query { attempt } => {
                 self.handle_status_query(host, (from, id, attempt), effects)
             }
         }

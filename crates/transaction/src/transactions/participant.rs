@@ -88,8 +88,8 @@ impl Transactions {
             effects.push(refuse(Reason::Overloaded));
         } else {
             let arrival = self.intents.queue(QueueEntry::Chain(id), needs.locks);
-            let ask_at = now.after_us(STATUS_QUERY_US);
-            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, query_at: ask_at }));
+            let query_at = now.after_us(STATUS_QUERY_US);
+            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, query_at: query_at }));
         }
     }
 

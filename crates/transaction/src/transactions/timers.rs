@@ -30,7 +30,7 @@ impl Transactions {
             let waits = matches!(prepared.stage, HoldStage::Prepared(_)) && prepared.decided.is_none();
             if waits && prepared.query_at <= now {
                 prepared.query_at = now.after_us(STATUS_QUERY_US);
-                let what = TransactionMessage::Ask { attempt: prepared.attempt };
+                let what = TransactionMessage::Query { attempt: prepared.attempt };
                 let from = if self.hash_range.has(prepared.routing_key) {
                     prepared.routing_key
                 } else {
@@ -50,7 +50,7 @@ impl Transactions {
                     id.coordinator,
                     queued.message.to,
                     *id,
-                    TransactionMessage::Ask { attempt: *attempt },
+                    TransactionMessage::Query { attempt: *attempt },
                 ));
             }
         }
@@ -104,14 +104,14 @@ impl Transactions {
         for id in late {
             self.abort(id, (id.coordinator, Reason::TimedOut.into()), effects);
         }
-        let mut ask = Vec::new();
+        let mut query = Vec::new();
         for (id, running) in &mut self.running {
             if running.resend_at <= now {
                 running.resend_at = now.after_us(RESEND_US);
-                ask.push(*id);
+                query.push(*id);
             }
         }
-        ask.into_iter().for_each(|id| self.send_prepares(id, effects));
+        query.into_iter().for_each(|id| self.send_prepares(id, effects));
         let mut tell = Vec::new();
         for (id, notice) in &mut self.decision_notices {
             if notice.resend_at <= now && !notice.is_finishing {

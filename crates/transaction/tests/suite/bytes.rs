@@ -93,7 +93,7 @@ fn messages() -> Vec<Message> {
         TransactionMessage::Released { attempt },
         TransactionMessage::Applied { decision, hash_range: range },
         TransactionMessage::NotPrepared { decision, hash_range: range },
-        TransactionMessage::Ask { attempt },
+        TransactionMessage::Query { attempt },
     ];
     let to_message =
         |what| Message { to: routing_key(1, 0x0708), from: routing_key(2, 0x0506), id: id(), what };

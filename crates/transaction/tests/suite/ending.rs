@@ -92,10 +92,10 @@ impl SinglePrimary {
 
     fn query(
         &mut self,
-        ask: impl FnOnce(&mut Transactions, Time, &mut ClockOnlyHost, &mut Vec<TransactionEffect>),
+        query: impl FnOnce(&mut Transactions, Time, &mut ClockOnlyHost, &mut Vec<TransactionEffect>),
     ) {
         let mut effects = Vec::new();
-        ask(&mut self.transactions, self.now, &mut self.host, &mut effects);
+        query(&mut self.transactions, self.now, &mut self.host, &mut effects);
         while !effects.is_empty() {
             let mut more = Vec::new();
             for effect in effects {

@@ -13,7 +13,7 @@ fn settings() -> KeyspaceSettings {
 
 #[test]
 fn requests_and_answers_read_back() {
-    for ask in [
+    for query in [
         AdminQuestion::Status(StatusGet {}),
         AdminQuestion::CreateKeyspace(settings()),
         AdminQuestion::AlterKeyspace(settings()),
@@ -43,7 +43,7 @@ fn requests_and_answers_read_back() {
         AdminQuestion::ListTokens(TokenList {}),
         AdminQuestion::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
     ] {
-        let request = AdminRequest::of(ask);
+        let request = AdminRequest::of(query);
         assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
     }
     let status = Status {
@@ -86,5 +86,5 @@ fn invalid_admin_bytes_are_refused() {
     let long = vec![0; ADMIN_BYTES_MAX + 1];
     assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));
     // A request of a newer program has a question that this program does not know.
-    assert_eq!(AdminRequest::from_bytes(b"\x9a\x06\x00"), Ok(AdminRequest { ask: None }));
+    assert_eq!(AdminRequest::from_bytes(b"\x9a\x06\x00"), Ok(AdminRequest { query: None }));
 }

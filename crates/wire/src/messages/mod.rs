@@ -20,7 +20,7 @@ pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
 pub use peer::{DigestRange, EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage, StatePart};
 pub use session::{SessionOpen, SessionOpened, Stamp};
-pub use snapshot::{SnapshotAsk, SnapshotRequest};
+pub use snapshot::{SnapshotQuery, SnapshotRequest};
 pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
 use zerohop_record::answer;
@@ -229,17 +229,17 @@ impl<'a> Message<'a> {
             | FrameKind::ReplicateAck
             | FrameKind::StatePart
             | FrameKind::StateAck
-            | FrameKind::LeaseAsk
+            | FrameKind::LeaseQuery
             | FrameKind::LeaseGrant
             | FrameKind::Yield
             | FrameKind::Stale
             | FrameKind::EntryGet
             | FrameKind::EntryGot
             | FrameKind::EntryLost
-            | FrameKind::DigestAsk
+            | FrameKind::DigestQuery
             | FrameKind::DigestReply
             | FrameKind::DigestDiffers
-            | FrameKind::UnitAsk
+            | FrameKind::UnitQuery
             | FrameKind::UnitReply
             | FrameKind::Transaction => Self::Peer(PeerMessage::decode_body(kind, body)?),
             FrameKind::Hello => Self::Hello(Hello::decode_body(body)?),

@@ -154,7 +154,7 @@ pub enum PeerBody<'a> {
         cursor: &'a [u8],
     },
     /// 24 bytes: sent (8), map epoch (8), timestamp bound (8).
-    LeaseAsk {
+    LeaseQuery {
         /// Time of sending by the lease holder's clock, in microseconds since an arbitrary start.
         sent_us: u64,
         /// The epoch of the holder's map.
@@ -182,7 +182,7 @@ pub enum PeerBody<'a> {
     /// 16 bytes: its name.
     EntryLost(EntryName),
     /// See [`DigestRange`].
-    DigestAsk(DigestRange<'a>),
+    DigestQuery(DigestRange<'a>),
     /// 40 bytes: the range (24), records (8), digest (8); then the two cursors of the range.
     DigestReply {
         /// The range.
@@ -195,7 +195,7 @@ pub enum PeerBody<'a> {
     /// See [`DigestRange`]: the addressee's digest of it differs from the primary's.
     DigestDiffers(DigestRange<'a>),
     /// See [`UnitRequest`].
-    UnitAsk(UnitRequest<'a>),
+    UnitQuery(UnitRequest<'a>),
     /// See [`UnitReport`]. It is sent on the connection on which the unit arrived.
     UnitReply(UnitReport<'a>),
     /// A message of the transaction protocol, in that protocol's encoding.
@@ -315,17 +315,17 @@ impl PeerBody<'_> {
             Self::ReplicateAck(_) => FrameKind::ReplicateAck,
             Self::StatePart { .. } => FrameKind::StatePart,
             Self::StateAck { .. } => FrameKind::StateAck,
-            Self::LeaseAsk { .. } => FrameKind::LeaseAsk,
+            Self::LeaseQuery { .. } => FrameKind::LeaseQuery,
             Self::LeaseGrant { .. } => FrameKind::LeaseGrant,
             Self::Yield => FrameKind::Yield,
             Self::Stale => FrameKind::Stale,
             Self::EntryGet(_) => FrameKind::EntryGet,
             Self::EntryGot(_) => FrameKind::EntryGot,
             Self::EntryLost(_) => FrameKind::EntryLost,
-            Self::DigestAsk(_) => FrameKind::DigestAsk,
+            Self::DigestQuery(_) => FrameKind::DigestQuery,
             Self::DigestReply { .. } => FrameKind::DigestReply,
             Self::DigestDiffers(_) => FrameKind::DigestDiffers,
-            Self::UnitAsk(_) => FrameKind::UnitAsk,
+            Self::UnitQuery(_) => FrameKind::UnitQuery,
             Self::UnitReply(_) => FrameKind::UnitReply,
             Self::Transaction(_) => FrameKind::Transaction,
         }
@@ -371,20 +371,20 @@ impl<'a> PeerMessage<'a> {
                 out.extend_from_slice(&fields);
                 return Ok(cursor);
             }
-            PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound }
+            PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound }
             | PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound } => {
                 let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(timestamp_bound.0));
                 out.extend_from_slice(&fields);
             }
             PeerBody::Yield | PeerBody::Stale => {}
             PeerBody::EntryGet(name) | PeerBody::EntryLost(name) => out.extend_from_slice(&name.encode()),
-            PeerBody::DigestAsk(range) | PeerBody::DigestDiffers(range) => return range.put(&[], out),
+            PeerBody::DigestQuery(range) | PeerBody::DigestDiffers(range) => return range.put(&[], out),
             PeerBody::DigestReply { range, records, digest } => {
                 let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
                 return range.put(&fields, out);
             }
             PeerBody::EntryGot(entry) => return entry.put(out),
-            PeerBody::UnitAsk(ask) => return ask.put(out),
+            PeerBody::UnitQuery(query) => return query.put(out),
             PeerBody::UnitReply(report) => return report.put(out),
             PeerBody::Transaction(message) => return Ok(message),
         }
@@ -439,13 +439,13 @@ impl<'a> PeerBody<'a> {
                 check_cursor(cursor)?;
                 Self::StateAck { as_of, attempt, parts, cursor }
             }
-            FrameKind::LeaseAsk | FrameKind::LeaseGrant => {
+            FrameKind::LeaseQuery | FrameKind::LeaseGrant => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
                 let (sent_us, map_epoch) = (fields.u64(), MapEpoch(fields.u64()));
                 let timestamp_bound = Timestamp(fields.u64());
                 nothing_left(rest)?;
                 match kind {
-                    FrameKind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+                    FrameKind::LeaseQuery => Self::LeaseQuery { sent_us, map_epoch, timestamp_bound },
                     _ => Self::LeaseGrant { sent_us, map_epoch, timestamp_bound },
                 }
             }
@@ -460,12 +460,16 @@ impl<'a> PeerBody<'a> {
                 nothing_left(rest)?;
                 if kind == FrameKind::EntryGet { Self::EntryGet(name) } else { Self::EntryLost(name) }
             }
-            FrameKind::DigestAsk | FrameKind::DigestDiffers => {
+            FrameKind::DigestQuery | FrameKind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
                 let (range, lengths) = DigestRange::decode_fields(&mut fields)?;
                 fields.done()?;
                 let range = range.with_cursors(lengths, rest)?;
-                if kind == FrameKind::DigestAsk { Self::DigestAsk(range) } else { Self::DigestDiffers(range) }
+                if kind == FrameKind::DigestQuery {
+                    Self::DigestQuery(range)
+                } else {
+                    Self::DigestDiffers(range)
+                }
             }
             FrameKind::DigestReply => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
@@ -475,7 +479,7 @@ impl<'a> PeerBody<'a> {
                 let range = range.with_cursors(lengths, rest)?;
                 Self::DigestReply { range, records, digest }
             }
-            FrameKind::UnitAsk => Self::UnitAsk(UnitRequest::decode_body(body)?),
+            FrameKind::UnitQuery => Self::UnitQuery(UnitRequest::decode_body(body)?),
             FrameKind::UnitReply => Self::UnitReply(UnitReport::decode_body(body)?),
             FrameKind::Transaction => Self::Transaction(body),
             _ => {

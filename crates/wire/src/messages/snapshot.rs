@@ -31,12 +31,12 @@ pub struct SnapshotRequest<'a> {
     /// The snapshot.
     pub id: SnapshotId,
     /// The request.
-    pub request: SnapshotAsk<'a>,
+    pub request: SnapshotQuery<'a>,
 }
 
 /// The kind of a request about a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SnapshotAsk<'a> {
+pub enum SnapshotQuery<'a> {
     /// Keep the present state. Answers `Done`; every time from the version in the answer on can be read.
     Open {
         /// The partition releases the snapshot if it is not renewed within this time, at most `SNAPSHOT_LEASE_MS_MAX`.
@@ -67,7 +67,7 @@ pub enum SnapshotAsk<'a> {
     },
 }
 
-impl<'a> SnapshotAsk<'a> {
+impl<'a> SnapshotQuery<'a> {
     pub(crate) fn kind(&self) -> FrameKind {
         match self {
             Self::Open { .. } => FrameKind::OpenSnapshot,
@@ -84,7 +84,7 @@ impl<'a> SnapshotRequest<'a> {
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         match self.request {
-            SnapshotAsk::Read { at, .. } | SnapshotAsk::Scan { at, .. } => self.seen.max(at),
+            SnapshotQuery::Read { at, .. } | SnapshotQuery::Scan { at, .. } => self.seen.max(at),
             _ => self.seen,
         }
     }
@@ -92,33 +92,33 @@ impl<'a> SnapshotRequest<'a> {
     /// Whether it changes the partition's snapshots.
     #[must_use]
     pub fn changes(&self) -> bool {
-        matches!(self.request, SnapshotAsk::Open { .. } | SnapshotAsk::Close)
+        matches!(self.request, SnapshotQuery::Open { .. } | SnapshotQuery::Close)
     }
 
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         out.extend_from_slice(&self.seen.0.to_le_bytes());
         out.extend_from_slice(&self.id.0.to_le_bytes());
         match self.request {
-            SnapshotAsk::Open { lease_ms, age_ms } => {
+            SnapshotQuery::Open { lease_ms, age_ms } => {
                 check_lease(lease_ms)?;
                 check_age(age_ms)?;
                 let fields: [u8; 16] = layout(|to| to.u32(lease_ms).zeros(4).u64(age_ms));
                 out.extend_from_slice(&fields);
             }
-            SnapshotAsk::Renew { lease_ms } => {
+            SnapshotQuery::Renew { lease_ms } => {
                 check_lease(lease_ms)?;
                 let fields: [u8; 8] = layout(|to| to.u32(lease_ms).zeros(4));
                 out.extend_from_slice(&fields);
             }
-            SnapshotAsk::Close => {}
-            SnapshotAsk::Read { at, read } => {
+            SnapshotQuery::Close => {}
+            SnapshotQuery::Read { at, read } => {
                 check_query(&read)?;
                 out.extend_from_slice(&at.0.to_le_bytes());
                 // In all these reads the key is the last piece.
                 let _key = RecordOperation::Read(read).put(out)?;
                 return Ok(read.key);
             }
-            SnapshotAsk::Scan { at, scan } => {
+            SnapshotQuery::Scan { at, scan } => {
                 let fields: [u8; 16] = layout(|to| to.u64(at.0).u8(u8::from(scan.blobs)).zeros(7));
                 out.extend_from_slice(&fields);
                 return Scan { seen: self.seen, ..scan }.put(out);
@@ -131,7 +131,7 @@ impl<'a> SnapshotRequest<'a> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let (seen, id) = (Timestamp(fields.u64()), SnapshotId(u128::from_le_bytes(fields.bytes())));
         fields.done()?;
-        let ask = match kind {
+        let query = match kind {
             FrameKind::OpenSnapshot => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
                 let lease_ms = fields.u32();
@@ -141,7 +141,7 @@ impl<'a> SnapshotRequest<'a> {
                 nothing_left(rest)?;
                 check_lease(lease_ms)?;
                 check_age(age_ms)?;
-                SnapshotAsk::Open { lease_ms, age_ms }
+                SnapshotQuery::Open { lease_ms, age_ms }
             }
             FrameKind::RenewSnapshot => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;
@@ -150,11 +150,11 @@ impl<'a> SnapshotRequest<'a> {
                 fields.done()?;
                 nothing_left(rest)?;
                 check_lease(lease_ms)?;
-                SnapshotAsk::Renew { lease_ms }
+                SnapshotQuery::Renew { lease_ms }
             }
             FrameKind::CloseSnapshot => {
                 nothing_left(rest)?;
-                SnapshotAsk::Close
+                SnapshotQuery::Close
             }
             FrameKind::ReadAt => {
                 let (mut fields, mut rest) = FieldReader::<8>::split(rest)?;
@@ -165,7 +165,7 @@ impl<'a> SnapshotRequest<'a> {
                 };
                 nothing_left(rest)?;
                 check_query(&read)?;
-                SnapshotAsk::Read { at, read }
+                SnapshotQuery::Read { at, read }
             }
             _ => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
@@ -175,10 +175,10 @@ impl<'a> SnapshotRequest<'a> {
                 if blobs > 1 {
                     return Err(BadRequestReason::Detail.into());
                 }
-                SnapshotAsk::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
+                SnapshotQuery::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
             }
         };
-        Ok(Self { seen, id, request: ask })
+        Ok(Self { seen, id, request: query })
     }
 }
 

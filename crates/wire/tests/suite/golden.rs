@@ -106,8 +106,8 @@ fn connection(check: Check<'_>) {
 
 /// Their bodies have a specification of their own.
 fn admins(check: Check<'_>) {
-    for (name, comment, ask) in admin::questions() {
-        let encoded = &AdminRequest::of(ask).to_bytes()[..];
+    for (name, comment, query) in admin::questions() {
+        let encoded = &AdminRequest::of(query).to_bytes()[..];
         check(&format!("admin_{name}"), comment, &Message::Admin(Admin { encoded }));
     }
     for (name, comment, answer) in admin::answers() {
@@ -159,21 +159,21 @@ fn reads(check: Check<'_>) {
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
     check("compare", "the range from a cursor on", &Message::Compare(Compare { from: b"from here" }));
-    let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
+    let mut snapshot = |name: &str, comment: &str, query: SnapshotQuery<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
-        check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, request: ask }));
+        check(name, comment, &Message::Snapshot(SnapshotRequest { seen: SEEN, id, request: query }));
     };
     let (lease_ms, age_ms) = (30_000, 300_000);
-    snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotAsk::Open { lease_ms, age_ms });
-    snapshot("renew_snapshot", "for 30 s", SnapshotAsk::Renew { lease_ms });
-    snapshot("close_snapshot", "nothing more", SnapshotAsk::Close);
+    snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotQuery::Open { lease_ms, age_ms });
+    snapshot("renew_snapshot", "for 30 s", SnapshotQuery::Renew { lease_ms });
+    snapshot("close_snapshot", "nothing more", SnapshotQuery::Close);
     let query = Query::ReadChunk(ReadChunk { offset: 8, length: 4096 });
     snapshot(
         "read_at",
         "bytes 8 to 4104",
-        SnapshotAsk::Read { at: VERSION, read: RecordRead { key: b"key", query } },
+        SnapshotQuery::Read { at: VERSION, read: RecordRead { key: b"key", query } },
     );
-    snapshot("scan_at", "names under user/ behind user/ned", SnapshotAsk::Scan { at: VERSION, scan });
+    snapshot("scan_at", "names under user/ behind user/ned", SnapshotQuery::Scan { at: VERSION, scan });
 }
 
 fn writes(check: Check<'_>) {
@@ -393,7 +393,7 @@ fn peers(check: Check<'_>) {
         PeerBody::StateAck { as_of, attempt, parts: 2, cursor: b"next" },
     );
     let (sent_us, map_epoch, timestamp_bound) = (1_234_567, MapEpoch(11), VERSION);
-    peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound });
+    peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound });
     peer(
         "lease_grant",
         "for what was sent at 1.234567 s",
@@ -405,17 +405,17 @@ fn peers(check: Check<'_>) {
     peer("entry_got", "entry (5, 101)", PeerBody::EntryGot(entry));
     peer("entry_lost", "entry (5, 101)", PeerBody::EntryLost(name(5, 101)));
     let range = DigestRange { as_of: name(5, 102), from: b"here", to: b"up to", contents: false };
-    peer("digest_ask", "keys between two cursors as of (5, 102)", PeerBody::DigestAsk(range));
+    peer("digest_ask", "keys between two cursors as of (5, 102)", PeerBody::DigestQuery(range));
     let whole = DigestRange { contents: true, ..range };
-    peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestAsk(whole));
+    peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestQuery(whole));
     peer(
         "digest_reply",
         "7 records",
         PeerBody::DigestReply { range, records: 7, digest: 0x0123_4567_89AB_CDEF },
     );
     peer("digest_differs", "of the same range", PeerBody::DigestDiffers(range));
-    let ask = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
-    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitAsk(ask));
+    let query = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
+    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitQuery(query));
     let report = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
     peer("unit_reply", "the reply of unit 9", PeerBody::UnitReply(report));
     let empty = UnitReport { total: 0, piece: b"", ..report };
@@ -525,8 +525,8 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
     for field in one_of("answer") {
         assert!(answers.iter().any(|(name, ..)| *name == field), "no golden vector answers {field}");
     }
-    for ask in questions.into_iter().map(|(.., ask)| AdminRequest::of(ask)) {
-        assert_eq!(AdminRequest::from_bytes(&ask.to_bytes()), Ok(ask));
+    for query in questions.into_iter().map(|(.., query)| AdminRequest::of(query)) {
+        assert_eq!(AdminRequest::from_bytes(&query.to_bytes()), Ok(query));
     }
     for answer in
         answers.into_iter().map(|(.., answer)| AdminAnswer { map_epoch: 11, ..AdminAnswer::of(answer) })

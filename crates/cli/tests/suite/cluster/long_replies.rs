@@ -53,7 +53,7 @@ fn connect(address: &str) -> TcpStream {
 
 /// Makes one command that is replied to in one line, again until that is no error.
 fn until_done(address: &str, words: &[&[u8]]) {
-    let ask = || {
+    let query = || {
         let mut stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).ok()?;
         stream.write_all(&array(words)).ok()?;
@@ -61,7 +61,7 @@ fn until_done(address: &str, words: &[&[u8]]) {
         stream.read_exact(&mut first).ok()?;
         Some(first[0])
     };
-    wait_for("the command is done", ask, |first| first.is_some_and(|first| first != b'-'));
+    wait_for("the command is done", query, |first| first.is_some_and(|first| first != b'-'));
 }
 
 /// Fills the list and the keys. Returns what a reply with all the values is.

@@ -128,8 +128,8 @@ fn nodes_report_the_room_on_their_disks() {
     disk.leave(20 << 20);
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
-        let ask = |command: &str| zerohop(&[command, "--json", "--endpoint", manager]).output().unwrap();
-        let status: Value = serde_json::from_str(&stdout(&ask("status"))).unwrap();
+        let query = |command: &str| zerohop(&[command, "--json", "--endpoint", manager]).output().unwrap();
+        let status: Value = serde_json::from_str(&stdout(&query("status"))).unwrap();
         for shown in status["nodes"].as_array().unwrap() {
             let (free, total) = (&shown["disk_free_bytes"], &shown["disk_total_bytes"]);
             let (free, total) = (free.as_u64().unwrap(), total.as_u64().unwrap());
@@ -144,7 +144,7 @@ fn nodes_report_the_room_on_their_disks() {
         let text = stdout(&zerohop(&["status", "--endpoint", manager]).output().unwrap());
         assert!(text.contains(&format!("WARNING: {warned}")), "{text}");
         assert_eq!(text.matches("  disk: ").count(), 3, "{text}");
-        let found = findings(&ask("doctor"), "disk-space");
+        let found = findings(&query("doctor"), "disk-space");
         let abouts: Vec<&str> = found.iter().map(|one| one["about"].as_str().unwrap()).collect();
         assert!(abouts.len() == 3 && abouts.iter().all(|about| about.starts_with("node ")), "{found:?}");
         let of_low = found.iter().find(|one| one["about"] == format!("node {low}").as_str()).unwrap();
@@ -183,8 +183,8 @@ fn node_alerts_are_shown_from_any_endpoint() {
     let named = format!("node {}", nodes.iter().find(of_folder).unwrap()["id"]);
     for node in nodes {
         let manager = node["manager"].as_str().unwrap();
-        let ask = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
-        let output = wait_for("it reports that", ask, |output| full_in(output).is_some());
+        let query = || zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
+        let output = wait_for("it reports that", query, |output| full_in(output).is_some());
         let full = full_in(&output).unwrap();
         assert_eq!((&full["about"], &full["verdict"]), (&named.as_str().into(), &"problem".into()), "{full}");
         assert_eq!(code(&output), 1, "{output:?}");

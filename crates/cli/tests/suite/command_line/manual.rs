@@ -64,7 +64,7 @@ fn bash_completes_names_of_keyspaces_of_the_named_cluster() {
 }
 
 #[test]
-fn other_shells_ask_for_names_of_keyspaces_where_an_option_takes_one() {
+fn other_shells_query_names_of_keyspaces_where_an_option_takes_one() {
     let script = |shell| stdout(&zerohop(&["completions", shell]).output().unwrap());
     let zsh = script("zsh");
     assert!(zsh.contains("_zerohop_keyspaces() {") && zsh.contains(":NAME:_zerohop_keyspaces'"), "{zsh}");

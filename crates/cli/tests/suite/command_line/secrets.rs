@@ -136,7 +136,7 @@ fn http_and_redis_reveal_nothing_without_secret() {
     let folder = crate::support::folder();
     let ours = new_secret(folder.path(), "ours");
     let cluster = up(&ours, &[]);
-    let ask = |address: &str, request: &str| {
+    let query = |address: &str, request: &str| {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -145,7 +145,7 @@ fn http_and_redis_reveal_nothing_without_secret() {
         answer
     };
     let get = |path: &str, header: &str| {
-        ask(
+        query(
             cluster.endpoint(),
             &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{header}\r\n"),
         )
@@ -160,7 +160,7 @@ fn http_and_redis_reveal_nothing_without_secret() {
     assert!(get("/status", &header).starts_with("HTTP/1.1 200 "), "{}", get("/status", &header));
 
     let instance = cluster.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap();
-    let answer = ask(instance, "GET k\r\nSET k v\r\nQUIT\r\n");
+    let answer = query(instance, "GET k\r\nSET k v\r\nQUIT\r\n");
     assert_eq!(answer.matches("-NOAUTH").count(), 2, "{answer}");
 }
 

@@ -314,20 +314,20 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     let up = "--nodes 1 --instances 1 --port 0 --data data --json";
     let cluster = ServingProgram::start(within(zerohop(&command_words("up", up))));
     paths.add("up", &cluster.ready);
-    let ask = |command: &str, arguments: &str, input: &str, wanted: i32| {
+    let query = |command: &str, arguments: &str, input: &str, wanted: i32| {
         let mut program = within(zerohop(&command_words(command, arguments)));
         program.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         let answer = output(program, input.as_bytes());
         assert_eq!(code(&answer), wanted, "zerohop {command} {arguments}: {answer:?}");
         stdout(&answer)
     };
-    ask("token new", "tok --all read --expires 1h", "", 0);
+    query("token new", "tok --all read --expires 1h", "", 0);
     for JsonRow(command, arguments, input, wanted) in ROWS {
-        let printed = ask(command, &format!("{arguments} --json"), input, *wanted);
+        let printed = query(command, &format!("{arguments} --json"), input, *wanted);
         assert!(!printed.is_empty(), "zerohop {command} {arguments} --json says nothing");
         paths.add_lines(command, &printed);
     }
-    let bearer = ask("secret bearer", "", "", 0);
+    let bearer = query("secret bearer", "", "", 0);
     for path in ["/health", "/status"] {
         paths.add_lines(&format!("GET {path}"), &get(cluster.endpoint(), path, bearer.trim()));
     }

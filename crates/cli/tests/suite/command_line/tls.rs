@@ -63,25 +63,25 @@ fn three_nodes_and_their_clients_speak_tls_and_believe_only_their_ca() {
     arguments.extend(["--secret-file".to_owned(), secret.to_str().unwrap().to_owned()]);
     let cluster = up(&arguments, "3");
     let secret = ["--secret-file", secret.to_str().unwrap()];
-    let ask = |ca: Option<&Path>, words: &[&str]| run(&cluster, ca, &[words, &secret].concat());
+    let query = |ca: Option<&Path>, words: &[&str]| run(&cluster, ca, &[words, &secret].concat());
     // Larger than a TLS record, than one encryption step and than a socket buffer.
     let large = folder.path().join("large");
     fs::write(&large, vec![7; 3 << 20]).unwrap();
-    let done = ask(Some(&ours), &["kv", "insert", "large", "--file", large.to_str().unwrap()]);
+    let done = query(Some(&ours), &["kv", "insert", "large", "--file", large.to_str().unwrap()]);
     assert_eq!(code(&done), 0, "{done:?}");
-    let read = ask(Some(&ours), &["kv", "lookup", "large"]);
+    let read = query(Some(&ours), &["kv", "lookup", "large"]);
     assert!(read.stdout == fs::read(&large).unwrap(), "{}", stderr(&read));
     for key in 0..20 {
-        let done = ask(Some(&ours), &["kv", "insert", &format!("k{key}"), "v"]);
+        let done = query(Some(&ours), &["kv", "insert", &format!("k{key}"), "v"]);
         assert_eq!(code(&done), 0, "{done:?}");
     }
-    let nodes = ask(Some(&ours), &["node", "list", "--json"]);
+    let nodes = query(Some(&ours), &["node", "list", "--json"]);
     assert_eq!(stdout(&nodes).matches("\"up\"").count(), 3, "{nodes:?}");
 
-    let error = stderr(&ask(Some(&another), &["kv", "insert", "k", "v"]));
+    let error = stderr(&query(Some(&another), &["kv", "insert", "k", "v"]));
     assert!(error.contains("is not one by the CA given"), "{error}");
     // Local clients with the secret are served without TLS too.
-    assert_eq!(stdout(&ask(None, &["kv", "lookup", "k1"])), "v");
+    assert_eq!(stdout(&query(None, &["kv", "lookup", "k1"])), "v");
     // TLS clients need the secret too.
     assert!(refusal(&cluster, Some(&ours)).contains("--secret-file"));
 }

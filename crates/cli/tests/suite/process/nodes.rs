@@ -130,8 +130,8 @@ impl Nodes {
 
     fn get(&self, node: usize, path: &str) -> String {
         let mut stream = std::net::TcpStream::connect(&self.endpoints()[node]).unwrap();
-        let ask = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-        stream.write_all(ask.as_bytes()).unwrap();
+        let query = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(query.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer

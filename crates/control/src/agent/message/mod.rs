@@ -224,7 +224,7 @@ fn write(body: &AgentBody) -> proto::BodyProto {
             bytes: bytes.clone(),
         }),
         AgentBody::Gossip(bytes) => proto::BodyProto::Gossip(bytes.clone()),
-        AgentBody::Propose(request) => proto::BodyProto::Ask(request.encode()),
+        AgentBody::Propose(request) => proto::BodyProto::Query(request.encode()),
         AgentBody::Answer { id, answer, news } => {
             let (kind, outcome) = match answer {
                 ProposalAnswer::Decided(outcome) => (0, Some(outcome.to_proto())),
@@ -313,7 +313,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             return Err(wrong("a datagram that is too long"));
         }
         proto::BodyProto::Gossip(bytes) => AgentBody::Gossip(bytes),
-        proto::BodyProto::Ask(request) => {
+        proto::BodyProto::Query(request) => {
             AgentBody::Propose(CommandRequest::decode(&request).map_err(wrong)?)
         }
         proto::BodyProto::Answer(answer) => AgentBody::Answer {

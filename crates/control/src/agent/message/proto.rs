@@ -21,7 +21,7 @@ pub(super) enum BodyProto {
     #[prost(bytes, tag = "4")]
     Gossip(Vec<u8>),
     #[prost(bytes, tag = "5")]
-    Ask(Vec<u8>),
+    Query(Vec<u8>),
     #[prost(message, tag = "6")]
     Answer(AnswerProto),
     #[prost(message, tag = "7")]

@@ -63,8 +63,8 @@ fn short_bodies() -> Vec<AgentBody> {
 fn bodies() -> Vec<AgentBody> {
     let mut bodies = short_bodies();
     let id = RequestId { origin: 5, number: 6 };
-    let ask = |command| AgentBody::Propose(CommandRequest { id, after: 3, command });
-    bodies.extend(crate::command::tests::commands().into_iter().map(ask));
+    let query = |command| AgentBody::Propose(CommandRequest { id, after: 3, command });
+    bodies.extend(crate::command::tests::commands().into_iter().map(query));
     bodies.extend([
         raft(0, 3, vec![7; PIECE_BYTES]),
         reports(REPORTS_MAX),

@@ -23,7 +23,7 @@ pub(super) enum SimulatedManagerEvent {
         token: u64,
         answer: RequestAnswer,
     },
-    Ask {
+    Query {
         slot: usize,
         client: usize,
         token: u64,

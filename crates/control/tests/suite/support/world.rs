@@ -226,7 +226,7 @@ impl ManagerWorld {
                 }
             }
             SimulatedManagerEvent::Start { slot } => self.start(slot),
-            SimulatedManagerEvent::Ask { slot, client, token, request } => {
+            SimulatedManagerEvent::Query { slot, client, token, request } => {
                 let token = token << 8 | client as u64;
                 self.handle_event(slot, ManagerEvent::Request { token, request });
             }
@@ -516,11 +516,11 @@ impl ManagerWorld {
         let (slot, token, request) = (client.target, client.token, request.clone());
         let delay = 1 + self.network.below(self.scenario.delay_max);
         if !self.is_lost() {
-            let ask = SimulatedManagerEvent::Ask { slot, client: at, token, request: request.clone() };
-            self.at(self.now + delay, ask);
+            let query = SimulatedManagerEvent::Query { slot, client: at, token, request: request.clone() };
+            self.at(self.now + delay, query);
         }
         if self.network.chance(self.scenario.repeats) {
-            self.at(self.now + 10 * delay, SimulatedManagerEvent::Ask { slot, client: at, token, request });
+            self.at(self.now + 10 * delay, SimulatedManagerEvent::Query { slot, client: at, token, request });
         }
     }
 

@@ -76,21 +76,21 @@ fn failed_outcomes_are_first_outcomes_too() {
             WriteChange::Remove(Remove),
             append(&[]),
         ];
-        let ask = |rig: &mut PartitionRig, request: u64, sequence| {
+        let query = |rig: &mut PartitionRig, request: u64, sequence| {
             rig.write(token(request), stamp(sequence, 1), b"k", changes[sequence as usize - 1]);
             rig.flush();
             rig.answer(token(request)).expect("is answered")
         };
-        let first: Vec<_> = (1..=4).map(|sequence| ask(&mut rig, sequence, sequence)).collect();
+        let first: Vec<_> = (1..=4).map(|sequence| query(&mut rig, sequence, sequence)).collect();
         rig.write(token(9), Stamp::default(), b"k", insert(b"there now"));
         rig.flush();
         for (sequence, first) in (1..=4).zip(&first) {
-            assert_eq!(&ask(&mut rig, 10 + sequence, sequence), first);
+            assert_eq!(&query(&mut rig, 10 + sequence, sequence), first);
         }
         rig = rig.crash(durability);
         if durability == Durability::Sync {
             for (sequence, first) in (1..=4).zip(&first) {
-                assert_eq!(&ask(&mut rig, 20 + sequence, sequence), first);
+                assert_eq!(&query(&mut rig, 20 + sequence, sequence), first);
             }
         }
     }
@@ -103,21 +103,21 @@ fn retried_take_returns_the_record_also_after_crash() {
         rig.write(token(1), Stamp::default(), b"k", insert(b"value"));
         rig.write(token(2), Stamp::default(), b"list", append(&[b"a", b"bc"]));
         rig.flush();
-        let ask = |rig: &mut PartitionRig, request: u64, sequence, key: &[u8]| {
+        let query = |rig: &mut PartitionRig, request: u64, sequence, key: &[u8]| {
             rig.write(token(request), stamp(sequence, 1), key, WriteChange::Take(Take));
             rig.flush();
             rig.answer(token(request)).expect("is answered")
         };
-        let first = [ask(&mut rig, 3, 1, b"k"), ask(&mut rig, 4, 2, b"list")];
+        let first = [query(&mut rig, 3, 1, b"k"), query(&mut rig, 4, 2, b"list")];
         assert_eq!(first[0].bytes(), Some(b"value".to_vec()));
         assert_eq!(first[1].list(), Some(vec![b"a".to_vec(), b"bc".to_vec()]));
         rig.write(token(5), Stamp::default(), b"k", insert(b"another"));
         rig.flush();
-        assert_eq!([ask(&mut rig, 6, 1, b"k"), ask(&mut rig, 7, 2, b"list")], first);
+        assert_eq!([query(&mut rig, 6, 1, b"k"), query(&mut rig, 7, 2, b"list")], first);
         rig = rig.crash(durability);
         if durability == Durability::Sync {
-            assert_eq!([ask(&mut rig, 8, 1, b"k"), ask(&mut rig, 9, 2, b"list")], first);
-            assert_eq!(ask(&mut rig, 10, 3, b"k").bytes(), Some(b"another".to_vec()));
+            assert_eq!([query(&mut rig, 8, 1, b"k"), query(&mut rig, 9, 2, b"list")], first);
+            assert_eq!(query(&mut rig, 10, 3, b"k").bytes(), Some(b"another".to_vec()));
         }
     }
 }
@@ -213,7 +213,7 @@ fn active_session_does_not_expire() {
 fn full_session_table_refuses_writes_that_free_no_outcome() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     let mut request = 0;
-    let mut ask = |rig: &mut PartitionRig, nonce, sequence, lowest| {
+    let mut query = |rig: &mut PartitionRig, nonce, sequence, lowest| {
         request += 1;
         let session = SessionId { nonce, ..SESSION };
         rig.write(
@@ -228,17 +228,17 @@ fn full_session_table_refuses_writes_that_free_no_outcome() {
         |answer: &Option<Result<u64, Failure<'static>>>| matches!(answer, Some(Err(Failure::Busy { .. })));
     'fill: for nonce in 1.. {
         for sequence in 1..=16_000 {
-            if busy(&ask(&mut rig, nonce, sequence, 1)) {
+            if busy(&query(&mut rig, nonce, sequence, 1)) {
                 break 'fill;
             }
         }
     }
     assert!(rig.partition.stats().session_bytes <= crate::limits::SESSION_BYTES_MAX + 1_000);
-    assert!(busy(&ask(&mut rig, 999_999, 1, 1)), "a new session");
-    assert!(busy(&ask(&mut rig, 1, 16_001, 1)), "a request that frees nothing");
-    assert_eq!(ask(&mut rig, 1, 1, 1), Some(Ok(0)), "a retry");
-    assert_eq!(ask(&mut rig, 1, 16_002, 16_000), Some(Ok(0)), "a request that frees outcomes");
-    assert_eq!(ask(&mut rig, 999_999, 1, 1), Some(Ok(0)), "now there is room");
+    assert!(busy(&query(&mut rig, 999_999, 1, 1)), "a new session");
+    assert!(busy(&query(&mut rig, 1, 16_001, 1)), "a request that frees nothing");
+    assert_eq!(query(&mut rig, 1, 1, 1), Some(Ok(0)), "a retry");
+    assert_eq!(query(&mut rig, 1, 16_002, 16_000), Some(Ok(0)), "a request that frees outcomes");
+    assert_eq!(query(&mut rig, 999_999, 1, 1), Some(Ok(0)), "now there is room");
 }
 
 #[test]

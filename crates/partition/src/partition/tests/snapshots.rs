@@ -8,7 +8,7 @@ use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::{Incarnation, InstanceId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{
     BlobChange, Expire, Expiry, Extend, Insert, LookupRange, Member, Query, Range, ReadChunk, RecordRead,
-    Remove, Scan, SnapshotAsk, SnapshotRequest, Trim, WriteChange,
+    Remove, Scan, SnapshotQuery, SnapshotRequest, Trim, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
@@ -21,16 +21,16 @@ use crate::{Program, SnapshotOpening, Unit};
 const LEASE_MS: u32 = 60_000;
 const AGE_MS: u64 = 3_600_000;
 
-fn send_snapshot_request(bench: &mut PartitionBench, id: u128, ask: SnapshotAsk<'_>) -> OwnedAnswer {
+fn send_snapshot_request(bench: &mut PartitionBench, id: u128, query: SnapshotQuery<'_>) -> OwnedAnswer {
     bench.answer_of(&Message::Snapshot(SnapshotRequest {
         seen: Timestamp::ZERO,
         id: SnapshotId(id),
-        request: ask,
+        request: query,
     }))
 }
 
 fn open(bench: &mut PartitionBench, id: u128) -> Timestamp {
-    let opened = send_snapshot_request(bench, id, SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
+    let opened = send_snapshot_request(bench, id, SnapshotQuery::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
     assert_eq!(opened.number(), Ok(0));
     opened.version()
 }
@@ -41,7 +41,7 @@ fn read_at(
     key: &[u8],
     query: Query<'_>,
 ) -> OwnedAnswer {
-    send_snapshot_request(bench, id, SnapshotAsk::Read { at, read: RecordRead { key, query } })
+    send_snapshot_request(bench, id, SnapshotQuery::Read { at, read: RecordRead { key, query } })
 }
 
 fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Option<Vec<u8>> {
@@ -60,7 +60,7 @@ fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool)
             blobs,
             range: Default::default(),
         };
-        let (keys, next) = send_snapshot_request(bench, id, SnapshotAsk::Scan { at, scan }).page();
+        let (keys, next) = send_snapshot_request(bench, id, SnapshotQuery::Scan { at, scan }).page();
         all.extend(keys);
         if next.is_empty() {
             all.sort_unstable();
@@ -176,7 +176,7 @@ fn snapshot_reads_stay_the_same_while_it_is_open() {
                 13 => {
                     let gone = open_ones.swap_remove(random.below(4) as usize);
                     assert_eq!(
-                        send_snapshot_request(&mut bench, gone.id, SnapshotAsk::Close).number(),
+                        send_snapshot_request(&mut bench, gone.id, SnapshotQuery::Close).number(),
                         Ok(0)
                     );
                     let refused = read_at(&mut bench, (gone.id, gone.at), &all[0], Query::Lookup);
@@ -205,7 +205,7 @@ fn snapshot_reads_stay_the_same_while_it_is_open() {
             assert_eq!(walk_at(&mut bench, of, true), open.names, "seed {seed}");
         }
         for open in open_ones {
-            assert_eq!(send_snapshot_request(&mut bench, open.id, SnapshotAsk::Close).number(), Ok(0));
+            assert_eq!(send_snapshot_request(&mut bench, open.id, SnapshotQuery::Close).number(), Ok(0));
         }
         bench.maintain();
         assert_eq!(bench.retained_version_count(), 0, "seed {seed}: no version is kept without a snapshot");
@@ -222,7 +222,8 @@ fn snapshot_expires_without_renewal_or_at_maximum_age() {
     for _ in 0..70 {
         assert_eq!(bytes_at(&mut bench, of, b"k").as_deref(), Some(&b"old"[..]));
         bench.advance_ms(u64::from(LEASE_MS) - 1);
-        if send_snapshot_request(&mut bench, 7, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number().is_err() {
+        if send_snapshot_request(&mut bench, 7, SnapshotQuery::Renew { lease_ms: LEASE_MS }).number().is_err()
+        {
             break;
         }
     }
@@ -236,7 +237,7 @@ fn snapshot_expires_without_renewal_or_at_maximum_age() {
     bench.advance_ms(1);
     assert_eq!(read_at(&mut bench, of, b"k", Query::Lookup).number(), expired, "after its lease");
     assert_eq!(
-        send_snapshot_request(&mut bench, 8, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number(),
+        send_snapshot_request(&mut bench, 8, SnapshotQuery::Renew { lease_ms: LEASE_MS }).number(),
         expired
     );
     bench.maintain();
@@ -266,28 +267,28 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     for id in 0..SNAPSHOTS_MAX as u128 {
         open(&mut bench, id);
     }
-    let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
+    let one_more = send_snapshot_request(&mut bench, 1_000, SnapshotQuery::Open { lease_ms: 1, age_ms: 1 });
     assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
     // Those of streams are counted apart.
     let stream = |id| SnapshotId::for_stream(id).0;
     for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
         open(&mut bench, stream(id));
     }
-    let ask = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
-    let one_more = send_snapshot_request(&mut bench, stream(1_000), ask);
+    let query = SnapshotQuery::Open { lease_ms: 1, age_ms: 1 };
+    let one_more = send_snapshot_request(&mut bench, stream(1_000), query);
     assert_eq!(one_more.number(), Err(BadRequestReason::Snapshots.into()));
     for id in 0..STREAM_SNAPSHOTS_MAX as u128 {
-        send_snapshot_request(&mut bench, stream(id), SnapshotAsk::Close);
+        send_snapshot_request(&mut bench, stream(id), SnapshotQuery::Close);
     }
     // Those of long answers are counted apart, and their ids are not for clients.
     assert_eq!(open_for_answer(&mut bench.at_once, 1, None), Ok(()));
     let requester = Member { instance: InstanceId(1), incarnation: Incarnation(2) };
-    let short = SnapshotAsk::Open { lease_ms: 1, age_ms: 1 };
+    let short = SnapshotQuery::Open { lease_ms: 1, age_ms: 1 };
     let of_client = send_snapshot_request(&mut bench, answer_snapshot(requester, 99).0, short);
     assert_eq!(of_client.number(), Err(BadRequestReason::SnapshotId.into()));
     assert_eq!(close_for_answer(&mut bench.at_once, 1), Ok(0));
     for id in 1..SNAPSHOTS_MAX as u128 {
-        send_snapshot_request(&mut bench, id, SnapshotAsk::Close);
+        send_snapshot_request(&mut bench, id, SnapshotQuery::Close);
     }
     let of = (0, open(&mut bench, 0));
     for n in 0..=SNAPSHOT_VERSIONS_MAX as u32 {
@@ -301,7 +302,7 @@ fn snapshots_and_their_retained_versions_are_bounded() {
     bench.at_once.step(crate::PartitionEvent::Tick);
     let token = crate::testing::token(5);
     let read = RecordRead { key: b"k", query: Query::Lookup };
-    let read = SnapshotAsk::Read { at: of.1, read };
+    let read = SnapshotQuery::Read { at: of.1, read };
     let message =
         Message::Snapshot(SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(0), request: read });
     bench.at_once.send(token, 0, &message);
@@ -337,7 +338,7 @@ fn open_for_answer(rig: &mut PartitionRig, number: u64, holder: Option<u64>) -> 
 
 fn close_for_answer(rig: &mut PartitionRig, number: u64) -> Result<u64, Failure<'static>> {
     let token = crate::testing::token(8_000_000 + number);
-    let (seen, request) = (Timestamp::ZERO, SnapshotAsk::Close);
+    let (seen, request) = (Timestamp::ZERO, SnapshotQuery::Close);
     rig.send(token, 0, &Message::Snapshot(SnapshotRequest { seen, id: answer_id(number), request }));
     rig.flush();
     rig.answer(token).expect("is answered").number()
@@ -380,7 +381,7 @@ fn restart_drops_snapshots_and_reports_it() {
         let mut rig = crate::testing::PartitionRig::new(durability);
         rig.write(crate::testing::token(1), Default::default(), b"k", insert(b"old"));
         let id = SnapshotId(1);
-        let open = SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS };
+        let open = SnapshotQuery::Open { lease_ms: LEASE_MS, age_ms: AGE_MS };
         rig.send(
             crate::testing::token(2),
             0,
@@ -392,7 +393,7 @@ fn restart_drops_snapshots_and_reports_it() {
         let mut rig = rig.crash(durability);
         rig.write(crate::testing::token(3), Default::default(), b"k", insert(b"new"));
         rig.flush();
-        let read = SnapshotAsk::Read { at, read: RecordRead { key: b"k", query: Query::Lookup } };
+        let read = SnapshotQuery::Read { at, read: RecordRead { key: b"k", query: Query::Lookup } };
         rig.send(
             crate::testing::token(4),
             0,

@@ -236,9 +236,9 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
-        ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
+        query: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) {
-        let wanted = self.begin_transaction(engine, ask);
+        let wanted = self.begin_transaction(engine, query);
         self.apply_effects(engine, wanted, effects);
         self.notify_committed(engine, effects);
     }
@@ -246,7 +246,7 @@ impl Partition {
     fn begin_transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        ask: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
+        query: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) -> Vec<TransactionEffect> {
         let mut wanted = Vec::new();
         let (now, hash_range) = (self.transactions_now(), self.hash_range());
@@ -258,7 +258,7 @@ impl Partition {
             (&mut self.clock, &mut staged),
             hash_range,
         );
-        ask(&mut transacting.transactions, now, &mut records, &mut wanted);
+        query(&mut transacting.transactions, now, &mut records, &mut wanted);
         self.buffers.staged = Some(staged);
         self.transacting = Some(transacting);
         wanted
@@ -356,7 +356,7 @@ impl Partition {
             TransactionMessage::Prepare { .. }
                 | TransactionMessage::Release { .. }
                 | TransactionMessage::Commit { .. }
-                | TransactionMessage::Ask { .. }
+                | TransactionMessage::Query { .. }
         );
         let last = self.log_writer.last();
         if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {

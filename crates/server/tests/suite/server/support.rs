@@ -51,8 +51,8 @@ pub(crate) async fn default_keyspace(client: &Client) -> Keyspace {
     client.keyspace("default").await.unwrap()
 }
 
-pub(crate) async fn admin(client: &Client, ask: AdminQuestion) -> AdminReply {
-    let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
+pub(crate) async fn admin(client: &Client, query: AdminQuestion) -> AdminReply {
+    let answer = client.admin(AdminRequest::of(query).to_bytes().into()).await.unwrap();
     AdminAnswer::from_bytes(&answer).unwrap().answer.unwrap()
 }
 

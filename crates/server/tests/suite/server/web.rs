@@ -220,16 +220,16 @@ fn without_a_secret_only_names_of_the_node_are_served() {
     let options = zerohop_server::ServerOptions::new(anywhere());
     let http_names = vec!["metrics.example.org".to_owned()];
     let server = Server::start(zerohop_server::ServerOptions { http_names, ..options }).unwrap();
-    let ask = |headers: &str| {
+    let query = |headers: &str| {
         http(&server, &format!("GET /status HTTP/1.1\r\n{headers}Connection: close\r\n\r\n")).0
     };
     let own = format!("Host: {}\r\n", server.manager_address());
     for served in [&own, "Host: localhost:1\r\n", "Host: metrics.example.org\r\nOrigin: http://localhost\r\n"]
     {
-        assert_eq!(ask(served), "HTTP/1.1 200 OK", "{served}");
+        assert_eq!(query(served), "HTTP/1.1 200 OK", "{served}");
     }
     for foreign in ["Host: evil.example\r\n", &format!("{own}Origin: https://evil.example\r\n")] {
-        assert_eq!(ask(foreign), "HTTP/1.1 403 Forbidden", "{foreign}");
+        assert_eq!(query(foreign), "HTTP/1.1 403 Forbidden", "{foreign}");
     }
     server.stop().unwrap();
 }

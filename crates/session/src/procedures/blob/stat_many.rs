@@ -50,12 +50,12 @@ impl<'a> TransactionBlob<'a> {
 
     /// The requests for all parts.
     pub(crate) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
-        let ask = |part: &super::ChunkRange| {
+        let query = |part: &super::ChunkRange| {
             let key = self.blob.chunk_key(&span.header, part.number)?;
             let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
             self.blob.request(&WireOperation::Read(RecordRead { key: &key, query }))
         };
-        span.parts.iter().map(ask).collect()
+        span.parts.iter().map(query).collect()
     }
 
     /// The bytes from the replies, with the transaction's own changes applied. `None`: the transaction has made more changes meanwhile.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use crate::Reply;
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{LookupRange, Query, Range, RecordRead, SnapshotAsk};
+use zerohop_wire::messages::{LookupRange, Query, Range, RecordRead, SnapshotQuery};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
 pub use scan::{SnapshotBlobList, SnapshotScan};
@@ -212,7 +212,7 @@ impl Snapshot {
     /// A partition is not reachable within the client's deadline; it releases the snapshot when the lease expires.
     pub async fn close(self) -> Result<(), Error> {
         drop(self.renewing);
-        self.inner.query_all_partitions(SnapshotAsk::Close).await.map(drop)
+        self.inner.query_all_partitions(SnapshotQuery::Close).await.map(drop)
     }
 }
 

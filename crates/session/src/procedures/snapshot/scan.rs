@@ -7,7 +7,7 @@ use crate::{ListedKey, Reply};
 use bytes::Bytes;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
-use zerohop_wire::messages::{Scan, SnapshotAsk};
+use zerohop_wire::messages::{Scan, SnapshotQuery};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Snapshot;
@@ -133,8 +133,8 @@ impl Pages<'_> {
                 blobs: self.blobs,
                 range: Default::default(),
             };
-            let ask = SnapshotAsk::Scan { at: inner.at, scan };
-            let request = inner.request((self.keyspace.id(), *partition, partitions), ask)?;
+            let query = SnapshotQuery::Scan { at: inner.at, scan };
+            let request = inner.request((self.keyspace.id(), *partition, partitions), query)?;
             let Reply::Page { next, keys } = inner.client.send_request(request).await? else {
                 return Err(Error::Unexpected);
             };

@@ -128,12 +128,12 @@ fn read_only_transactions_skip_read_locks_and_intents_prevent_them() {
     }
     world.run_batches(100);
     let holder = world.holder(&keys[0]);
-    let asks = |world: &mut InstanceNetwork| {
+    let queries = |world: &mut InstanceNetwork| {
         let bench = &mut world.benches[holder];
         let envelope = Envelope { read_lock: true, ..bench.envelope(KEYSPACE, &keys[0]) };
         bench.read_at(envelope, &keys[0], Query::Lookup)
     };
-    asks(&mut world);
+    queries(&mut world);
     world.run_batches(5);
     // The coordinator's decision is lost: the participant is prepared.
     let other = world.holder(&keys[3]);
@@ -143,7 +143,7 @@ fn read_only_transactions_skip_read_locks_and_intents_prevent_them() {
     let decides = world.transact(1, &parts);
     world.loses = Box::new(move |from, _| from == holder);
     world.run_batches(50);
-    let request = asks(&mut world);
+    let request = queries(&mut world);
     assert!(!world.benches[holder].sent.answers.contains_key(&request), "it waits for the intent");
     world.loses = Box::new(|_, _| false);
     world.run_batches(1_000);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
 use zerohop_wire::ids::SnapshotId;
-use zerohop_wire::messages::{SnapshotAsk, SnapshotRequest};
+use zerohop_wire::messages::{SnapshotQuery, SnapshotRequest};
 
 use super::random::of_three;
 use super::*;
@@ -137,12 +137,12 @@ impl TransferPlay {
 
     /// Opens a snapshot, and finds all the money in it, twice. `disturbs`: primaries change meanwhile.
     fn snapshot(&mut self, id: u128, disturbs: bool) {
-        let about = |seen: Timestamp, ask: SnapshotAsk<'static>| {
-            Message::Snapshot(SnapshotRequest { seen, id: SnapshotId(id), request: ask })
+        let about = |seen: Timestamp, query: SnapshotQuery<'static>| {
+            Message::Snapshot(SnapshotRequest { seen, id: SnapshotId(id), request: query })
         };
         let firsts: Vec<String> = self.accounts[..4].to_vec();
         let lease_ms = 300_000;
-        let open = SnapshotAsk::Open { lease_ms, age_ms: 600_000 };
+        let open = SnapshotQuery::Open { lease_ms, age_ms: 600_000 };
         let mut at = Timestamp::ZERO;
         for first in &firsts {
             let (_, floor) =
@@ -151,7 +151,7 @@ impl TransferPlay {
         }
         for first in &firsts {
             let renewed =
-                self.request_until_answered(first, &about(at, SnapshotAsk::Renew { lease_ms }), disturbs);
+                self.request_until_answered(first, &about(at, SnapshotQuery::Renew { lease_ms }), disturbs);
             renewed.expect("all have followed the log since it was opened");
         }
         let mut before = BTreeMap::new();
@@ -159,9 +159,9 @@ impl TransferPlay {
             let mut sum = 0;
             for account in self.accounts.clone() {
                 let read = RecordRead { key: account.as_bytes(), query: Query::Lookup };
-                let ask = SnapshotAsk::Read { at, read };
+                let query = SnapshotQuery::Read { at, read };
                 let message =
-                    Message::Snapshot(SnapshotRequest { seen: at, id: SnapshotId(id), request: ask });
+                    Message::Snapshot(SnapshotRequest { seen: at, id: SnapshotId(id), request: query });
                 let (value, _) = self.request_until_answered(&account, &message, disturbs).expect("is kept");
                 sum += value.parse::<i64>().expect("is a number");
                 if let Some(was) = before.insert(account, value.clone()) {
@@ -172,7 +172,8 @@ impl TransferPlay {
             (0..20).for_each(|_| self.step(true));
         }
         for first in &firsts {
-            self.request_until_answered(first, &about(at, SnapshotAsk::Close), disturbs).expect("is closed");
+            self.request_until_answered(first, &about(at, SnapshotQuery::Close), disturbs)
+                .expect("is closed");
         }
     }
 }
@@ -189,15 +190,17 @@ fn members_release_snapshots_unknown_to_new_primary() {
     };
     world.set_group(PartitionId(0), group(2, 1, &[3], &[2]));
     world.run_batches(1_500);
-    let ask = |world: &mut InstanceNetwork, id: u128, ask| {
-        let (holder, message) =
-            (world.holder(&key), SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: ask });
+    let query = |world: &mut InstanceNetwork, id: u128, query| {
+        let (holder, message) = (
+            world.holder(&key),
+            SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(id), request: query },
+        );
         let envelope = world.benches[holder].envelope(KEYSPACE, &key);
         let request_id = (holder, world.benches[holder].send_request(envelope, &Message::Snapshot(message)));
         world.run_batches(100);
         world.answer(request_id).expect("is answered")
     };
-    let open = SnapshotAsk::Open { lease_ms: 300_000, age_ms: 600_000 };
+    let open = SnapshotQuery::Open { lease_ms: 300_000, age_ms: 600_000 };
     let put = |world: &mut InstanceNetwork| {
         let holder = world.holder(&key);
         let request_id = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
@@ -210,7 +213,7 @@ fn members_release_snapshots_unknown_to_new_primary() {
             (stats.snapshots, stats.versions)
         })
     };
-    ask(&mut world, 1, open).expect("opens");
+    query(&mut world, 1, open).expect("opens");
     put(&mut world);
     assert_eq!(kept(&mut world), [(1, 1); 3]);
     let map = ClusterMap::clone(world.map());
@@ -220,16 +223,16 @@ fn members_release_snapshots_unknown_to_new_primary() {
     world.benches.insert(1, InstanceBench::of(2, disk, map, now).0);
     world.set_group(PartitionId(0), group(3, 1, &[3], &[2]));
     world.run_batches(1_500);
-    ask(&mut world, 2, open).expect("opens");
+    query(&mut world, 2, open).expect("opens");
     put(&mut world);
     assert_eq!(kept(&mut world), [(2, 2), (1, 1), (2, 2)], "instance 2 has nothing of before");
     world.set_group(PartitionId(0), group(4, 2, &[1, 3], &[]));
     world.run_batches(1_500);
     put(&mut world);
     assert_eq!(kept(&mut world), [(1, 2), (1, 2), (1, 2)], "all keep the new primary's snapshot");
-    let renew = SnapshotAsk::Renew { lease_ms: 1_000 };
-    assert_eq!(ask(&mut world, 1, renew), Err(Failure::SnapshotExpired));
-    ask(&mut world, 2, renew).expect("is open");
+    let renew = SnapshotQuery::Renew { lease_ms: 1_000 };
+    assert_eq!(query(&mut world, 1, renew), Err(Failure::SnapshotExpired));
+    query(&mut world, 2, renew).expect("is open");
     world.run_batches(2_000);
     assert_eq!(kept(&mut world), [(0, 0); 3], "its lease is over");
 }

@@ -134,12 +134,12 @@ impl RedisRun<'_> {
     }
 
     /// Whether this is so for the Redis sides of all instances of a node. Each is asked.
-    fn all_sides(&mut self, host: usize, mut ask: impl FnMut(&mut super::RedisSide) -> bool) -> bool {
+    fn all_sides(&mut self, host: usize, mut query: impl FnMut(&mut super::RedisSide) -> bool) -> bool {
         let mut is_so = true;
         let mut unanswered = Vec::new();
         for slot in &mut self.world.hosts[host].slots {
             if let Some(side) = &mut slot.redis {
-                is_so &= ask(side);
+                is_so &= query(side);
                 unanswered.extend(side.take_unanswered());
             }
         }

@@ -70,7 +70,7 @@ pub(super) struct OpenCommands {
 
 impl OpenCommands {
     /// These bytes of the client were accepted.
-    pub(super) fn ask(&mut self, bytes: &[u8]) {
+    pub(super) fn query(&mut self, bytes: &[u8]) {
         self.asked.extend_from_slice(bytes);
         for command in complete(&mut self.asked) {
             let name = match command {
@@ -234,9 +234,9 @@ mod tests {
     #[test]
     fn accepted_commands_are_open_until_their_replies() {
         let mut open = OpenCommands::default();
-        open.ask(b"*1\r\n$4\r\nINCR\r\n*1\r\n$7\r\nZH.W");
+        open.query(b"*1\r\n$4\r\nINCR\r\n*1\r\n$7\r\nZH.W");
         assert_eq!(open.unanswered(), Some("INCR"));
-        open.ask(b"AIT\r\n*1\r\n$3\r\nGET\r\n");
+        open.query(b"AIT\r\n*1\r\n$3\r\nGET\r\n");
         open.reply(b":5\r");
         assert_eq!(open.unanswered(), Some("INCR"));
         open.reply(b"\n");

@@ -355,7 +355,7 @@ impl RedisSide {
                 self.clients.receive(id, &input, &mut self.ends.context(instance, now, collect), &mut out);
             let Some(one) = self.ends.by.get_mut(&id) else { return };
             if let ReceivedBytes::Used { used, .. } = received {
-                one.open_commands.ask(&input[..used]);
+                one.open_commands.query(&input[..used]);
             }
             one.reply(&out);
             match received {
@@ -385,10 +385,10 @@ impl RedisSide {
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             if let Ok(Message::Peer(PeerMessage { from, body, .. })) = frame.message(&mut scratch) {
                 match &body {
-                    PeerBody::UnitAsk(ask) => self.clients.handle_unit_piece(
+                    PeerBody::UnitQuery(query) => self.clients.handle_unit_piece(
                         (id, from),
                         &frame.envelope,
-                        ask,
+                        query,
                         &mut self.ends.context(instance, now, collect),
                     ),
                     PeerBody::UnitReply(unit_outcome) => {

@@ -142,9 +142,9 @@ impl TransactionClient {
         self.goal.is_none()
     }
 
-    fn send_request(&mut self, seen: &mut ClientsHistory, point: u64, ask: ClientRequest) {
+    fn send_request(&mut self, seen: &mut ClientsHistory, point: u64, query: ClientRequest) {
         seen.next_call += 1;
-        self.pending.insert(seen.next_call, (point, ask));
+        self.pending.insert(seen.next_call, (point, query));
         self.unsent.push(seen.next_call);
     }
 
@@ -324,17 +324,17 @@ impl TransactionClient {
         let group = Map::group_of(coordinator.point);
         let sequence = self.next_sequence(group);
         let id = TransactionId { coordinator, session: self.session, sequence: Sequence(sequence) };
-        let ask = ClientRequest::Transaction {
+        let query = ClientRequest::Transaction {
             request: TransactionRequest { id, parts },
             lowest: sequence,
             after: self.after,
         };
         if is_staged {
             // The request has call 0 until everything is staged.
-            self.pending.insert(0, (coordinator.point, ask));
+            self.pending.insert(0, (coordinator.point, query));
         } else {
             self.phase = ClientPhase::Committing;
-            self.send_request(seen, coordinator.point, ask);
+            self.send_request(seen, coordinator.point, query);
         }
     }
 
@@ -346,8 +346,8 @@ impl TransactionClient {
         (call, answer): (u64, ClientAnswer),
         now: u64,
     ) {
-        let Some((_, ask)) = self.pending.remove(&call) else { return };
-        match (ask, answer) {
+        let Some((_, query)) = self.pending.remove(&call) else { return };
+        match (query, answer) {
             (ClientRequest::Read { cell, .. }, ClientAnswer::Value(version, value)) => {
                 self.got.insert(cell, (version, value));
             }
@@ -360,7 +360,7 @@ impl TransactionClient {
                 let outcome = TransactionOutcome::Committed { timestamp: at, results: Vec::new() };
                 return self.ended(seen, outcome, now);
             }
-            (ask, answer) => panic!("{answer:?} for {ask:?}"),
+            (query, answer) => panic!("{answer:?} for {query:?}"),
         }
         if self.pending.keys().any(|call| *call != 0) {
             return;
@@ -368,9 +368,9 @@ impl TransactionClient {
         let Some(goal) = self.goal.clone() else { return };
         match (self.phase, goal) {
             (ClientPhase::Staging, _) => {
-                if let Some((point, ask)) = self.pending.remove(&0) {
+                if let Some((point, query)) = self.pending.remove(&0) {
                     self.phase = ClientPhase::Committing;
-                    self.send_request(seen, point, ask);
+                    self.send_request(seen, point, query);
                 }
             }
             (ClientPhase::Reading, Goal::Transaction { ops, read_first, .. }) => {

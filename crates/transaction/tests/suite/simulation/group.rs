@@ -410,7 +410,7 @@ impl Primary {
                         TransactionMessage::Prepare { .. }
                             | TransactionMessage::Release { .. }
                             | TransactionMessage::Commit { .. }
-                            | TransactionMessage::Ask { .. }
+                            | TransactionMessage::Query { .. }
                     );
                     let at = if rests_on_nothing { 0 } else { log + self.appended.len() };
                     self.queue_output(at, log, PrimaryOutput::Message(message));

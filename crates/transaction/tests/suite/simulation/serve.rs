@@ -7,8 +7,14 @@ use super::client::ClientRequest;
 use super::group::{ClientAnswer, Primary, WaitingCaller, owns};
 
 /// A primary processes a client's request.
-pub fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: ClientRequest) {
-    match ask {
+pub fn serve(
+    primary: &mut Primary,
+    now: Time,
+    log: usize,
+    (client, call): (usize, u64),
+    query: ClientRequest,
+) {
+    match query {
         ClientRequest::Transaction { request, lowest, after } => {
             let id = request.id;
             let session = primary.records.sessions.by_id.get(&id.session);

@@ -260,12 +260,12 @@ impl TransactionWorld {
                     primary.perform_effects(now, effects, log);
                 });
             }
-            SimulationEvent::Request { group, instance, client, process, call, point, request: ask } => {
+            SimulationEvent::Request { group, instance, client, process, call, point, request: query } => {
                 if self.clients[client].process == process || self.random.chance(500) {
-                    self.trace(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
+                    self.trace(|| format!("asks {group}/{instance}: client {client} call {call} {query:?}"));
                     self.with(group, instance, false, |primary, now, log| {
                         if owns(primary.records.hash_range)(point) {
-                            serve(primary, now, log, (client, call), ask);
+                            serve(primary, now, log, (client, call), query);
                         }
                     });
                 }
@@ -362,7 +362,7 @@ impl TransactionWorld {
 
     fn send_request(&mut self, client: usize, call: u64) {
         let process = self.clients[client].process;
-        let Some((point, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
+        let Some((point, query)) = self.clients[client].pending.get(&call).cloned() else { return };
         let Some(group) = self.groups.iter().position(|one| owns(one.hash_range)(point)) else { return };
         let instance = self.instance_of(group);
         self.transmit(SimulationEvent::Request {
@@ -372,7 +372,7 @@ impl TransactionWorld {
             process,
             call,
             point,
-            request: ask,
+            request: query,
         });
     }
 

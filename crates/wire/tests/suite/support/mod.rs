@@ -185,7 +185,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
             PeerBody::StatePart { as_of: name, attempt: n[3], part, cursor: &seed.key, contents: holds }
         }
         7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part, cursor: &seed.key },
-        8 => PeerBody::LeaseAsk { sent_us, map_epoch, timestamp_bound },
+        8 => PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound },
         9 => PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound },
         10 => {
             if n[4].is_multiple_of(2) {
@@ -201,10 +201,10 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
                 PeerBody::EntryLost(name)
             }
         }
-        12 => PeerBody::DigestAsk(range),
+        12 => PeerBody::DigestQuery(range),
         13 => PeerBody::DigestReply { range, records: n[4], digest: n[2] },
         14 => PeerBody::DigestDiffers(range),
-        15 => PeerBody::UnitAsk(UnitRequest {
+        15 => PeerBody::UnitQuery(UnitRequest {
             number: n[0],
             behind: n[1],
             total: part_of(seed),
@@ -260,24 +260,24 @@ fn scan<'a>(seed: &'a Seed, sub: u8, cursor: &'a [u8]) -> Scan<'a> {
 fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a> {
     let n = &seed.n;
     let (lease_ms, at) = ((n[2] % 300_000) as u32 + 1, Timestamp(n[3]));
-    let ask = match sub / 4 % 5 {
-        0 => SnapshotAsk::Open { lease_ms, age_ms: n[4] % 604_800_000 + 1 },
-        1 => SnapshotAsk::Renew { lease_ms },
-        2 => SnapshotAsk::Close,
-        3 => SnapshotAsk::Scan { at, scan: scan(seed, sub, value) },
+    let query = match sub / 4 % 5 {
+        0 => SnapshotQuery::Open { lease_ms, age_ms: n[4] % 604_800_000 + 1 },
+        1 => SnapshotQuery::Renew { lease_ms },
+        2 => SnapshotQuery::Close,
+        3 => SnapshotQuery::Scan { at, scan: scan(seed, sub, value) },
         _ => {
             let range = Range { start: n[0] as i64, stop: n[1] as i64 };
             let chunk =
                 Query::ReadChunk(ReadChunk { offset: n[0] as u32 % 4096, length: n[1] as u32 % 4096 });
             let query = [Query::Lookup, Query::LookupRange(LookupRange { range }), Query::Inspect, chunk]
                 [n[2] as usize % 4];
-            SnapshotAsk::Read { at, read: RecordRead { key: &seed.key, query } }
+            SnapshotQuery::Read { at, read: RecordRead { key: &seed.key, query } }
         }
     };
     SnapshotRequest {
         seen: Timestamp(n[0]),
         id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])),
-        request: ask,
+        request: query,
     }
 }
 

@@ -55,16 +55,16 @@ pub(crate) fn drop_keyspace(manager: SocketAddr, name: &str) {
     assert!(!matches!(answer, None | Some(AdminReply::Refused(_))), "{answer:?}");
 }
 
-fn about_keyspace(manager: SocketAddr, ask: AdminQuestion) {
-    let answer = admin(manager, ask);
+fn about_keyspace(manager: SocketAddr, query: AdminQuestion) {
+    let answer = admin(manager, query);
     assert!(matches!(answer, Some(AdminReply::Keyspace(_))), "{answer:?}");
 }
 
-fn admin(manager: SocketAddr, ask: AdminQuestion) -> Option<AdminReply> {
+fn admin(manager: SocketAddr, query: AdminQuestion) -> Option<AdminReply> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&manager.to_string()).await.unwrap();
-        let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await.unwrap();
+        let answer = client.admin(AdminRequest::of(query).to_bytes().into()).await.unwrap();
         AdminAnswer::from_bytes(&answer).unwrap().answer
     })
 }

@@ -110,7 +110,7 @@ impl RelayContext for SimulatedContext<'_, '_> {
 
     fn send(&mut self, connection: ConnectionId, envelope: &Envelope, message: &Message<'_>) {
         let Some(one) = self.ends.by.get_mut(&connection) else { return };
-        if let Message::Peer(PeerMessage { body: PeerBody::UnitAsk(_), .. }) = message {
+        if let Message::Peer(PeerMessage { body: PeerBody::UnitQuery(_), .. }) = message {
             self.ends.turn.counts.to_nodes += 1;
         }
         let encoded = Encoder::default().encode(envelope, message, &mut one.out);
