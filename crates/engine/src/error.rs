@@ -81,6 +81,8 @@ pub enum EngineError {
     },
     /// The cursor is no position of this partition's index. Nothing was done.
     Cursor(CursorFault),
+    /// The partition does not keep the order of its keys: it has no ranges. Nothing was done.
+    NotOrdered,
     /// A bound of [`crate::limits`] was reached.
     Limit {
         /// The limit, in words.
@@ -136,6 +138,7 @@ impl fmt::Display for EngineError {
             }
             EngineError::Format { path, reason } => write!(f, "{path}: {reason}"),
             EngineError::Cursor(fault) => write!(f, "the cursor is no position here: {fault}"),
+            EngineError::NotOrdered => write!(f, "this partition does not keep the order of its keys"),
             EngineError::Limit { what } => write!(f, "limit reached: {what}"),
         }
     }

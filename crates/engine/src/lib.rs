@@ -5,6 +5,7 @@
 //!     │
 //!     └─ partition ── log: segments ── disk
 //!                 ├── hash index: the position of the newest version of a key
+//!                 ├── order of the keys, if the partition keeps it
 //!                 ├── side table: lists, chunks, older versions
 //!                 └── checkpoint, compaction: in small steps, when the owner calls `maintain`
 //! ```
@@ -43,6 +44,7 @@ pub use engine::write::{NewEntry, chunk_pieces};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use index::cursor::{Cursor, CursorFault};
+pub use index::key_order::{KeyRange, KeysOfRange};
 pub use log::entry::{
     EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Meta, split_trailer,
 };

@@ -50,6 +50,10 @@ pub enum Bug {
     ReplacedSegmentStays,
     /// A journal file is removed before the segments durably hold its entries.
     JournalRemovedEarly,
+    /// The order of the keys has no removed keys that a snapshot may still read.
+    EndedKeyNotOrdered,
+    /// The order of the keys has no records that begin with an append.
+    AppendedKeyNotOrdered,
     /// A follower that is behind the recent entries gets one of them in place of the entry that it asks for.
     RecentEntriesWrap,
     /// Recovery of a shared log takes a gap before which entries were durable for the end of a partition's log.
@@ -86,7 +90,9 @@ pub enum Bug {
 
 impl Bug {
     /// Bugs that random histories of one engine find.
-    pub const ALL: [Bug; 13] = [
+    pub const ALL: [Bug; 15] = [
+        Bug::EndedKeyNotOrdered,
+        Bug::AppendedKeyNotOrdered,
         Bug::JournalNotSynced,
         Bug::ChecksumNotChecked,
         Bug::ValidEntryTruncated,

@@ -9,6 +9,7 @@ mod disk_space;
 mod drops;
 mod due;
 mod durability;
+mod key_order;
 mod maintain;
 mod open;
 pub(crate) mod options;

@@ -17,6 +17,7 @@ use std::convert::Infallible;
 pub mod by_key;
 pub mod contract;
 pub mod cursor;
+pub mod key_order;
 pub mod location;
 pub mod ordered;
 mod page;

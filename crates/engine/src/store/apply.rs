@@ -15,6 +15,7 @@ use crate::log::entry::{EntryKind, FLAG_CHUNK, HEAD_BYTES, Meta, crc, split_trai
 use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
 use crate::overflow::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
 use crate::overflow::versions::{FormerState, Newest, OlderVersion};
+use crate::planted::{Bug, is_planted};
 
 /// The index entry of a key.
 struct IndexedKey {
@@ -178,12 +179,17 @@ impl PartitionStore {
         let location = PartitionStore::location_of(placed);
         match current {
             Some(current) => {
+                if current.seen.is_unreadable() {
+                    // It may have been another key's.
+                    self.order_key(key);
+                }
                 self.retire(logs, meta, fragment, key, &current);
                 self.index.replace(current.found, location);
             }
             None => {
                 self.retain_absence(logs, meta, fragment, key);
                 self.index.insert(fragment, location);
+                self.order_key(key);
             }
         }
     }
@@ -199,6 +205,10 @@ impl PartitionStore {
         if let Some(current) = current {
             self.retire(logs, meta, fragment, key, &current);
             self.index.remove(current.found);
+            let until = self.retains_versions().then_some(meta.timestamp);
+            if let Some(order) = &mut self.order {
+                order.remove(key, until);
+            }
         }
     }
 
@@ -213,6 +223,9 @@ impl PartitionStore {
         let Some(current) = current else {
             self.retain_absence(&mut io.logs, meta, fragment, key);
             self.index.insert(fragment, PartitionStore::location_of(placed));
+            if !is_planted(Bug::AppendedKeyNotOrdered) {
+                self.order_key(key);
+            }
             return Ok(());
         };
         let form = Form::of(meta.flags);

@@ -11,6 +11,7 @@ use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
+use crate::index::key_order::KeyOrder;
 use crate::index::location::{EntryPlace, Location};
 use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
@@ -35,6 +36,7 @@ pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
+pub(crate) mod key_order;
 mod read;
 pub(crate) mod recent;
 pub(crate) mod record;
@@ -73,6 +75,8 @@ pub(crate) struct PartitionStore {
     pub(crate) check_at_dead_bytes: u64,
     /// Memory of entries that died while the present one is applied, not yet subtracted from the account.
     released_bytes: usize,
+    /// The order of its keys, if the partition keeps it.
+    pub(crate) order: Option<Box<KeyOrder>>,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
@@ -147,6 +151,7 @@ impl PartitionStore {
             handle,
             id,
             index: HashIndex::new(),
+            order: None,
             chains: Chains::default(),
             versions: Versions::default(),
             places: PartPlaces::default(),
@@ -358,6 +363,9 @@ impl PartitionStore {
     /// them.
     pub(crate) fn expire_versions(&mut self, logs: &mut Logs, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
+        if let Some(order) = &mut self.order {
+            order.expire(horizon);
+        }
         for _ in 0..most {
             let Some(older) = self.versions.expire(horizon) else { return false };
             for part in older.dead_parts {
@@ -495,6 +503,7 @@ impl PartitionStore {
         size_of::<PartitionStore>()
             + logs.view(self.handle).overhead_bytes()
             + self.index.bytes()
+            + self.order.as_ref().map_or(0, |order| order.bytes())
             + self.chains.bytes()
             + self.places.bytes()
             + self.recent.bytes()

@@ -299,7 +299,7 @@ impl PartitionStore {
         Ok((found.into_iter().map(|(_, key)| key).collect(), next))
     }
 
-    fn key_at<D: Disk>(
+    pub(super) fn key_at<D: Disk>(
         &self,
         io: &mut Io<D>,
         place: EntryPlace,

@@ -1,6 +1,8 @@
 //! Compares the engine with the models while it runs.
 
-use zerohop_engine::{Cursor, Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST};
+use std::ops::Bound;
+
+use zerohop_engine::{Cursor, Durability, EngineError, EntryKind, FLAG_JOINED, FLAG_LIST, KeyRange};
 
 use super::TestEngine as Engine;
 use super::model::{Chunk, ModelEntry, ModelValue, RecordsOfModel, records_of};
@@ -129,11 +131,43 @@ impl EngineWorld {
                 keys.sort();
                 let expected: Vec<Vec<u8>> = part.records.keys().map(|key| key.to_vec()).collect();
                 if keys == expected {
-                    return Ok(());
+                    return self.scan_in_order(at, &expected);
                 }
                 Err(format!("p{at}: a walk met {} keys of {}", keys.len(), expected.len()))
             }
             Err(error) => self.check_error("scan", Durability::Sync, error).map(drop),
+        }
+    }
+
+    /// Checks the order of the keys of every other partition, now and at an earlier time.
+    fn scan_in_order(&mut self, at: usize, expected: &[Vec<u8>]) -> Result<(), String> {
+        let part = &self.parts[at];
+        if part.id.0.is_multiple_of(2) {
+            return Ok(());
+        }
+        let handle = part.handle;
+        let engine = self.engine.as_mut().expect("open");
+        let most = 1 + part.timestamp as usize % 50;
+        for is_reverse in [false, true] {
+            match walk_in_order(engine, handle, (most, is_reverse), None) {
+                Ok(keys) if keys == expected => {}
+                Ok(keys) => {
+                    return Err(format!("p{at}: {} keys of {} in order", keys.len(), expected.len()));
+                }
+                Err(error) => return self.check_error("order", Durability::Sync, error).map(drop),
+            }
+        }
+        let Some((horizon, since)) = part.horizon else { return Ok(()) };
+        let from = horizon.max(since);
+        let past = from + (part.timestamp + 1 - from) / 2;
+        let committed = part.log[..part.commit as usize].iter();
+        let records = records_of(committed.filter(|entry| entry.meta.timestamp <= past));
+        match walk_in_order(engine, handle, (most, false), Some(past)) {
+            Ok(keys) => match records.keys().find(|key| keys.binary_search(&key.to_vec()).is_err()) {
+                Some(key) => Err(format!("p{at}: the order at {past} lacks {key:?}")),
+                None => Ok(()),
+            },
+            Err(error) => self.check_error("order at", Durability::Sync, error).map(drop),
         }
     }
 
@@ -183,6 +217,30 @@ pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<V
         let (page, next) = engine.scan(handle, &from)?;
         keys.extend(page);
         cursor = next;
+    }
+    Ok(keys)
+}
+
+/// All keys, in pages of so many of their order; ascending, whatever the direction of the pages.
+fn walk_in_order(
+    engine: &mut Engine,
+    handle: zerohop_engine::Handle,
+    (most, is_reverse): (usize, bool),
+    at: Option<u64>,
+) -> Result<Vec<Vec<u8>>, EngineError> {
+    engine.keep_key_order(handle)?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    loop {
+        let last = keys.last().map_or(Bound::Unbounded, |key| Bound::Excluded(&**key));
+        let (from, to) = if is_reverse { (Bound::Unbounded, last) } else { (last, Bound::Unbounded) };
+        let page = engine.keys_in_order(handle, KeyRange { from, to, is_reverse }, most, at)?;
+        keys.extend(page.keys);
+        if !page.has_more {
+            break;
+        }
+    }
+    if is_reverse {
+        keys.reverse();
     }
     Ok(keys)
 }
