@@ -20,7 +20,7 @@ pub mod partitions;
 
 pub use codec::DecodeError;
 pub use hash::HashKind;
-pub use keyspace::{ConfigError, Durability, KeyspaceConfig, KeyspaceName};
+pub use keyspace::{ConfigError, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 pub use map::{
     Address, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapChange, MapDelta,
     MapDifference, MapError, MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route,

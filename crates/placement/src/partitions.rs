@@ -18,6 +18,8 @@ pub struct PartitionCount {
 impl PartitionCount {
     /// The default number of partitions.
     pub const DEFAULT: PartitionCount = PartitionCount { bits: 8 };
+    /// A single partition.
+    pub const ONE: PartitionCount = PartitionCount { bits: 0 };
 
     /// Checks that `partitions` is a power of two within the limit.
     pub fn new(partitions: u32) -> Result<PartitionCount, PartitionCountError> {

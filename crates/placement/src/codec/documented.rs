@@ -50,7 +50,8 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::CloseKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_EXPIRY} if there is a change of kind {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
+        "version: {VERSION_ORDERED} if a configuration has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
+         {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
          there is one of kind {HAS_SPLIT}; else {VERSION_GROUP_STATES} if a group has a state other than 0 or a keyspace is split; \
@@ -153,7 +154,7 @@ fn configuration(document: &mut Document<'_>) {
     let fields = [
         field("name, a text: 1 to 63", text("papers")),
         field("partitions, as a power of two", [9]),
-        field("hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`", [4]),
+        field("bits 0 to 6: hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`; bit 7", [4]),
         field("seed", LONG.to_le_bytes()),
         field("replicas, 1 to 8", [8]),
         field("min-in-sync, 1 to replicas", [7]),
@@ -165,6 +166,9 @@ fn configuration(document: &mut Document<'_>) {
     ];
     let bytes = written(|bytes| write_config(bytes, &config_of()));
     document.layout("Configuration / offset", &[("s", "papers".len())], &bytes, &fields);
+    let ordered = KeyspaceConfig { hash: HashKind::Xxh3, ..config_of() }.ordered();
+    let ordered = written(|bytes| write_config(bytes, &ordered));
+    assert_eq!(ordered[text("papers").len()..][..2], [0, 1 << 7], "partitions, and the bit of the order");
     let names = HASHES.map(|(number, hash)| format!("{number} {hash:?}").to_lowercase());
     assert_eq!(names, ["0 xxh3", "1 fnv1a", "2 jenkins", "3 sdbm", "4 crc16"]);
 }

@@ -7,7 +7,7 @@
 use zerohop_wire::ids::MapEpoch;
 
 use crate::hash::HashKind;
-use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
 use crate::layout::CHANGE_BYTES_MIN;
 use crate::limits::CHANGES_MAX;
 use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
@@ -36,6 +36,8 @@ const VERSION_TOKENS: u16 = 5;
 const VERSION_DROPPING: u16 = 6;
 /// Adds tokens that expire.
 const VERSION_EXPIRY: u16 = 7;
+/// Adds ordered keyspaces.
+const VERSION_ORDERED: u16 = 8;
 
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
@@ -70,6 +72,8 @@ const HASHES: [(u8, HashKind); 5] = [
     (4, HashKind::Crc16),
 ];
 const STATES: [(u8, NodeState); 3] = [(0, NodeState::Up), (1, NodeState::Draining), (2, NodeState::Down)];
+/// The bit of a configuration's hash that says that the keyspace is ordered.
+const ORDERED: u8 = 0x80;
 const MEMORY: u8 = 0;
 const INTERVAL: u8 = 1;
 const SYNC: u8 = 2;
@@ -111,7 +115,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_EXPIRY).contains(&version) {
+        if !(VERSION..=VERSION_ORDERED).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -133,6 +137,15 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[MapChange]) -> u16 {
+    let is_ordered = |change: &MapChange| match change {
+        MapChange::CreateKeyspace { config, .. } | MapChange::AlterKeyspace { config, .. } => {
+            config.order == KeyOrder::Ordered
+        }
+        _ => false,
+    };
+    if changes.iter().any(is_ordered) {
+        return VERSION_ORDERED;
+    }
     let expires = |change: &MapChange| matches!(change, MapChange::PutToken(token) if token.expiry.is_some());
     if changes.iter().any(expires) {
         return VERSION_EXPIRY;
@@ -276,7 +289,8 @@ fn write_config(bytes: &mut Vec<u8>, config: &KeyspaceConfig) {
     };
     write_text(bytes, config.name.as_str());
     bytes.push(config.partitions.bits() as u8);
-    bytes.push(number_of(&HASHES, config.hash));
+    let order = if config.order == KeyOrder::Ordered { ORDERED } else { 0 };
+    bytes.push(number_of(&HASHES, config.hash) | order);
     bytes.extend_from_slice(&config.seed.to_le_bytes());
     bytes.extend_from_slice(&[config.replicas, config.min_in_sync, durability]);
     for number in [interval_ms, config.chunk_bytes, config.batch_delay_us, config.batch_bytes] {

@@ -5,10 +5,10 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 
 use super::{
     ALTER_KEYSPACE, CLOSE_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
-    GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_EXPIRING, PUT_NODE, PUT_TOKEN,
-    REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE,
+    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
-use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
+use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 use crate::layout::{EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
 use crate::map::{
@@ -76,12 +76,7 @@ impl<'a> MapReader<'a> {
     }
 
     fn known<T: Copy>(&mut self, what: &'static str, numbers: &[(u8, T)]) -> Result<T, DecodeError> {
-        let number = self.u8()?;
-        numbers
-            .iter()
-            .find(|(known, _)| *known == number)
-            .map(|(_, value)| *value)
-            .ok_or(DecodeError::Unknown { what, number: u32::from(number) })
+        known(what, self.u8()?, numbers)
     }
 
     /// The check before memory is allocated for `count` elements.
@@ -232,13 +227,16 @@ fn address(reader: &mut MapReader<'_>) -> Result<Address, DecodeError> {
 fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let partitions = partitions(reader.u8()?)?;
-    let hash = reader.known("hash function", &HASHES)?;
+    let byte = reader.u8()?;
+    let order = if byte & ORDERED != 0 { KeyOrder::Ordered } else { KeyOrder::Hashed };
+    let hash = known("hash function", byte & !ORDERED, &HASHES)?;
     let seed = reader.u64()?;
     let [replicas, min_in_sync, durability] = reader.array()?;
     let interval_ms = reader.u32()?;
     let config = KeyspaceConfig {
         name,
         partitions,
+        order,
         hash,
         seed,
         replicas,
@@ -257,6 +255,12 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
     };
     config.check().map_err(DecodeError::Config)?;
     Ok(config)
+}
+
+/// The value that has this number in the format.
+fn known<T: Copy>(what: &'static str, number: u8, numbers: &[(u8, T)]) -> Result<T, DecodeError> {
+    let found = numbers.iter().find(|(known, _)| *known == number).map(|(_, value)| *value);
+    found.ok_or(DecodeError::Unknown { what, number: u32::from(number) })
 }
 
 fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {

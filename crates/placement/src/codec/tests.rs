@@ -5,6 +5,7 @@ use zerohop_wire::AuthFault;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
+use crate::keyspace::ConfigError;
 use crate::layout::{HEADER_BYTES, TOKEN_BYTES_FIXED};
 use crate::map::testing::{history, node, steps};
 use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
@@ -143,6 +144,30 @@ fn draining_keyspaces_need_format_version_6() {
 }
 
 #[test]
+fn ordered_keyspaces_need_format_version_8() {
+    let config = KeyspaceConfig::new("papers".parse().unwrap(), 7).ordered();
+    let alter = MapChange::AlterKeyspace { id: KeyspaceId(0x0102), config };
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![alter] };
+    let mut bytes = delta.encode();
+    let partitions = HEADER_BYTES + 1 + 4 + 1 + "papers".len();
+    assert_eq!((bytes[4], bytes[partitions], bytes[partitions + 1]), (8, 0, 0x80));
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    bytes[4] = 7;
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 7 }));
+    bytes[4] = 8;
+    for (hash, error) in [
+        (0x81, DecodeError::Config(ConfigError::OrderedHash { requested: HashKind::Fnv1a })),
+        (0x85, DecodeError::Unknown { what: "hash function", number: 5 }),
+    ] {
+        bytes[partitions + 1] = hash;
+        assert_eq!(MapDelta::decode(&bytes), Err(error));
+    }
+    (bytes[partitions], bytes[partitions + 1]) = (1, 0x80);
+    let error = DecodeError::Config(ConfigError::OrderedPartitions { requested: 2 });
+    assert_eq!(MapDelta::decode(&bytes), Err(error));
+}
+
+#[test]
 fn tokens_need_format_version_5() {
     const GOLDEN_5: &str = "
         5a484d44 0500 0000 0500000000000000 0900000000000000 02000000
@@ -252,7 +277,7 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 8), Err(DecodeError::Version { found: 8 }));
+    assert_eq!(with_byte(4, 9), Err(DecodeError::Version { found: 9 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
     assert_eq!(with_byte(28, 14), Err(DecodeError::Unknown { what: "kind of change", number: 14 }));

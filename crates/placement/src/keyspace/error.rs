@@ -4,6 +4,7 @@ use std::fmt;
 
 use zerohop_wire::words::counted;
 
+use crate::hash::HashKind;
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, PARTITIONS_MAX,
     REPLICAS_MAX,
@@ -17,6 +18,16 @@ pub enum ConfigError {
     MorePartitionsThanSlots {
         /// The requested number.
         partitions: PartitionCount,
+    },
+    /// An ordered keyspace has one partition.
+    OrderedPartitions {
+        /// The requested number.
+        requested: u32,
+    },
+    /// An ordered keyspace has no hash to choose.
+    OrderedHash {
+        /// The requested function.
+        requested: HashKind,
     },
     /// The number of copies is zero or too large.
     ReplicaTable {
@@ -69,6 +80,15 @@ impl fmt::Display for ConfigError {
                 f,
                 "{partitions} partitions with hash crc16, which places the 16384 slots of Redis Cluster: ask for \
                  16384 or fewer, or for hash xxh3"
+            ),
+            Self::OrderedPartitions { requested } => write!(
+                f,
+                "{} of an ordered keyspace, which has one: leave the number out, or create a keyspace without an order",
+                counted(*requested, "partition")
+            ),
+            Self::OrderedHash { requested } => write!(
+                f,
+                "hash {requested} in an ordered keyspace, where keys are not placed by hash: leave it out"
             ),
             Self::CannotSplit { requested } => {
                 write!(f, "a split into {requested} partitions: a keyspace has at most {PARTITIONS_MAX}")

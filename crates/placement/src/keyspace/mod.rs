@@ -11,10 +11,12 @@ use crate::partitions::PartitionCount;
 
 mod durability;
 mod error;
+mod key_order;
 mod name;
 
 pub use durability::{Durability, UnknownDurability};
 pub use error::ConfigError;
+pub use key_order::KeyOrder;
 pub use name::{KeyspaceName, NameError};
 
 /// The configuration of a keyspace. All fields may be set freely; [`KeyspaceConfig::check`] says whether they are consistent, and no map accepts a
@@ -25,7 +27,9 @@ pub struct KeyspaceConfig {
     pub name: KeyspaceName,
     /// Number of partitions.
     pub partitions: PartitionCount,
-    /// The function that hashes keys.
+    /// How keys are divided among partitions and indexed.
+    pub order: KeyOrder,
+    /// The function that hashes keys. In an ordered keyspace it places nothing: only locks are named by hashes.
     pub hash: HashKind,
     /// Drawn at creation. It changes hashes and the order of instances, so that the same key is placed elsewhere in another keyspace.
     pub seed: u64,
@@ -49,6 +53,7 @@ impl KeyspaceConfig {
         KeyspaceConfig {
             name,
             partitions: PartitionCount::DEFAULT,
+            order: KeyOrder::Hashed,
             hash: HashKind::Xxh3,
             seed,
             replicas: 3,
@@ -58,6 +63,12 @@ impl KeyspaceConfig {
             batch_delay_us: 0,
             batch_bytes: 64 << 10,
         }
+    }
+
+    /// The same configuration with keys in byte order, in one partition.
+    #[must_use]
+    pub fn ordered(self) -> KeyspaceConfig {
+        KeyspaceConfig { order: KeyOrder::Ordered, partitions: PartitionCount::ONE, ..self }
     }
 
     /// The keyspace `default`, which always exists and uses the slots of Redis Cluster.
@@ -81,6 +92,9 @@ impl KeyspaceConfig {
     /// # Errors
     /// If the number of partitions is already the maximum.
     pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
+        if self.order == KeyOrder::Ordered {
+            return Err(ConfigError::OrderedPartitions { requested: self.partitions.get() * 2 });
+        }
         let requested = self.partitions.get() * 2;
         let partitions =
             PartitionCount::new(requested).map_err(|_| ConfigError::CannotSplit { requested })?;
@@ -90,6 +104,14 @@ impl KeyspaceConfig {
 
     /// Checks that the fields are consistent and within their limits.
     pub fn check(&self) -> Result<(), ConfigError> {
+        if self.order == KeyOrder::Ordered {
+            if self.partitions != PartitionCount::ONE {
+                return Err(ConfigError::OrderedPartitions { requested: self.partitions.get() });
+            }
+            if self.hash != HashKind::Xxh3 {
+                return Err(ConfigError::OrderedHash { requested: self.hash });
+            }
+        }
         let slots = u32::from(crate::hash::SLOTS);
         if self.hash == HashKind::Crc16 && self.partitions.get() > slots {
             return Err(ConfigError::MorePartitionsThanSlots { partitions: self.partitions });
@@ -123,6 +145,7 @@ impl KeyspaceConfig {
     pub fn check_alteration(&self, next: &KeyspaceConfig) -> Result<(), ConfigError> {
         let fixed = [
             ("name", self.name == next.name),
+            ("order of keys", self.order == next.order),
             ("partitions", self.partitions == next.partitions),
             ("hash", self.hash == next.hash),
             ("seed", self.seed == next.seed),
@@ -220,6 +243,10 @@ mod tests {
         assert_eq!(words(0, 3), "min-in-sync 0 with 3 replicas: ask for min-in-sync 1 to 3");
         assert_eq!(altered(|c| c.seed += 1), Err(ConfigError::Fixed { setting: "seed" }));
         assert_eq!(altered(|c| c.hash = HashKind::Sdbm), Err(ConfigError::Fixed { setting: "hash" }));
+        assert_eq!(
+            altered(|c| *c = c.clone().ordered()),
+            Err(ConfigError::Fixed { setting: "order of keys" })
+        );
         assert_eq!(altered(|c| c.chunk_bytes *= 2), Err(ConfigError::Fixed { setting: "chunk size" }));
         assert_eq!(
             altered(|c| c.partitions = PartitionCount::new(512).unwrap()),

@@ -8,7 +8,7 @@ use super::{
     ReplicaGroup, Ring, TokenEntry,
 };
 use crate::hash::HashKind;
-use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
 use crate::limits::PLACED_PARTITIONS_MIN;
 use crate::partitions::PartitionCount;
 
@@ -50,7 +50,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
         1 => any::<usize>().prop_map(|node| TestStep::Restart { node }),
         1 => (any::<usize>(), 0usize..3).prop_map(|(node, state)| TestStep::State { node, state }),
         1 => any::<usize>().prop_map(|node| TestStep::Leave { node }),
-        2 => (0u32..6, 0usize..5, any::<u64>(), 0u32..100)
+        2 => (0u32..6, 0usize..=HashKind::ALL.len(), any::<u64>(), 0u32..100)
             .prop_map(|(bits, hash, seed, durability)| TestStep::Create { bits, hash, seed, durability }),
         1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| TestStep::Alter { keyspace, replicas }),
         1 => any::<usize>().prop_map(|keyspace| TestStep::Drop { keyspace }),
@@ -137,7 +137,10 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
             let name = format!("keyspace-{number}").parse().unwrap();
             let mut config = KeyspaceConfig::new(name, *seed);
             config.partitions = PartitionCount::new(1 << bits).unwrap();
-            config.hash = HashKind::ALL[*hash];
+            match HashKind::ALL.get(*hash) {
+                Some(hash) => config.hash = *hash,
+                None => config = config.ordered(),
+            }
             config.durability = match durability {
                 0 => Durability::Memory,
                 1 => Durability::Sync,
@@ -167,7 +170,8 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
         TestStep::Close { keyspace } => Some(vec![MapChange::CloseKeyspace(some_keyspace(*keyspace)?.0)]),
         TestStep::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            (keyspace.config().partitions.get() < 256).then(|| vec![MapChange::SplitKeyspace(id)])
+            (keyspace.config().order == KeyOrder::Hashed && keyspace.config().partitions.get() < 256)
+                .then(|| vec![MapChange::SplitKeyspace(id)])
         }
         TestStep::Regroup { keyspace, partition, members, in_sync, state } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;

@@ -1,0 +1,11 @@
+//! How the keys of a keyspace are divided and indexed.
+
+/// The order of a keyspace's keys. It is fixed at creation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyOrder {
+    /// By hash: partitions are equal ranges of hashes, and keys have no order.
+    #[default]
+    Hashed,
+    /// By bytes: keys can be scanned in order.
+    Ordered,
+}
