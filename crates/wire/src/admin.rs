@@ -95,7 +95,7 @@ pub struct KeyspaceSettings {
     /// Number of partitions; a power of two. Fixed at creation.
     #[prost(uint32, optional, tag = "2")]
     pub partitions: Option<u32>,
-    /// Name of the hash function. Fixed at creation.
+    /// Name of the hash function, or `ordered`: one partition with its keys in byte order. Fixed at creation.
     #[prost(string, optional, tag = "3")]
     pub hash: Option<String>,
     /// Total number of copies.
@@ -441,7 +441,7 @@ pub struct KeyspaceStatus {
     /// Number of partitions.
     #[prost(uint32, tag = "3")]
     pub partitions: u32,
-    /// Name of the hash function.
+    /// Name of the hash function, or `ordered`.
     #[prost(string, tag = "4")]
     pub hash: String,
     /// Total number of copies.

@@ -1,7 +1,7 @@
 //! `zerohop keyspace create`.
 
 use clap::Args;
-use zerohop_placement::HashKind;
+use zerohop_placement::{HashKind, KeyOrder};
 use zerohop_wire::admin::KeyspaceSettings;
 
 use super::KeyspacePlace;
@@ -22,6 +22,10 @@ pub(crate) struct CreateArguments {
     /// [default: xxh3].
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
+    /// Keep the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition. The
+    /// order cannot be changed later.
+    #[arg(long, conflicts_with_all = ["hash", "partitions"])]
+    ordered: bool,
     /// The size of blob chunks, a power of two from 4KiB to 8MiB. It cannot be changed later [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
     chunk_size: Option<u32>,
@@ -32,11 +36,11 @@ pub(crate) struct CreateArguments {
 }
 
 pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, CommandError> {
-    let CreateArguments { name, partitions, hash, chunk_size, changeable, place } = arguments;
+    let CreateArguments { name, partitions, hash, ordered, chunk_size, changeable, place } = arguments;
     let settings = KeyspaceSettings {
         name,
         partitions,
-        hash,
+        hash: if ordered { Some(KeyOrder::ORDERED.to_owned()) } else { hash },
         replicas: changeable.replicas,
         min_in_sync: changeable.min_in_sync,
         durability: changeable.durability,

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_placement::Durability;
 use zerohop_placement::limits::INTERVAL_MS_MAX;
+use zerohop_placement::{Durability, KeyOrder};
 use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::{by_number, counted};
 
@@ -148,9 +148,11 @@ impl From<KeyspaceStatus> for ShownKeyspace {
 impl std::fmt::Display for ShownKeyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, .. } = self;
+        let placement =
+            if hash == KeyOrder::ORDERED { "in byte order".to_owned() } else { format!("by {hash}") };
         write!(
             f,
-            "{name}: {durability}, {} by {hash}, {} ({min_in_sync} in sync){}",
+            "{name}: {durability}, {} {placement}, {} ({min_in_sync} in sync){}",
             counted(*partitions, "partition"),
             counted(*replicas, "copy"),
             if self.closing { ", being dropped" } else { "" }

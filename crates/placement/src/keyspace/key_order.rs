@@ -9,3 +9,8 @@ pub enum KeyOrder {
     /// By bytes: keys can be scanned in order.
     Ordered,
 }
+
+impl KeyOrder {
+    /// The name of the order by bytes, in place of that of a hash function.
+    pub const ORDERED: &'static str = "ordered";
+}

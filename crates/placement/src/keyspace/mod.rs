@@ -3,7 +3,7 @@
 //! Name, partitions, hash, seed and chunk size determine the placement of data and are fixed at creation. The other settings can be altered while
 //! the keyspace is in use ([`KeyspaceConfig::check_alteration`]).
 
-use crate::hash::HashKind;
+use crate::hash::{HashKind, UnknownHash};
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, REPLICAS_MAX,
 };
@@ -69,6 +69,26 @@ impl KeyspaceConfig {
     #[must_use]
     pub fn ordered(self) -> KeyspaceConfig {
         KeyspaceConfig { order: KeyOrder::Ordered, partitions: PartitionCount::ONE, ..self }
+    }
+
+    /// How keys are placed, as users name it: the hash function, or [`KeyOrder::ORDERED`].
+    #[must_use]
+    pub fn placement(&self) -> &'static str {
+        match self.order {
+            KeyOrder::Ordered => KeyOrder::ORDERED,
+            KeyOrder::Hashed => self.hash.name(),
+        }
+    }
+
+    /// The same configuration with keys placed in this way, which [`Self::placement`] names. An ordered keyspace gets one partition.
+    ///
+    /// # Errors
+    /// There is no such hash function.
+    pub fn placed_by(self, placement: &str) -> Result<KeyspaceConfig, UnknownHash> {
+        match placement {
+            KeyOrder::ORDERED => Ok(self.ordered()),
+            hash => Ok(KeyspaceConfig { order: KeyOrder::Hashed, hash: hash.parse()?, ..self }),
+        }
     }
 
     /// The keyspace `default`, which always exists and uses the slots of Redis Cluster.
@@ -220,6 +240,28 @@ mod tests {
             refused(|c| (c.hash, c.partitions) = (HashKind::Crc16, partitions)),
             E::MorePartitionsThanSlots { partitions }
         );
+    }
+
+    #[test]
+    fn placement_names_hash_functions_and_the_order() {
+        for name in HashKind::ALL.map(HashKind::name).into_iter().chain(["ordered"]) {
+            let mut small = config();
+            small.partitions = PartitionCount::new(4).unwrap();
+            let placed = small.placed_by(name).unwrap();
+            assert_eq!(placed.placement(), name);
+            assert_eq!(placed.partitions.get(), if name == "ordered" { 1 } else { 4 });
+            placed.check().unwrap();
+        }
+        assert_eq!(config().placed_by("order").unwrap_err().name, "order");
+        let ordered = config().ordered();
+        assert_eq!(ordered.doubled(), Err(ConfigError::OrderedPartitions { requested: 2 }));
+        assert_eq!(ordered.check_alteration(&config()), Err(ConfigError::Fixed { setting: "order of keys" }));
+        let partitions = PartitionCount::new(2).unwrap();
+        let two = KeyspaceConfig { partitions, ..config().ordered() };
+        assert_eq!(two.check(), Err(ConfigError::OrderedPartitions { requested: 2 }));
+        let hash = HashKind::Sdbm;
+        let sdbm = KeyspaceConfig { hash, ..config().ordered() };
+        assert_eq!(sdbm.check(), Err(ConfigError::OrderedHash { requested: hash }));
     }
 
     #[test]

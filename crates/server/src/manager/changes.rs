@@ -1,7 +1,7 @@
 //! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
-    ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta,
+    ClusterMap, Durability, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta,
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::admin::{
@@ -166,11 +166,11 @@ impl ChangeContext<'_> {
         mut config: KeyspaceConfig,
         settings: &KeyspaceSettings,
     ) -> Result<KeyspaceConfig, ChangeRefusal> {
+        if let Some(hash) = &settings.hash {
+            config = config.placed_by(hash).map_err(setting)?;
+        }
         if let Some(partitions) = settings.partitions {
             config.partitions = PartitionCount::new(partitions).map_err(setting)?;
-        }
-        if let Some(hash) = &settings.hash {
-            config.hash = hash.parse::<HashKind>().map_err(setting)?;
         }
         if let Some(min_in_sync) = settings.min_in_sync {
             config.min_in_sync = small(min_in_sync, "min-in-sync")?;
@@ -214,7 +214,7 @@ pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus 
         id: id.0,
         name: config.name.to_string(),
         partitions: config.partitions.get(),
-        hash: config.hash.to_string(),
+        hash: config.placement().to_owned(),
         replicas: config.replicas.into(),
         min_in_sync: config.min_in_sync.into(),
         durability: config.durability.to_string(),
