@@ -47,6 +47,6 @@ pub use operations::{
 };
 pub use read::RecordRead;
 pub use record::{Condition, Expiry, Range, RecordType};
-pub use scan::{Scan, ScanRange, ScannedKey};
+pub use scan::{SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey};
 pub use transform::{Number, NumberType, Operator, ReturnedNumber, Transform};
 pub use write::RecordWrite;

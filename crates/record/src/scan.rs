@@ -1,14 +1,14 @@
 //! A scan of the keys of a partition, page by page.
 //!
 //! Fields of a scan: seen (8), cursor length (4), prefix length (4), keys at most (4), bytes at most (4), length of the lower bound (4), length of
-//! the upper bound (4), 1 if it is in reverse (1), zero (7); then cursor, lower bound, upper bound, prefix.
+//! the upper bound (4), 1 if it is in reverse (1), 1 if values are requested (1), zero (6); then cursor, lower bound, upper bound, prefix.
 
 use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::ids::Timestamp;
 use crate::limits::{CURSOR_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
-use crate::record::{RecordType, check_key};
+use crate::record::{RecordType, check_key, check_value};
 
 /// Requests a page of the keys of a partition, in an order that the server chooses. A key that exists from the first page to the last is listed
 /// exactly once; one that is added or removed meanwhile, at most once. Answers `Page`.
@@ -24,7 +24,7 @@ pub struct Scan<'a> {
     pub keys_max: u32,
     /// Lists names of blobs, in their order, instead of keys: the cursor is the last name of the previous page.
     pub blobs: bool,
-    /// Bounds and direction. Keyspaces are hashed so far, and refuse all but the default.
+    /// Bounds, direction and values, for ordered keyspaces. Hashed ones refuse all but the default.
     pub range: ScanRange<'a>,
 }
 
@@ -37,11 +37,13 @@ pub struct ScanRange<'a> {
     pub to: &'a [u8],
     /// From the highest key down.
     pub reverse: bool,
-    /// Maximum number of bytes of the keys of a page; 0: as many as the server sends.
+    /// Values of bytes records are listed with their keys, as far as they fit into a page.
+    pub values: bool,
+    /// Maximum number of bytes of the keys and values of a page, of which it has at least one key; 0: as many as the server sends.
     pub bytes_max: u32,
 }
 
-/// One key of a page: version (8), key length (4), type (1), zero (3), key.
+/// One key of a page: version (8), key length (4), value length (4; [`NO_VALUE`]: none), type (1), zero (7), key, value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScannedKey<'a> {
     /// The key.
@@ -50,19 +52,24 @@ pub struct ScannedKey<'a> {
     pub record: RecordType,
     /// The version of its record.
     pub version: Timestamp,
+    /// Its value, if the scan requests values, the record is bytes, and the value is short enough for a page.
+    pub value: Option<&'a [u8]>,
 }
+
+/// The length of a value that is not sent.
+const NO_VALUE: u32 = u32::MAX;
 
 impl<'a> Scan<'a> {
     /// Writes all but the last piece of the payload to `out`, and returns that piece. Errors: a limit is exceeded.
     pub fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
         check_cursor(self.cursor)?;
         check_keys_max(self.keys_max)?;
-        let ScanRange { from, to: upper, reverse, bytes_max } = self.range;
+        let ScanRange { from, to: upper, reverse, values, bytes_max } = self.range;
         let prefix_len = check_key(self.prefix)?;
         let (from_len, to_len) = (check_bound(from)?, check_bound(upper)?);
         let fields: [u8; 40] = layout(|to| {
             let to = to.u64(self.seen.0).u32(self.cursor.len() as u32).u32(prefix_len).u32(self.keys_max);
-            to.u32(bytes_max).u32(from_len).u32(to_len).u8(reverse.into()).zeros(7)
+            to.u32(bytes_max).u32(from_len).u32(to_len).u8(reverse.into()).u8(values.into()).zeros(6)
         });
         out.extend_from_slice(&fields);
         out.extend_from_slice(self.cursor);
@@ -79,12 +86,8 @@ impl<'a> Scan<'a> {
         let prefix_len = fields.u32() as usize;
         let (keys_max, bytes_max) = (fields.u32(), fields.u32());
         let (from_len, to_len) = (fields.u32() as usize, fields.u32() as usize);
-        let reverse = match fields.u8() {
-            0 => false,
-            1 => true,
-            _ => return Err(BadRequestReason::Detail.into()),
-        };
-        fields.zeros(7);
+        let (reverse, values) = (is_set(fields.u8())?, is_set(fields.u8())?);
+        fields.zeros(6);
         fields.done()?;
         check_keys_max(keys_max)?;
         let (cursor, rest) = split(rest, cursor_len)?;
@@ -96,7 +99,14 @@ impl<'a> Scan<'a> {
         check_key(prefix)?;
         check_bound(from)?;
         check_bound(to)?;
-        Ok(Self { seen, cursor, prefix, keys_max, blobs, range: ScanRange { from, to, reverse, bytes_max } })
+        Ok(Self {
+            seen,
+            cursor,
+            prefix,
+            keys_max,
+            blobs,
+            range: ScanRange { from, to, reverse, values, bytes_max },
+        })
     }
 }
 
@@ -107,6 +117,14 @@ pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
         return Err(Failure::KeyTooLong { length, limit });
     }
     Ok(())
+}
+
+fn is_set(byte: u8) -> Result<bool, Failure<'static>> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(BadRequestReason::Detail.into()),
+    }
 }
 
 /// A bound may be a byte longer than a key: the lowest key above one has a zero more.
@@ -123,27 +141,39 @@ fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {
     }
 }
 
+/// Bytes of a key on a page, beside key and value.
+pub const SCANNED_HEAD_BYTES: usize = 24;
+
 impl<'a> Element<'a> for ScannedKey<'a> {
     const COUNT_MAX: u32 = SCAN_PAGE_KEYS_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
         let key_len = check_key(self.key)?;
-        let fields: [u8; 16] =
-            layout(|to| to.u64(self.version.0).u32(key_len).u8(self.record.number()).zeros(3));
+        let value_len = match self.value {
+            Some(value) => check_value(value)?,
+            None => NO_VALUE,
+        };
+        let fields: [u8; SCANNED_HEAD_BYTES] =
+            layout(|to| to.u64(self.version.0).u32(key_len).u32(value_len).u8(self.record.number()).zeros(7));
         out.extend_from_slice(&fields);
-        Ok(self.key)
+        out.extend_from_slice(self.key);
+        Ok(self.value.unwrap_or_default())
     }
 
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
-        let (mut fields, rest) = FieldReader::<16>::split(bytes)?;
+        let (mut fields, rest) = FieldReader::<SCANNED_HEAD_BYTES>::split(bytes)?;
         let version = Timestamp(fields.u64());
-        let key_len = fields.u32() as usize;
+        let (key_len, value_len) = (fields.u32() as usize, fields.u32());
         let record = RecordType::from_number(fields.u8()).ok_or(BadRequestReason::Outcome)?;
-        fields.zeros(3);
+        fields.zeros(7);
         fields.done()?;
         let (key, rest) = split(rest, key_len)?;
         check_key(key)?;
+        let (value, rest) = match value_len {
+            NO_VALUE => (None, rest),
+            bytes => split(rest, bytes as usize).map(|(value, rest)| (Some(value), rest))?,
+        };
         *bytes = rest;
-        Ok(Self { key, record, version })
+        Ok(Self { key, record, version, value })
     }
 }

@@ -155,7 +155,7 @@ fn answer(
                 .records
                 .keys()
                 .filter(here)
-                .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1) })
+                .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1), value: None })
                 .collect();
             say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Elements::from_slice(&keys) })));
         }

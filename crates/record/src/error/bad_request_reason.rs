@@ -58,7 +58,9 @@ numbered!(
         /// A cursor that the partition's index did not make, or made for another order of the keys.
         Cursor = 26, "the cursor is no position in this partition: begin the scan again";
         /// A scan with bounds or a direction, of a keyspace whose keys have no order.
-        NotOrdered = 27, "the keyspace is not ordered: only a prefix and a number of keys limit its scans";
+        NotOrdered = 27, "the keyspace is not ordered: only a prefix and a number of keys limit its scans (`zerohop keyspace create --ordered` makes one that is)";
+        /// A scan whose lower bound is above its upper bound.
+        Bounds = 28, "the lower bound of the range is above its upper bound: exchange them";
         /// A write or read of a chunk outside its limits, or an invalid chunk size.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
         /// The key belongs to a blob's header or chunk, and the operation is for other records.

@@ -28,7 +28,8 @@ pub use zerohop_record::{
     Append, BlobChange, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit,
     Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome,
     Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
-    Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil, WriteChange,
+    SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil,
+    WriteChange,
 };
 
 use crate::elements::Elements;

@@ -150,10 +150,10 @@ fn reads(check: Check<'_>) {
         range: ScanRange::default(),
     };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
-    let range = ScanRange { from: b"user/a", to: b"user/n", reverse: true, bytes_max: 65_536 };
+    let range = ScanRange { from: b"user/a", to: b"user/n", reverse: true, values: true, bytes_max: 65_536 };
     check(
         "scan_range",
-        "from user/n, which is left out, down to user/a",
+        "from user/n, which is left out, down to user/a, with values",
         &Message::Scan(Scan { range, ..scan }),
     );
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
@@ -443,11 +443,11 @@ fn outcomes(check: Check<'_>) {
     let at = Some(1_800_000_000_000);
     outcome("info", "a list that expires", Outcome::Info { version, record, length: 10, expires_at_ms: at });
     let keys = [
-        ScannedKey { key: b"a", record: RecordType::Bytes, version },
-        ScannedKey { key: b"bc", record: RecordType::List, version },
+        ScannedKey { key: b"a", record: RecordType::Bytes, version, value: Some(b"first") },
+        ScannedKey { key: b"bc", record: RecordType::List, version, value: None },
     ];
     let keys = Elements::from_slice(&keys);
-    outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
+    outcome("page", "two keys, one with its value, and more to come", Outcome::Page { next: b"go on", keys });
     let differing = [InstanceId(70_001)];
     let differing = Elements::from_slice(&differing);
     let compared = RangeComparison { next: b"go on", records: 7, bytes: 4096, copies: 3, differing };

@@ -252,6 +252,7 @@ fn scan<'a>(seed: &'a Seed, sub: u8, cursor: &'a [u8]) -> Scan<'a> {
         from: &key[..key.len().min(3)],
         to: key,
         reverse: n[2].is_multiple_of(2),
+        values: n[2].is_multiple_of(3),
         bytes_max: n[3] as u32,
     };
     Scan { seen: Timestamp(n[0]), cursor, prefix: key, keys_max, blobs: sub % 2 == 1, range }
@@ -283,7 +284,8 @@ fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a>
 
 fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {
     let record = if key.len().is_multiple_of(2) { RecordType::Bytes } else { RecordType::List };
-    ScannedKey { key, record, version: Timestamp(n) }
+    let value = n.is_multiple_of(2).then_some(key);
+    ScannedKey { key, record, version: Timestamp(n), value }
 }
 
 fn operation<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordOperation<'a> {
