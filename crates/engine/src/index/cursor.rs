@@ -115,13 +115,16 @@ impl<'a> HashPosition<'a> {
     }
 }
 
-/// The cursor before a key of an ordered index.
-pub(super) fn before_key(key: &[u8]) -> Cursor {
+/// The cursor before a key in byte order, whether the key exists or not.
+pub fn before_key(key: &[u8]) -> Cursor {
     Cursor([&[ORDERED_TAG], key].concat())
 }
 
-/// The key that a cursor of an ordered index is before.
-pub(super) fn key_behind(cursor: &Cursor) -> Result<&[u8], CursorFault> {
+/// The key that a cursor in byte order is before; empty at the start.
+///
+/// # Errors
+/// [`CursorFault`]: it is a position of a hash index, or none.
+pub fn key_behind(cursor: &Cursor) -> Result<&[u8], CursorFault> {
     match cursor.0.split_first() {
         None => Ok(&[]),
         // The lowest key above one of full length has a byte more.

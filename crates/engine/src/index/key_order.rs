@@ -77,6 +77,13 @@ impl KeyOrder {
     pub(crate) fn remove(&mut self, key: &[u8], until: Option<u64>) {
         self.keys.remove(key);
         if let Some(until) = until.filter(|_| !is_planted(Bug::EndedKeyNotOrdered)) {
+            self.record_end(key, until);
+        }
+    }
+
+    /// A snapshot below that timestamp may read a key, though it may have no record. Timestamps never fall.
+    pub(crate) fn record_end(&mut self, key: &[u8], until: u64) {
+        if self.keys.get(key).is_none() {
             self.ended.insert(key.into(), until);
             self.expiring.push_back((until, key.into()));
         }

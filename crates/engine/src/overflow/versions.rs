@@ -125,6 +125,11 @@ impl Versions {
         keys
     }
 
+    /// The keys of all versions, each with the end of that version, oldest end first.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = (&[u8], u64)> {
+        self.ring.iter().map(|older| (&*older.key, older.until))
+    }
+
     /// Number of versions kept.
     pub(crate) fn len(&self) -> usize {
         self.ring.len()

@@ -206,7 +206,7 @@ impl PartitionStore {
             self.retire(logs, meta, fragment, key, &current);
             self.index.remove(current.found);
             let until = self.retains_versions().then_some(meta.timestamp);
-            if let Some(order) = &mut self.order {
+            if let Some(order) = self.order.kept_mut() {
                 order.remove(key, until);
             }
         }

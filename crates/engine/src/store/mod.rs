@@ -11,7 +11,6 @@ use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
-use crate::index::key_order::KeyOrder;
 use crate::index::location::{EntryPlace, Location};
 use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
@@ -75,8 +74,7 @@ pub(crate) struct PartitionStore {
     pub(crate) check_at_dead_bytes: u64,
     /// Memory of entries that died while the present one is applied, not yet subtracted from the account.
     released_bytes: usize,
-    /// The order of its keys, if the partition keeps it.
-    pub(crate) order: Option<Box<KeyOrder>>,
+    pub(crate) order: key_order::OrderOfKeys,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
@@ -151,7 +149,7 @@ impl PartitionStore {
             handle,
             id,
             index: HashIndex::new(),
-            order: None,
+            order: key_order::OrderOfKeys::NotKept,
             chains: Chains::default(),
             versions: Versions::default(),
             places: PartPlaces::default(),
@@ -363,7 +361,7 @@ impl PartitionStore {
     /// them.
     pub(crate) fn expire_versions(&mut self, logs: &mut Logs, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
-        if let Some(order) = &mut self.order {
+        if let Some(order) = self.order.kept_mut() {
             order.expire(horizon);
         }
         for _ in 0..most {
@@ -503,7 +501,7 @@ impl PartitionStore {
         size_of::<PartitionStore>()
             + logs.view(self.handle).overhead_bytes()
             + self.index.bytes()
-            + self.order.as_ref().map_or(0, |order| order.bytes())
+            + self.order.bytes()
             + self.chains.bytes()
             + self.places.bytes()
             + self.recent.bytes()
