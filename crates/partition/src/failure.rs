@@ -20,6 +20,7 @@ pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
         }
         // The wire bounds keys from above; only an empty one comes this far.
         EngineError::KeyLength { .. } => Failure::KeyTooLong { length: 0, limit: KEY_BYTES_MAX as u32 },
+        EngineError::NotOrdered => Failure::BadRequest { reason: BadRequestReason::NotOrdered },
         EngineError::Cursor(_) => Failure::BadRequest { reason: BadRequestReason::Cursor },
         EngineError::Disk(_)
         | EngineError::Stopped { .. }

@@ -53,6 +53,15 @@ pub const PENDING_REPLY_BYTES_MAX: usize = 64 << 20;
 /// When to retry after `Busy`: a few flushes.
 pub const BUSY_RETRY_MS: u32 = 10;
 
+/// Keys that one scan of an ordered partition visits, however few of them it lists.
+pub const RANGE_KEYS_VISITED_MAX: u32 = 8192;
+
+/// Keys that it reads from the engine at once.
+pub const RANGE_READ_KEYS: usize = 512;
+
+/// Longest value that it sends with a key, in bytes: half a page. A client reads longer ones alone.
+pub const RANGE_VALUE_BYTES_MAX: usize = zerohop_wire::limits::PAGE_BYTES_MAX / 2;
+
 /// Pages of the engine's index that one scan request walks, however few keys it finds there.
 pub const SCAN_INDEX_PAGES_MAX: usize = 16;
 

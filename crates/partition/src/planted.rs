@@ -104,6 +104,12 @@ pub enum Bug {
     LogCompactedDuringInstall,
     /// A full page of a scan leaves out the key behind it.
     ScanSkipsKey,
+    /// The page of a range skips the key before which the page is full.
+    RangeSkipsKey,
+    /// A page of a range begins with the last key of the one before it.
+    RangeRepeatsKey,
+    /// A scan of a range in reverse ends with its first page.
+    ReverseRangeEndsAtPage,
     /// A page of a scan starts with the last key of the previous page.
     ScanRepeatsKey,
 }
@@ -159,6 +165,9 @@ impl Bug {
     /// Bugs of splits.
     pub const OF_SPLITS: [Bug; 3] =
         [Bug::SessionTableNotSplit, Bug::SiblingRecordsCounted, Bug::HashRangeNotChecked];
+
+    /// Bugs that only scans of ordered keyspaces find.
+    pub const OF_RANGES: [Bug; 3] = [Bug::RangeSkipsKey, Bug::RangeRepeatsKey, Bug::ReverseRangeEndsAtPage];
 
     /// Bugs of scans.
     pub const OF_SCANS: [Bug; 2] = [Bug::ScanSkipsKey, Bug::ScanRepeatsKey];

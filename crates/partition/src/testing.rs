@@ -159,6 +159,16 @@ impl OwnedAnswer {
         self.page().0
     }
 
+    /// The keys of a page with their values.
+    pub(crate) fn records(&self) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Page { keys, .. }) => {
+                keys.iter().map(|key| (key.key.to_vec(), key.value.map(<[u8]>::to_vec))).collect()
+            }
+            other => panic!("no page: {other:?}"),
+        })
+    }
+
     pub(crate) fn page(&self) -> (Vec<Vec<u8>>, Vec<u8>) {
         self.with(|answer| match answer {
             Ok(Outcome::Page { next, keys }) => {
@@ -220,8 +230,18 @@ impl PartitionRig {
         now: Now,
         options: EngineOptions,
     ) -> PartitionRig {
+        PartitionRig::opened(disk, now, options, (durability, false))
+    }
+
+    /// The same, and whether it keeps the order of its keys.
+    fn opened(
+        disk: SimulatedDisk,
+        now: Now,
+        options: EngineOptions,
+        (durability, is_ordered): (Durability, bool),
+    ) -> PartitionRig {
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
-        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options = MemberOptions { durability, index_seed: 7, is_ordered, epoch: PartitionEpoch(1) };
         let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
         assert!(!restored.has_lost_state);
         PartitionRig { disk, engine, partition, out: CollectedEffects::default(), now }
@@ -273,6 +293,15 @@ pub(crate) fn token(request: u64) -> Token {
 }
 
 impl PartitionBench {
+    /// Partitions that keep the order of their keys.
+    pub(crate) fn ordered() -> PartitionBench {
+        let rig = |durability| {
+            let now = Now::at_ms(1_000_000);
+            PartitionRig::opened(SimulatedDisk::new(1), now, options(), (durability, true))
+        };
+        PartitionBench { at_once: rig(Durability::DEFAULT), flushed: rig(Durability::Sync), next_request: 0 }
+    }
+
     pub(crate) fn new() -> PartitionBench {
         let (at_once, flushed) =
             (PartitionRig::new(Durability::DEFAULT), PartitionRig::new(Durability::Sync));

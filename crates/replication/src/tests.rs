@@ -163,7 +163,8 @@ impl TestNode {
         };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let durability = Durability::Interval { ms: 50 };
-        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options =
+            MemberOptions { durability, index_seed: 7, is_ordered: false, epoch: PartitionEpoch(1) };
         let replica = Replica::open(&mut engine, member(instance), PartitionId(1), options).expect("opens");
         let leases = Leases::new(member(instance), 1, Timestamp::ZERO);
         TestNode {

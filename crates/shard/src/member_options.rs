@@ -12,6 +12,7 @@ pub(super) fn options_of(found: &Keyspace, id: PartitionId, epoch: PartitionEpoc
         // Partitions of one keyspace share no pattern of collisions. Children of one partition do share it, so that a scan cursor
         // remains valid in each child. All members of a group have the same seed.
         index_seed: config.seed ^ u64::from(id.0 >> found.splits()).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        is_ordered: config.order == zerohop_placement::KeyOrder::Ordered,
         epoch,
     }
 }

@@ -10,7 +10,7 @@ use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
 use zerohop_wire::messages::{
-    OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScanRange, ScannedKey,
+    OperationAnswer, Outcome as WireOutcome, RecordType, SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey,
 };
 use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
@@ -21,7 +21,7 @@ use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
 
 /// Bytes of a key on a page beside the key.
-const ITEM_BYTES: usize = 16;
+const ITEM_BYTES: usize = SCANNED_HEAD_BYTES;
 
 /// Keys of a page of the index, in its order, and the cursor of the next page.
 pub(crate) type IndexPage = (Vec<Vec<u8>>, Option<Cursor>);
@@ -103,7 +103,7 @@ pub(crate) fn keys<'o>(
                 && foreign.is_none_or(|hash_range| hash_range.owns(key))
                 && let Some((record, version)) = all.record_meta(key)?
             {
-                pack(&ScannedKey { key, record, version }, out)?;
+                pack(&ScannedKey { key, record, version, value: None }, out)?;
                 count += 1;
             }
         }
@@ -141,7 +141,7 @@ pub(crate) fn names<'o, 'n>(
         if foreign.is_none_or(|hash_range| hash_range.owns(&header_key(name).unwrap_or_default()))
             && let Some((record, version)) = look(name)?
         {
-            pack(&ScannedKey { key: name, record, version }, out)?;
+            pack(&ScannedKey { key: name, record, version, value: None }, out)?;
             count += 1;
         }
     }
@@ -149,7 +149,7 @@ pub(crate) fn names<'o, 'n>(
     Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }
 
-/// All keyspaces are hashed so far: their scans have no bounds and no direction.
+/// Keys in the order of a hash, and names of blobs, are scanned without bounds, direction and values.
 fn check_range(scan: &Scan<'_>) -> Result<(), Failure<'static>> {
     if scan.range == ScanRange::default() { Ok(()) } else { Err(BadRequestReason::NotOrdered.into()) }
 }
@@ -218,6 +218,7 @@ mod tests {
             ScanRange { to: b"z", ..ScanRange::default() },
             ScanRange { reverse: true, ..ScanRange::default() },
             ScanRange { bytes_max: 1, ..ScanRange::default() },
+            ScanRange { values: true, ..ScanRange::default() },
         ];
         for (range, blobs) in ranges.into_iter().flat_map(|range| [(range, false), (range, true)]) {
             let refused = bench.answer_of(&Message::Scan(Scan { range, blobs, ..all }));

@@ -23,6 +23,8 @@ pub struct MemberOptions {
     pub durability: Durability,
     /// Seed of the engine's index.
     pub index_seed: u64,
+    /// Whether it keeps the order of its keys.
+    pub is_ordered: bool,
     /// The epoch of its replica group; at least 1. The log must not have entries of a higher epoch.
     pub epoch: PartitionEpoch,
 }
@@ -122,8 +124,15 @@ impl Partition {
         id: PartitionId,
         options: MemberOptions,
     ) -> Result<(Handle, (u32, u64)), EngineError> {
-        let MemberOptions { durability, index_seed, .. } = options;
+        let MemberOptions { durability, index_seed, is_ordered, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
+        if is_ordered {
+            match engine.keep_key_order(handle) {
+                // It does not keep the partition from being opened, and repaired: ranges are refused until then.
+                Ok(()) | Err(EngineError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         engine.declare_state_in_log(handle)?;
         // No snapshot is known here after a start, so versions that a parent of this partition kept for snapshots are dropped.
         engine.move_horizon(handle, None)?;

@@ -16,6 +16,7 @@ use super::read_locks::ReadLockRequest;
 use super::{AnswerTarget, Partition, deliver, deliver_read_locked};
 use crate::event::{PartitionEffects, Token};
 use crate::limits::WAIT_DEFAULT_MS;
+use crate::operations::range::PresentRecords;
 use crate::operations::{self, EngineResultExt, FoundRecord};
 use crate::planted::{Bug, is_planted};
 use crate::view::{RecordView, WholeBytes};
@@ -221,6 +222,10 @@ impl Partition {
                     Ok(shape.map(|shape| (shape.record, shape.version)))
                 };
                 operations::scan::names(names, scan, foreign, look, out)
+            }
+            false if view.engine.is_ordered(view.handle) => {
+                let mut present = PresentRecords { view: &mut view, now_ms: clock.now_ms() };
+                operations::range::page(&mut present, scan, foreign, out)
             }
             false => operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out),
         };

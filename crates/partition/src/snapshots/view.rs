@@ -37,7 +37,7 @@ enum PastContents {
 }
 
 /// A record as it was.
-struct PastRecord<'p, 'v, D> {
+pub(crate) struct PastRecord<'p, 'v, D> {
     view: &'p mut PastView<'v, D>,
     key: &'p [u8],
     record: RecordType,
@@ -121,7 +121,10 @@ impl<'v, D: Disk> PastView<'v, D> {
         }
     }
 
-    fn find<'p>(&'p mut self, key: &'p [u8]) -> Result<Option<PastRecord<'p, 'v, D>>, Failure<'static>> {
+    pub(crate) fn find<'p>(
+        &'p mut self,
+        key: &'p [u8],
+    ) -> Result<Option<PastRecord<'p, 'v, D>>, Failure<'static>> {
         let Some(found) = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()? else {
             return Ok(None);
         };

@@ -44,6 +44,7 @@ fn begin(node: &mut TestNode, inherited: &InheritedState, view: GroupView) {
     let options = MemberOptions {
         durability: Durability::Interval { ms: 50 },
         index_seed: 7,
+        is_ordered: false,
         epoch: PartitionEpoch(1),
     };
     let opened = Replica::open(&mut node.engine, member(2), PartitionId(2), options);

@@ -187,7 +187,12 @@ impl SimulatedHost {
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
         let (timestamp_bound, disk_since) =
             read_timestamp_bound(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
-        let options = MemberOptions { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let options = MemberOptions {
+            durability: self.durability,
+            index_seed: 7,
+            is_ordered: false,
+            epoch: PartitionEpoch(1),
+        };
         let mut replicas = ReplicaTable::default();
         for id in 0..self.partitions {
             let partition = PartitionId(id as u64);

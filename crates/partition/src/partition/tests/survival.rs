@@ -123,7 +123,12 @@ fn log_of_an_engine_without_partitions_opens_behind_its_checkpoint() {
     disk.crash();
     let (mut engine, _) =
         Engine::open(disk, EngineOptions { starts_checkpoints: false, ..alone }).expect("opens");
-    let options = MemberOptions { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
+    let options = MemberOptions {
+        durability: Durability::Sync,
+        index_seed: 7,
+        is_ordered: false,
+        epoch: PartitionEpoch(1),
+    };
     let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
     assert_eq!((restored.from_checkpoint, restored.from_log, restored.has_lost_state), (1, 1, false));
     assert_eq!((partition.applied(), partition.newest()), (2, Timestamp(newest)));
@@ -163,7 +168,12 @@ fn where_entries_are_missing_all_sessions_are_expired() {
         EngineOptions { disk_reserve_bytes: 0, starts_checkpoints: false, ..EngineOptions::default() };
     let (mut engine, report) = Engine::open(disk, options).expect("opens");
     assert!(report.damage().next().is_some());
-    let options = MemberOptions { durability: Durability::Sync, index_seed: 7, epoch: PartitionEpoch(1) };
+    let options = MemberOptions {
+        durability: Durability::Sync,
+        index_seed: 7,
+        is_ordered: false,
+        epoch: PartitionEpoch(1),
+    };
     let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
     assert!(restored.has_lost_state);
     assert_eq!(partition.stats().sessions, 0);
@@ -180,7 +190,8 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
     engine.append(handle, &meta, b"k", b"v").expect("is accepted");
     let open = |engine: &mut _, epoch| {
         let epoch = PartitionEpoch(epoch);
-        let options = MemberOptions { durability: Durability::DEFAULT, index_seed: 0, epoch };
+        let options =
+            MemberOptions { durability: Durability::DEFAULT, index_seed: 0, is_ordered: false, epoch };
         Partition::open(engine, PartitionId(1), options).map(|(partition, _)| partition)
     };
     let refused = open(&mut engine, 2).err();
@@ -200,7 +211,8 @@ fn entries_have_the_epoch_of_the_current_group() {
     drop(engine);
     for (epoch, durability) in [(5, Durability::DEFAULT), (7, Durability::Sync)] {
         let (mut engine, _) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
-        let options = MemberOptions { durability, index_seed: 7, epoch: PartitionEpoch(epoch) };
+        let options =
+            MemberOptions { durability, index_seed: 7, is_ordered: false, epoch: PartitionEpoch(epoch) };
         let (mut partition, _) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
         let mut out = crate::testing::CollectedEffects::default();
         for n in 0..3u8 {
