@@ -128,6 +128,8 @@ pub struct ListedKey {
     pub record: RecordType,
     /// The version of its record.
     pub version: Timestamp,
+    /// Its value, if the scan requests values and the record is bytes. A page lacks values above half a MiB.
+    pub value: Option<Bytes>,
 }
 
 /// A keyspace that was looked up by its name.
@@ -168,6 +170,7 @@ impl Reply {
                     partition,
                     record: key.record,
                     version: key.version,
+                    value: key.value.map(|value| owned(value, frame)),
                 };
                 Self::Page { next: owned(next, frame), keys: keys.iter().map(listed).collect() }
             }

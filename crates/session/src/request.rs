@@ -9,6 +9,7 @@ use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, Snapsh
 use zerohop_wire::{Element, Failure, FrameKind, pack};
 
 use crate::invalid_transaction::InvalidTransaction;
+use crate::key_range::KeyRange;
 use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead};
 
 /// Whether an operation may wait a short time for others to the same instance, so that they are sent together.
@@ -60,6 +61,7 @@ pub(crate) enum RequestKind {
         prefix: Bytes,
         keys_max: u32,
         blobs: bool,
+        range: KeyRange,
     },
     /// A comparison of a hash range of a partition by its members.
     Compare { keyspace: KeyspaceId, hash_range: HashRange, from: Bytes },
@@ -111,7 +113,7 @@ impl RequestKind {
             Self::Record { item, .. } => item.len(),
             Self::Point { bytes, .. } => bytes.len(),
             Self::Composite(composite) => composite.bytes(),
-            Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
+            Self::Scan { cursor, prefix, range, .. } => cursor.len() + prefix.len() + range.bytes(),
             Self::Compare { from, .. } => from.len(),
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
@@ -267,7 +269,19 @@ impl SessionRequest {
         keys_max: u32,
         limit_us: u64,
     ) -> Self {
-        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false };
+        Self::scan_range(keyspace, (hash_range, cursor), (prefix, keys_max), KeyRange::default(), limit_us)
+    }
+
+    /// A page of a range of the keys of a partition of an ordered keyspace. Otherwise same as [`SessionRequest::scan`].
+    #[must_use]
+    pub fn scan_range(
+        keyspace: KeyspaceId,
+        (hash_range, cursor): (HashRange, Bytes),
+        (prefix, keys_max): (Bytes, u32),
+        range: KeyRange,
+        limit_us: u64,
+    ) -> Self {
+        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false, range };
         Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 
@@ -283,7 +297,8 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let (cursor, keys_max) = (after, names_max);
-        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true };
+        let range = KeyRange::default();
+        let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true, range };
         Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 

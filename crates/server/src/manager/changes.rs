@@ -1,8 +1,8 @@
 //! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
-    ClusterMap, Durability, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta,
-    PartitionCount, ReplicaGroup,
+    ClusterMap, Durability, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, PartitionCount,
+    ReplicaGroup,
 };
 use zerohop_wire::admin::{
     KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,

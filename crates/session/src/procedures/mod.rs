@@ -16,6 +16,7 @@ mod keyspace;
 mod keyspaces;
 mod limits;
 mod operation;
+mod range_scan;
 mod records;
 
 mod scan;
@@ -38,6 +39,7 @@ pub use error::{BlobError, Error};
 pub use keyspace::Keyspace;
 pub use limits::BlobLimits;
 pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
+pub use range_scan::{RangeScan, SnapshotRangeScan};
 pub use scan::Scan;
 pub use shell::{
     BackgroundTask, BatchSender, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult,

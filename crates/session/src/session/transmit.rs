@@ -4,8 +4,8 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, ScanRange,
-    SnapshotRequest, StageBytes, Stamp, Transact,
+    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
+    StageBytes, Stamp, Transact,
 };
 use zerohop_wire::{Elements, Envelope, Failure, FrameKind};
 
@@ -123,8 +123,8 @@ impl<T> Transmitter<'_, T> {
                 WireOperation::Read(read) => Message::Read { seen, read },
                 WireOperation::Write(write) => Message::Write { stamp, write },
             },
-            RequestKind::Scan { cursor, prefix, keys_max, blobs, .. } => {
-                let (keys_max, blobs, range) = (*keys_max, *blobs, ScanRange::default());
+            RequestKind::Scan { cursor, prefix, keys_max, blobs, range, .. } => {
+                let (keys_max, blobs, range) = (*keys_max, *blobs, range.as_wire());
                 Message::Scan(Scan { seen, cursor, prefix, keys_max, blobs, range })
             }
             RequestKind::Compare { from, .. } => Message::Compare(Compare { from }),

@@ -293,6 +293,7 @@ mod tests {
             partition: zerohop_wire::ids::PartitionId(0),
             record: zerohop_wire::messages::RecordType::Bytes,
             version: Timestamp(1),
+            value: None,
         };
         let keys = vec![key("a"), key("b"), key("c")];
         script.single.lock().unwrap().push_back(Ok(Reply::Page { next: Bytes::new(), keys }));

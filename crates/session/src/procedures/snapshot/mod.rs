@@ -90,6 +90,10 @@ impl Snapshot {
         self.inner.at
     }
 
+    pub(super) fn lease(&self) -> &SnapshotLease {
+        &self.inner
+    }
+
     /// The snapshot's id, which is unique.
     #[must_use]
     pub fn id(&self) -> [u8; 16] {

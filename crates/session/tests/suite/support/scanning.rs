@@ -20,7 +20,7 @@ impl FakeCluster {
                     ServerRecord::Bytes(_) => RecordType::Bytes,
                     ServerRecord::List(_) => RecordType::List,
                 };
-                ScannedKey { key, record, version: *version }
+                ScannedKey { key, record, version: *version, value: None }
             })
             .collect();
         let page = &all[..all.len().min(scan.keys_max as usize)];
