@@ -34,6 +34,7 @@ pub mod planted;
 mod resources;
 mod store;
 
+pub use engine::key_order::KeysInOrder;
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{
     CorruptEntry, Damage, DamageKind, EngineStats, MaintenanceCounts, PartitionStats, RecoveryReport,

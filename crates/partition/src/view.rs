@@ -39,6 +39,11 @@ pub(crate) struct WholeBytes<'w> {
 }
 
 impl<D: Disk> RecordView<'_, D> {
+    /// Whether the partition keeps the order of its keys.
+    pub(crate) fn is_ordered(&mut self) -> bool {
+        self.engine.key_order(self.handle).is_ok_and(|order| order.is_kept())
+    }
+
     /// The shape of a key's record.
     pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
         Ok(self.find(key)?.shape)

@@ -123,7 +123,7 @@ impl<D: Disk> LocalCalls<'_, D> {
             let options = MemberOptions {
                 durability: replica.partition().durability(),
                 index_seed: engine.index_seed(handle)?,
-                is_ordered: engine.is_ordered(handle),
+                is_ordered: engine.key_order(handle)?.is_kept(),
                 epoch: PartitionEpoch(replica.log_end().last.epoch.into()),
             };
             all.push(StoredPartition {

@@ -1,51 +1,57 @@
-//! Partitions that keep the order of their keys.
+//! The order of the keys of a partition.
 
+use super::store_of;
 use super::{Engine, Handle};
 use crate::disk::Disk;
-use crate::error::EngineResult;
+use crate::error::{EngineError, EngineResult};
 use crate::index::key_order::{KeyRange, KeysOfRange};
+use crate::io::Io;
+use crate::store::PartitionStore;
 
-impl<D: Disk> Engine<D> {
-    /// Keeps the order of a partition's keys from here on, until the engine is closed. Reads every key once, unless the order is
-    /// kept already.
-    ///
-    /// # Errors
-    /// [`crate::EngineError::Corrupt`] if a key cannot be read; errors of the disk. A later call, or the first read of a range, tries
-    /// again.
-    pub fn keep_key_order(&mut self, handle: Handle) -> EngineResult<()> {
-        let (io, store) = self.store(handle)?;
-        store.keep_key_order(io)
+/// The order of the keys of one partition. Borrowed from the engine for a call ([`Engine::key_order`]).
+pub struct KeysInOrder<'e, D> {
+    io: &'e mut Io<D>,
+    store: &'e mut PartitionStore,
+}
+
+impl<'e, D: Disk> KeysInOrder<'e, D> {
+    pub(super) fn of(engine: &'e mut Engine<D>, handle: Handle) -> EngineResult<KeysInOrder<'e, D>> {
+        let Engine { io, partitions, .. } = engine;
+        Ok(KeysInOrder { io, store: store_of(partitions, handle)? })
     }
 
-    /// Whether the order of a partition's keys is to be kept ([`Engine::keep_key_order`]).
+    /// Keeps the order from here on, until the engine is closed. Reads every key once, unless the order is kept already.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`] if a key cannot be read; errors of the disk. A later call, or the first read of a range, tries
+    /// again.
+    pub fn keep(self) -> EngineResult<()> {
+        self.store.index.want_order();
+        self.store.complete_order(self.io)
+    }
+
+    /// Whether the order is to be kept.
     #[must_use]
-    pub fn is_ordered(&self, handle: Handle) -> bool {
-        let store = self.partitions.get(handle.0 as usize);
-        store.is_some_and(|store| store.as_ref().is_some_and(|store| store.order.is_wanted()))
+    pub fn is_kept(&self) -> bool {
+        self.store.index.is_ordered()
     }
 
     /// Keys of a range in its direction, at most so many, fewer if they are long. `at`: those that had a record at this
     /// timestamp, which is not below the horizon, and possibly more keys.
     ///
     /// # Errors
-    /// [`crate::EngineError::NotOrdered`]; as [`Engine::keep_key_order`].
-    pub fn keys_in_order(
-        &mut self,
-        handle: Handle,
-        range: KeyRange<'_>,
-        most: usize,
-        at: Option<u64>,
-    ) -> EngineResult<KeysOfRange> {
-        let (io, store) = self.store(handle)?;
-        store.keys_in_order(io, range, most, at)
+    /// [`EngineError::NotOrdered`]; as [`KeysInOrder::keep`].
+    pub fn keys(self, range: KeyRange<'_>, most: usize, at: Option<u64>) -> EngineResult<KeysOfRange> {
+        self.store.complete_order(self.io)?;
+        self.store.index.keys_of(range, most, at).ok_or(EngineError::NotOrdered)
     }
 
     /// The number of keys of a range.
     ///
     /// # Errors
-    /// As [`Engine::keys_in_order`].
-    pub fn count_in_order(&mut self, handle: Handle, range: KeyRange<'_>) -> EngineResult<u64> {
-        let (io, store) = self.store(handle)?;
-        store.count_in_order(io, range)
+    /// As [`KeysInOrder::keys`].
+    pub fn count(self, range: KeyRange<'_>) -> EngineResult<u64> {
+        self.store.complete_order(self.io)?;
+        self.store.index.count(range).ok_or(EngineError::NotOrdered)
     }
 }

@@ -9,7 +9,7 @@ mod disk_space;
 mod drops;
 mod due;
 mod durability;
-mod key_order;
+pub(crate) mod key_order;
 mod maintain;
 mod open;
 pub(crate) mod options;
@@ -467,7 +467,7 @@ impl<D: Disk> Engine<D> {
         let durable = self.durable_index(handle)?;
         let (io, store) = self.store(handle)?;
         Ok(PartitionStats {
-            records: store.index.len() as u64,
+            records: store.index.hash.len() as u64,
             last: io.logs.view(store.handle).last(),
             commit: store.commit,
             durable,
@@ -485,7 +485,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn records(&mut self, handle: Handle) -> EngineResult<u64> {
-        Ok(self.store(handle)?.1.index.len() as u64)
+        Ok(self.store(handle)?.1.index.hash.len() as u64)
     }
 
     /// Statistics of the engine.

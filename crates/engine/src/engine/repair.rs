@@ -1,5 +1,6 @@
 //! Finding corrupt entries that no request reads, and repairing them.
 
+use super::key_order::KeysInOrder;
 use super::report::{CorruptEntry, ScrubFrom, ScrubStep};
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
@@ -88,6 +89,14 @@ impl<D: Disk> Engine<D> {
         bytes: u64,
     ) -> EngineResult<Option<Cursor>> {
         self.store(handle)?.1.range_end(from, most, bytes)
+    }
+
+    /// The order of a partition's keys, which it may keep beside its index.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn key_order(&mut self, handle: Handle) -> EngineResult<KeysInOrder<'_, D>> {
+        KeysInOrder::of(self, handle)
     }
 
     /// The keys from a cursor on, up to another cursor or to the end. `None`: there are more than so many.

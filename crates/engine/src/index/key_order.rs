@@ -131,13 +131,13 @@ impl KeyOrder {
     }
 }
 
-type Ended<'a> = Box<dyn Iterator<Item = &'a [u8]> + 'a>;
+type RemovedKeys<'a> = Box<dyn Iterator<Item = &'a [u8]> + 'a>;
 
 /// Both sets of keys, in one order.
 struct Merged<'a> {
     walk: RangeWalk<'a>,
     next: Option<Vec<u8>>,
-    ended: Peekable<Ended<'a>>,
+    ended: Peekable<RemovedKeys<'a>>,
     is_reverse: bool,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Merged<'a> {
             false => RangeCursor::ascending(from, to),
             true => RangeCursor::descending(from, to),
         };
-        let ended: Ended<'a> = match at.filter(|_| !order.ended.is_empty()) {
+        let ended: RemovedKeys<'a> = match at.filter(|_| !order.ended.is_empty()) {
             None => Box::new(std::iter::empty()),
             Some(at) => {
                 let keys = order.ended.range::<[u8], _>((from, to));

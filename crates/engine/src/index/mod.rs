@@ -21,6 +21,7 @@ pub mod key_order;
 pub mod location;
 pub mod ordered;
 mod page;
+pub(crate) mod partition_index;
 
 use location::Location;
 use page::{Page, SLOTS, SlotPosition};

@@ -181,15 +181,14 @@ impl PartitionStore {
             Some(current) => {
                 if current.seen.is_unreadable() {
                     // It may have been another key's.
-                    self.order_key(key);
+                    self.index.order_key(key);
                 }
                 self.retire(logs, meta, fragment, key, &current);
-                self.index.replace(current.found, location);
+                self.index.hash.replace(current.found, location);
             }
             None => {
                 self.retain_absence(logs, meta, fragment, key);
-                self.index.insert(fragment, location);
-                self.order_key(key);
+                self.index.insert((fragment, key), location);
             }
         }
     }
@@ -204,11 +203,8 @@ impl PartitionStore {
     ) {
         if let Some(current) = current {
             self.retire(logs, meta, fragment, key, &current);
-            self.index.remove(current.found);
             let until = self.retains_versions().then_some(meta.timestamp);
-            if let Some(order) = self.order.kept_mut() {
-                order.remove(key, until);
-            }
+            self.index.remove(current.found, key, until);
         }
     }
 
@@ -222,9 +218,10 @@ impl PartitionStore {
     ) -> EngineResult<()> {
         let Some(current) = current else {
             self.retain_absence(&mut io.logs, meta, fragment, key);
-            self.index.insert(fragment, PartitionStore::location_of(placed));
-            if !is_planted(Bug::AppendedKeyNotOrdered) {
-                self.order_key(key);
+            let location = PartitionStore::location_of(placed);
+            match is_planted(Bug::AppendedKeyNotOrdered) {
+                true => self.index.hash.insert(fragment, location),
+                false => self.index.insert((fragment, key), location),
             }
             return Ok(());
         };
@@ -239,7 +236,7 @@ impl PartitionStore {
             chain.add(part, head);
             chain.record_entry(meta);
             let id = self.chains.add(chain);
-            self.index.replace(current.found, Location::chain(id));
+            self.index.hash.replace(current.found, Location::chain(id));
             return Ok(());
         }
         match current.location.decode() {
@@ -264,7 +261,7 @@ impl PartitionStore {
                 chain.add(part, head);
                 chain.record_entry(meta);
                 let id = self.chains.add(chain);
-                self.index.replace(current.found, Location::chain(id));
+                self.index.hash.replace(current.found, Location::chain(id));
             }
             EntryPlace::Chain(id) => {
                 let through = Newest::of(self.chains.get(id));
@@ -320,7 +317,7 @@ impl PartitionStore {
                 let mut chain = Chain::new(key, current.seen.form);
                 chain.push(current.seen.as_part());
                 let id = self.chains.add(chain);
-                self.index.replace(current.found, Location::chain(id));
+                self.index.hash.replace(current.found, Location::chain(id));
                 id
             }
         };

@@ -279,7 +279,7 @@ impl PartitionStore {
     /// Adds a page of the index. Returns where the next one begins.
     pub(crate) fn write_page(&self, blocks: &mut PageBlocks, from: u32) -> Option<u32> {
         let salt = blocks.salt;
-        let (entries, next) = self.index.page_entries(from);
+        let (entries, next) = self.index.hash.page_entries(from);
         let mut plain = Vec::new();
         for (fragment, location) in entries {
             match location.decode() {

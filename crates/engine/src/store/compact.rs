@@ -299,7 +299,7 @@ impl PartitionStore {
             }
             CompactionStage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
-                job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
+                job.moves[from..until].iter().for_each(|moved| self.index.hash.touch(moved.fragment));
                 job.moves[from..until].iter().for_each(|moved| self.patch(&mut io.logs, moved, slot));
                 let first = io.logs.separate(self.handle).segment(slot).first_index();
                 let next = job.moves.get(until).map(|moved| first + u64::from(moved.index));
@@ -397,7 +397,7 @@ impl PartitionStore {
             && let Some(head) = entry::decode_head_unchecked(base, rest)
             && let Some(key) = rest.get(entry::HEAD_BYTES..head.payload_at())
         {
-            self.index.touch(self.fragment(key));
+            self.index.hash.touch(self.fragment(key));
             at += head.entry_bytes();
         }
     }
@@ -483,7 +483,7 @@ impl PartitionStore {
         match meta.kind {
             EntryKind::Put | EntryKind::Append => {
                 let location = Location::entry(slot, offset as u32, head.entry_bytes());
-                self.index.find_slot(fragment, location).is_some()
+                self.index.hash.find_slot(fragment, location).is_some()
                     || self.chain_of(fragment, key).is_some_and(|id| self.chains.get(id).has_part(meta.index))
                     || self.versions.needs(fragment, meta.index)
             }
@@ -517,7 +517,7 @@ impl PartitionStore {
     }
 
     fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {
-        let found = self.index.find(fragment, |location| match location.decode() {
+        let found = self.index.hash.find(fragment, |location| match location.decode() {
             EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
             EntryPlace::Entry(_) => Ok(false),
         });
@@ -572,8 +572,8 @@ impl PartitionStore {
         }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
         let new = Location::entry(slot, moved.new_offset, bytes);
-        if let Some((found, _)) = self.index.find_slot(moved.fragment, old) {
-            self.index.replace(found, new);
+        if let Some((found, _)) = self.index.hash.find_slot(moved.fragment, old) {
+            self.index.hash.replace(found, new);
             return;
         }
         let index = log.segment(slot).first_index() + u64::from(moved.index);

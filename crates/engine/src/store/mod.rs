@@ -10,8 +10,8 @@ use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::index::HashIndex;
 use crate::index::location::{EntryPlace, Location};
+use crate::index::partition_index::PartitionIndex;
 use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -35,7 +35,6 @@ pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
-pub(crate) mod key_order;
 mod read;
 pub(crate) mod recent;
 pub(crate) mod record;
@@ -52,7 +51,7 @@ pub(crate) mod snapshot_install;
 pub(crate) struct PartitionStore {
     /// Names its log among those of the instance.
     pub(crate) handle: u32,
-    pub(crate) index: HashIndex,
+    pub(crate) index: PartitionIndex,
     pub(crate) id: StoreIdentity,
     pub(crate) stopped: Option<Box<str>>,
     /// The invariant because of which the log is not written any more.
@@ -74,7 +73,6 @@ pub(crate) struct PartitionStore {
     pub(crate) check_at_dead_bytes: u64,
     /// Memory of entries that died while the present one is applied, not yet subtracted from the account.
     released_bytes: usize,
-    pub(crate) order: key_order::OrderOfKeys,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
@@ -148,8 +146,7 @@ impl PartitionStore {
         PartitionStore {
             handle,
             id,
-            index: HashIndex::new(),
-            order: key_order::OrderOfKeys::NotKept,
+            index: PartitionIndex::default(),
             chains: Chains::default(),
             versions: Versions::default(),
             places: PartPlaces::default(),
@@ -185,7 +182,7 @@ impl PartitionStore {
 
     /// Neither its files nor entries since then determine the seed of the hash of its keys.
     pub(crate) fn names_no_seed(&self, logs: &Logs) -> bool {
-        logs.view(self.handle).is_unused() && self.index.is_empty()
+        logs.view(self.handle).is_unused() && self.index.hash.is_empty()
     }
 
     /// The owner data for the journal.
@@ -361,9 +358,7 @@ impl PartitionStore {
     /// them.
     pub(crate) fn expire_versions(&mut self, logs: &mut Logs, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
-        if let Some(order) = self.order.kept_mut() {
-            order.expire(horizon);
-        }
+        self.index.expire(horizon);
         for _ in 0..most {
             let Some(older) = self.versions.expire(horizon) else { return false };
             for part in older.dead_parts {
@@ -394,7 +389,7 @@ impl PartitionStore {
 
     /// Whether the entry of this log index is a part of a record of parts with this fragment.
     pub(crate) fn is_part(&self, fragment: u32, index: u64) -> bool {
-        let found = self.index.find(fragment, |location| match location.decode() {
+        let found = self.index.hash.find(fragment, |location| match location.decode() {
             EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(self.chains.get(id).has_part(index)),
             EntryPlace::Entry(_) => Ok(false),
         });
@@ -501,7 +496,6 @@ impl PartitionStore {
         size_of::<PartitionStore>()
             + logs.view(self.handle).overhead_bytes()
             + self.index.bytes()
-            + self.order.bytes()
             + self.chains.bytes()
             + self.places.bytes()
             + self.recent.bytes()

@@ -40,7 +40,7 @@ impl PartitionStore {
         let PartitionStore { index, chains, scratch, .. } = self;
         let log = io.logs.view(self.handle);
         let mut seen = None;
-        let found = index.find(fragment, |location| -> EngineResult<bool> {
+        let found = index.hash.find(fragment, |location| -> EngineResult<bool> {
             match location.decode() {
                 EntryPlace::Chain(id) => {
                     let chain = chains.get(id);
@@ -112,7 +112,7 @@ impl PartitionStore {
     }
 
     fn changes(&self) -> u64 {
-        self.index.changes() + self.chains.changes()
+        self.index.hash.changes() + self.chains.changes()
     }
 
     /// The present record of a key.
@@ -277,7 +277,7 @@ impl PartitionStore {
         let seed = self.id.index_seed;
         let begin = HashPosition::decode(from, seed)?;
         let mut entries: Vec<(u32, Location)> = Vec::new();
-        let mut next = self.index.page(seed, from, |key, location| {
+        let mut next = self.index.hash.page(seed, from, |key, location| {
             if let PagedKey::Fragment(fragment) = key {
                 entries.push((fragment, location));
             }
@@ -299,7 +299,7 @@ impl PartitionStore {
         Ok((found.into_iter().map(|(_, key)| key).collect(), next))
     }
 
-    pub(super) fn key_at<D: Disk>(
+    fn key_at<D: Disk>(
         &self,
         io: &mut Io<D>,
         place: EntryPlace,
@@ -345,13 +345,24 @@ impl PartitionStore {
         Ok((keys, next))
     }
 
+    /// Makes the order of the keys complete, if it is kept. If a key could not be read, all keys are read again: it may have been
+    /// repaired since.
+    pub(crate) fn complete_order<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let mut index = std::mem::take(&mut self.index);
+        let mut scratch = Vec::new();
+        let completed =
+            index.complete_order(|place| self.key_at(io, place, &mut scratch), self.versions.ends());
+        self.index = index;
+        completed
+    }
+
     /// The end of a slice of the keys that begins at a cursor ([`Index::range_end`]).
     pub(crate) fn range_end(&self, from: &Cursor, most: usize, bytes: u64) -> EngineResult<Option<Cursor>> {
         let bytes_of = |location: Location| match location.decode() {
             EntryPlace::Entry(position) => u64::from(position.bytes_max),
             EntryPlace::Chain(id) => self.chains.get(id).units,
         };
-        Ok(self.index.range_end(self.id.index_seed, from, (most, bytes), bytes_of)?)
+        Ok(self.index.hash.range_end(self.id.index_seed, from, (most, bytes), bytes_of)?)
     }
 
     /// The keys from a cursor to another, or to the end; `None`: there are more than so many, or they are in too many pages.
@@ -369,7 +380,7 @@ impl PartitionStore {
         let (mut found, mut at) = (Vec::new(), Some(from.clone()));
         for _ in 0..SLICE_PAGES_MAX {
             let Some(here) = at else { break };
-            let next = self.index.page(seed, &here, |key, location| {
+            let next = self.index.hash.page(seed, &here, |key, location| {
                 if let PagedKey::Fragment(fragment) = key
                     && is_within(fragment)
                 {
@@ -398,7 +409,7 @@ impl PartitionStore {
 
     /// The cursor behind a key.
     pub(crate) fn cursor_behind(&self, key: &[u8]) -> Cursor {
-        self.index.cursor_behind(self.id.index_seed, IndexKey { fragment: self.fragment(key), key })
+        self.index.hash.cursor_behind(self.id.index_seed, IndexKey { fragment: self.fragment(key), key })
     }
 
     /// Returns the same record whether or not the log still holds the trim that changed it last, as long as

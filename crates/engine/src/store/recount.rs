@@ -101,7 +101,7 @@ fn is_referenced(store: &PartitionStore, slot: u32, offset: u32, head: &Head, ke
     let (index, fragment) = (head.meta.index, store.fragment(key));
     let location = Location::entry(slot, offset, head.entry_bytes());
     index > store.commit
-        || store.index.find_slot(fragment, location).is_some()
+        || store.index.hash.find_slot(fragment, location).is_some()
         || store.is_part(fragment, index)
         || store.versions.needs(fragment, index)
 }

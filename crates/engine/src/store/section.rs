@@ -53,7 +53,7 @@ impl SectionWrite {
     pub(crate) fn step(&mut self, store: &PartitionStore, logs: &Logs) -> bool {
         let next = store.write_page(&mut self.blocks, self.next);
         let mut places: BTreeMap<u32, Vec<(u32, u32)>> = BTreeMap::new();
-        for (_, location) in store.index.page_entries(self.next).0 {
+        for (_, location) in store.index.hash.page_entries(self.next).0 {
             let EntryPlace::Chain(id) = location.decode() else { continue };
             for part in &store.chains.get(id).parts {
                 if let Some(place) = store.places.get(logs.view(store.handle), part.index) {
@@ -219,14 +219,14 @@ impl PartitionStore {
             Ok(())
         })?;
         self.recovered_extra = Some(Box::new((header.commit, extra)));
-        self.index = HashIndex::for_entries(counts.0 as usize);
+        self.index.hash = HashIndex::for_entries(counts.0 as usize);
         read_blocks(header.salt(), bytes, |block| {
             match block {
                 Block::Entries(entries) => {
                     for (fragment, location) in entries {
                         let EntryPlace::Entry(at) = Location(location).decode() else { continue };
                         if let Some(slot) = places.slots.get(&at.slot) {
-                            self.index.insert(fragment, Location(location).in_slot(*slot));
+                            self.index.hash.insert(fragment, Location(location).in_slot(*slot));
                             report.from_checkpoint += 1;
                         }
                     }
@@ -253,8 +253,8 @@ impl PartitionStore {
             |placed: AppendedPlace| Location::entry(placed.slot, placed.offset, placed.entry_bytes);
         let (from, to) = (location(moved.from), location(moved.to));
         let fragment = self.fragment(&moved.key);
-        if let Some((found, _)) = self.index.find_slot(fragment, from) {
-            self.index.replace(found, to);
+        if let Some((found, _)) = self.index.hash.find_slot(fragment, from) {
+            self.index.hash.replace(found, to);
         }
         self.places.redirect(moved.index, from, to);
         self.recent.redirect(moved.index, moved.to);

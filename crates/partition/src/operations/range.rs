@@ -20,7 +20,6 @@ use super::{EngineResultExt, FoundRecord};
 use crate::hash_range::HashRange;
 use crate::limits::{RANGE_KEYS_VISITED_MAX, RANGE_READ_KEYS, RANGE_VALUE_BYTES_MAX};
 use crate::planted::{Bug, is_planted};
-use crate::snapshots::view::PastView;
 use crate::view::RecordView;
 
 /// A record of a range. Its value, if requested and short enough, was written to a buffer.
@@ -51,7 +50,8 @@ pub(crate) struct PresentRecords<'p, 'v, D> {
 
 impl<D: Disk> OrderedKeys for PresentRecords<'_, '_, D> {
     fn keys(&mut self, range: KeyRange<'_>, most: usize) -> Result<KeysOfRange, Failure<'static>> {
-        self.view.engine.keys_in_order(self.view.handle, range, most, None).or_fail()
+        let order = self.view.engine.key_order(self.view.handle).or_fail()?;
+        order.keys(range, most, None).or_fail()
     }
 
     fn record(
@@ -65,25 +65,8 @@ impl<D: Disk> OrderedKeys for PresentRecords<'_, '_, D> {
     }
 }
 
-impl<D: Disk> OrderedKeys for PastView<'_, D> {
-    fn keys(&mut self, range: KeyRange<'_>, most: usize) -> Result<KeysOfRange, Failure<'static>> {
-        self.engine.keys_in_order(self.handle, range, most, Some(self.at.0)).or_fail()
-    }
-
-    fn record(
-        &mut self,
-        key: &[u8],
-        value: Option<&mut Vec<u8>>,
-    ) -> Result<Option<RecordInRange>, Failure<'static>> {
-        let now_ms = self.at.millis();
-        match self.find(key)? {
-            Some(mut record) => describe(&mut record, now_ms, value),
-            None => Ok(None),
-        }
-    }
-}
-
-fn describe(
+/// What a range lists of a record, unless it has expired.
+pub(crate) fn describe(
     found: &mut impl ReadableRecord,
     now_ms: u64,
     value: Option<&mut Vec<u8>>,

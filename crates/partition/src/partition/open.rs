@@ -127,7 +127,7 @@ impl Partition {
         let MemberOptions { durability, index_seed, is_ordered, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
         if is_ordered {
-            match engine.keep_key_order(handle) {
+            match engine.key_order(handle)?.keep() {
                 // It does not keep the partition from being opened, and repaired: ranges are refused until then.
                 Ok(()) | Err(EngineError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),

@@ -223,7 +223,7 @@ impl Partition {
                 };
                 operations::scan::names(names, scan, foreign, look, out)
             }
-            false if view.engine.is_ordered(view.handle) => {
+            false if view.is_ordered() => {
                 let mut present = PresentRecords { view: &mut view, now_ms: clock.now_ms() };
                 operations::range::page(&mut present, scan, foreign, out)
             }

@@ -393,10 +393,10 @@ impl Partition {
                     let names = names.iter().map(Vec::as_slice);
                     operations::scan::names(names, scan, foreign, |name| view.header(name), out)
                 }
-                Some(mut view) if view.engine.is_ordered(view.handle) => {
-                    operations::range::page(&mut view, scan, foreign, out)
-                }
-                Some(mut view) => operations::scan::keys(&mut view, scan, foreign, out),
+                Some(mut view) => match view.is_ordered() {
+                    true => operations::range::page(&mut view, scan, foreign, out),
+                    false => operations::scan::keys(&mut view, scan, foreign, out),
+                },
                 None => Err(Failure::SnapshotExpired),
             },
             Err(failure) => Err(failure),

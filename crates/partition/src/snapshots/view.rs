@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    ChunkHead, Cursor, Engine, Handle, Parts, RecordBody, StoredRecord, copy_part_over, split_trailer,
+    ChunkHead, Cursor, Engine, Handle, KeyRange, KeysOfRange, Parts, RecordBody, StoredRecord,
+    copy_part_over, split_trailer,
 };
 use zerohop_record::state::ReadableRecord;
 use zerohop_wire::blob::{BlobStamp, header_key};
@@ -16,6 +17,7 @@ use zerohop_wire::{BadRequestReason, Failure};
 
 use super::PastVersions;
 use crate::operations::EngineResultExt;
+use crate::operations::range::{OrderedKeys, RecordInRange, describe};
 use crate::operations::scan::{IndexPage, KeySource};
 use crate::state::PartitionState;
 use crate::view::Values;
@@ -37,7 +39,7 @@ enum PastContents {
 }
 
 /// A record as it was.
-pub(crate) struct PastRecord<'p, 'v, D> {
+struct PastRecord<'p, 'v, D> {
     view: &'p mut PastView<'v, D>,
     key: &'p [u8],
     record: RecordType,
@@ -110,6 +112,11 @@ impl<'v, D: Disk> PastView<'v, D> {
         Ok(())
     }
 
+    /// Whether the partition keeps the order of its keys.
+    pub(crate) fn is_ordered(&mut self) -> bool {
+        self.engine.key_order(self.handle).is_ok_and(|order| order.is_kept())
+    }
+
     /// Answers a read. `out` is empty, and holds what the answer borrows.
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         if !read.query.is_in_snapshots() {
@@ -121,10 +128,7 @@ impl<'v, D: Disk> PastView<'v, D> {
         }
     }
 
-    pub(crate) fn find<'p>(
-        &'p mut self,
-        key: &'p [u8],
-    ) -> Result<Option<PastRecord<'p, 'v, D>>, Failure<'static>> {
+    fn find<'p>(&'p mut self, key: &'p [u8]) -> Result<Option<PastRecord<'p, 'v, D>>, Failure<'static>> {
         let Some(found) = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()? else {
             return Ok(None);
         };
@@ -269,6 +273,24 @@ impl<D: Disk> KeySource for PastView<'_, D> {
     fn record_meta(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
         let record = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()?;
         Ok(record.map(|record| (type_of(&record), Timestamp(record.timestamp))))
+    }
+}
+
+impl<D: Disk> OrderedKeys for PastView<'_, D> {
+    fn keys(&mut self, range: KeyRange<'_>, most: usize) -> Result<KeysOfRange, Failure<'static>> {
+        self.engine.key_order(self.handle).or_fail()?.keys(range, most, Some(self.at.0)).or_fail()
+    }
+
+    fn record(
+        &mut self,
+        key: &[u8],
+        value: Option<&mut Vec<u8>>,
+    ) -> Result<Option<RecordInRange>, Failure<'static>> {
+        let now_ms = self.at.millis();
+        match self.find(key)? {
+            Some(mut record) => describe(&mut record, now_ms, value),
+            None => Ok(None),
+        }
     }
 }
 

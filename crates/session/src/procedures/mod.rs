@@ -39,13 +39,14 @@ pub use error::{BlobError, Error};
 pub use keyspace::Keyspace;
 pub use limits::BlobLimits;
 pub use operation::{Info, Operation, PendingOperation, Record, Ttl};
-pub use range_scan::{RangeScan, SnapshotRangeScan};
+pub use range_scan::RangeScan;
 pub use scan::Scan;
 pub use shell::{
     BackgroundTask, BatchSender, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult,
 };
 pub use snapshot::{
-    Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotScan,
+    Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotRangeScan,
+    SnapshotScan,
 };
 pub use transaction::{Attempts, CommittedTransaction, Promise, Transaction};
 pub use transform::Transform;

@@ -1,47 +1,46 @@
-//! Scans of ranges of an ordered keyspace, now or at the time of a snapshot.
+//! Scans of ranges of an ordered keyspace.
 //!
 //! Each page is of one moment. A page continues behind the last key of the one before, whatever changed meanwhile: keys that
 //! exist throughout are listed exactly once, in order.
 
 use bytes::Bytes;
 use zerohop_placement::KeyOrder;
-use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
-use zerohop_wire::messages::{RecordType, Scan, SnapshotQuery};
+use zerohop_wire::messages::RecordType;
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::error::Error;
 use super::keyspace::Keyspace;
 use super::operation::Record;
-use super::snapshot::Snapshot;
 use crate::{KeyRange, ListedKey, Reply, SessionRequest};
 
 /// What is left of a scan of a range.
 #[derive(Clone, Debug)]
-struct Rest {
-    range: KeyRange,
-    prefix: Bytes,
-    page_keys: u32,
+pub(super) struct Rest {
+    pub(super) range: KeyRange,
+    pub(super) prefix: Bytes,
+    pub(super) page_keys: u32,
     /// Keys to list at most.
-    limit: u64,
+    pub(super) limit: u64,
     /// The cursor of the next page; `None` at the end.
     cursor: Option<Bytes>,
 }
 
 impl Rest {
-    fn new(range: KeyRange) -> Rest {
+    pub(super) fn new(range: KeyRange) -> Rest {
         let cursor = (!range.is_empty()).then(Bytes::new);
         Rest { range, prefix: Bytes::new(), page_keys: SCAN_PAGE_KEYS_MAX, limit: u64::MAX, cursor }
     }
 
     /// The cursor of the next page, and the maximum number of its keys; `None` at the end.
-    fn next(&self) -> Option<(Bytes, u32)> {
+    pub(super) fn next(&self) -> Option<(Bytes, u32)> {
         let keys = u32::try_from(self.limit).unwrap_or(u32::MAX).min(self.page_keys);
         self.cursor.clone().filter(|_| keys > 0).map(|cursor| (cursor, keys))
     }
 
     /// Takes a page. The rest is what its cursor is before.
-    fn page_of(&mut self, reply: Reply) -> Result<Vec<ListedKey>, Error> {
+    pub(super) fn page_of(&mut self, reply: Reply) -> Result<Vec<ListedKey>, Error> {
         let Reply::Page { next, keys } = reply else { return Err(Error::Unexpected) };
         self.cursor = (!next.is_empty()).then_some(next);
         self.limit = self.limit.saturating_sub(keys.len() as u64);
@@ -56,16 +55,14 @@ pub struct RangeScan {
     rest: Rest,
 }
 
-/// The same in a snapshot: see [`Snapshot::scan_range`].
-#[derive(Debug)]
-pub struct SnapshotRangeScan<'s> {
-    snapshot: &'s Snapshot,
-    keyspace: &'s Keyspace,
-    rest: Rest,
+impl RangeScan {
+    pub(super) fn new(keyspace: Keyspace, range: KeyRange) -> RangeScan {
+        RangeScan { keyspace, rest: Rest::new(range) }
+    }
 }
 
 macro_rules! options_of_ranges {
-    ($($scan:ty),+) => {$(
+    ($scan:ty) => {
         impl $scan {
             /// Only keys that begin with `prefix`.
             #[must_use]
@@ -110,37 +107,20 @@ macro_rules! options_of_ranges {
                 self
             }
         }
-    )+};
+    };
 }
 
-options_of_ranges!(RangeScan, SnapshotRangeScan<'_>);
+pub(super) use options_of_ranges;
 
-impl Keyspace {
-    /// Lists the keys of a range of an ordered keyspace in their order, in pages. `bounds` is a Rust range of keys, as
-    /// `"a".."b"`, `"a"..` or, for all keys, `..` as `scan_range::<&str>(..)`.
-    pub fn scan_range<K: AsRef<[u8]>>(&self, bounds: impl std::ops::RangeBounds<K>) -> RangeScan {
-        RangeScan { keyspace: self.clone(), rest: Rest::new(KeyRange::of(bounds)) }
-    }
+options_of_ranges!(RangeScan);
 
-    fn check_order(&self) -> Result<(), Error> {
-        match self.config().order {
-            KeyOrder::Ordered => Ok(()),
-            KeyOrder::Hashed => {
-                let failure = Failure::BadRequest { reason: BadRequestReason::NotOrdered };
-                Err(Error::general(crate::SessionError::Answer { failure }))
-            }
+pub(super) fn check_order(keyspace: &Keyspace) -> Result<(), Error> {
+    match keyspace.config().order {
+        KeyOrder::Ordered => Ok(()),
+        KeyOrder::Hashed => {
+            let failure = Failure::BadRequest { reason: BadRequestReason::NotOrdered };
+            Err(Error::general(crate::SessionError::Answer { failure }))
         }
-    }
-}
-
-impl Snapshot {
-    /// Lists the keys of a range of an ordered keyspace as they were: as [`Keyspace::scan_range`].
-    pub fn scan_range<'s, K: AsRef<[u8]>>(
-        &'s self,
-        keyspace: &'s Keyspace,
-        bounds: impl std::ops::RangeBounds<K>,
-    ) -> SnapshotRangeScan<'s> {
-        SnapshotRangeScan { snapshot: self, keyspace, rest: Rest::new(KeyRange::of(bounds)) }
     }
 }
 
@@ -151,7 +131,7 @@ impl RangeScan {
     /// The keyspace is not ordered, the lower bound is above the upper one, or the page cannot be read within the client's
     /// deadline.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
-        self.keyspace.check_order()?;
+        check_order(&self.keyspace)?;
         while let Some((cursor, keys_max)) = self.rest.next() {
             let partitions = self.keyspace.config().partitions;
             let at = ((PartitionId(0), partitions), cursor);
@@ -193,59 +173,12 @@ impl RangeScan {
     }
 }
 
-impl SnapshotRangeScan<'_> {
-    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
-    ///
-    /// # Errors
-    /// As [`RangeScan::next_page`]; `SnapshotExpired`; the keyspace is not in the snapshot.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
-        self.keyspace.check_order()?;
-        let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
-            let failure = Failure::from(BadRequestReason::NoSuchPartition);
-            return Err(Error::general(crate::SessionError::Answer { failure }));
-        };
-        while let Some((cursor, keys_max)) = self.rest.next() {
-            let Rest { prefix, range, .. } = &self.rest;
-            let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
-            let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
-            let to = (self.keyspace.id(), PartitionId(0), partitions);
-            let reply = self.snapshot.request_page(to, scan).await?;
-            let mut before = self.rest.clone();
-            let mut page = before.page_of(reply)?;
-            if self.rest.range.values {
-                for listed in page.iter_mut().filter(|listed| lacks_value(listed)) {
-                    if let Some(record) = self.snapshot.lookup(self.keyspace, &listed.key).await? {
-                        fill(listed, record);
-                    }
-                }
-            }
-            self.rest = before;
-            if !page.is_empty() {
-                return Ok(Some(page));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Snapshot {
-    async fn request_page(
-        &self,
-        to: (zerohop_wire::ids::KeyspaceId, PartitionId, zerohop_placement::PartitionCount),
-        scan: Scan<'_>,
-    ) -> Result<Reply, Error> {
-        let lease = self.lease();
-        let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
-        lease.client.send_request(request).await
-    }
-}
-
 /// A value is too long for a page.
-fn lacks_value(listed: &ListedKey) -> bool {
+pub(super) fn lacks_value(listed: &ListedKey) -> bool {
     listed.value.is_none() && listed.record == RecordType::Bytes
 }
 
-fn fill(listed: &mut ListedKey, record: Record) {
+pub(super) fn fill(listed: &mut ListedKey, record: Record) {
     match record {
         Record::Bytes { version, bytes, .. } => {
             (listed.version, listed.value) = (version, Some(bytes));

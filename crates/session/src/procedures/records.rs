@@ -1,6 +1,6 @@
 //! The operations on the records of a keyspace.
 
-use crate::{Coalescing, Collect, Reply, SessionRequest};
+use crate::{Coalescing, Collect, KeyRange, Reply, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
@@ -14,6 +14,7 @@ use super::cluster_handle::ClusterHandle;
 use super::error::Error;
 use super::keyspace::Keyspace;
 use super::operation::{self, Info, Operation, OperationKind, Record, Ttl};
+use super::range_scan::RangeScan;
 use super::scan::Scan;
 use super::transform::Transform;
 use super::verify::Comparison;
@@ -172,6 +173,12 @@ impl Keyspace {
     /// Lists the keys that begin with `prefix`, in pages, in an order that the servers choose.
     pub fn scan(&self, prefix: impl Into<Bytes>) -> Scan {
         Scan::new(self.clone(), prefix.into())
+    }
+
+    /// Lists the keys of a range of an ordered keyspace in their order, in pages. `bounds` is a Rust range of keys, as
+    /// `"a".."b"`, `"a"..` or, for all keys, `..` as `scan_range::<&str>(..)`.
+    pub fn scan_range<K: AsRef<[u8]>>(&self, bounds: impl std::ops::RangeBounds<K>) -> RangeScan {
+        RangeScan::new(self.clone(), KeyRange::of(bounds))
     }
 
     /// Reads records of this keyspace at one moment: see [`ClusterHandle::read_many`].

@@ -73,7 +73,7 @@ impl Recovery<'_> {
                     return Err(EngineError::Format { path, reason });
                 }
                 Err(reason) => {
-                    self.store.index = Default::default();
+                    self.store.index.hash = Default::default();
                     self.store.chains = Default::default();
                     self.store.recovered_extra = None;
                     self.report.from_checkpoint = 0;
@@ -135,7 +135,7 @@ impl Recovery<'_> {
         })?;
         self.store.recovered_extra = Some(Box::new((header.commit, extra.unwrap_or_default().to_vec())));
         let (slots, rows) = self.match_rows(logs, &table, &mut samples);
-        self.store.index = HashIndex::for_entries(counts.0 as usize);
+        self.store.index.hash = HashIndex::for_entries(counts.0 as usize);
         checkpoint::read_blocks(header.salt(), bytes, |block| {
             match block {
                 Block::Entries(entries) => {
@@ -185,7 +185,7 @@ impl Recovery<'_> {
         let EntryPlace::Entry(position) = location.decode() else { return };
         // An entry of a segment that was rewritten since is found again when that segment is read.
         if let Some(&slot) = slots.get(&position.slot) {
-            self.store.index.insert(fragment, location.in_slot(slot));
+            self.store.index.hash.insert(fragment, location.in_slot(slot));
             self.report.from_checkpoint += 1;
         }
     }
@@ -205,7 +205,7 @@ impl Recovery<'_> {
         let mut doubtful = Vec::new();
         let mut from = Some(0);
         while let Some(fragment) = from {
-            let (entries, next) = self.store.index.page_entries(fragment);
+            let (entries, next) = self.store.index.hash.page_entries(fragment);
             doubtful.extend(entries.filter_map(|(f, l)| match l.decode() {
                 EntryPlace::Chain(id) => Some((f, l, id)),
                 EntryPlace::Entry(_) => None,
@@ -235,9 +235,9 @@ impl Recovery<'_> {
             let chain = self.store.chains.get_mut(id);
             chain.remove_missing(&missing);
             if chain.parts.is_empty()
-                && let Some((found, _)) = self.store.index.find_slot(fragment, location)
+                && let Some((found, _)) = self.store.index.hash.find_slot(fragment, location)
             {
-                self.store.index.remove(found);
+                self.store.index.hash.remove(found);
                 self.store.chains.take(id);
             }
         }
@@ -287,7 +287,7 @@ impl Recovery<'_> {
 impl PartitionStore {
     /// Loads a record of several parts, or a further piece of one. Returns whether the record is new.
     pub(crate) fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) -> bool {
-        let same = self.index.find(piece.fragment, |location| match location.decode() {
+        let same = self.index.hash.find(piece.fragment, |location| match location.decode() {
             EntryPlace::Chain(id) => {
                 Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *piece.key)
             }
@@ -299,7 +299,7 @@ impl PartitionStore {
                 let chain =
                     Chain::new(piece.key, Form { is_list: piece.is_list, is_chunk: piece.offsets.is_some() });
                 let id = self.chains.add(chain);
-                self.index.insert(piece.fragment, Location::chain(id));
+                self.index.hash.insert(piece.fragment, Location::chain(id));
                 id
             }
         };

@@ -228,12 +228,12 @@ fn walk_in_order(
     (most, is_reverse): (usize, bool),
     at: Option<u64>,
 ) -> Result<Vec<Vec<u8>>, EngineError> {
-    engine.keep_key_order(handle)?;
+    engine.key_order(handle)?.keep()?;
     let mut keys: Vec<Vec<u8>> = Vec::new();
     loop {
         let last = keys.last().map_or(Bound::Unbounded, |key| Bound::Excluded(&**key));
         let (from, to) = if is_reverse { (Bound::Unbounded, last) } else { (last, Bound::Unbounded) };
-        let page = engine.keys_in_order(handle, KeyRange { from, to, is_reverse }, most, at)?;
+        let page = engine.key_order(handle)?.keys(KeyRange { from, to, is_reverse }, most, at)?;
         keys.extend(page.keys);
         if !page.has_more {
             break;

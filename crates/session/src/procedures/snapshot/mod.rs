@@ -10,6 +10,7 @@
 //! transaction that runs during the call is in the snapshot completely or not at all. `docs/protocols/snapshots.md` gives the reasons.
 
 mod blob;
+mod range_scan;
 mod scan;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{LookupRange, Query, Range, RecordRead, SnapshotQuery};
 
 pub use blob::{SnapshotBlob, SnapshotBlobRead};
+pub use range_scan::SnapshotRangeScan;
 pub use scan::{SnapshotBlobList, SnapshotScan};
 
 use crate::procedures::cluster_handle::ClusterHandle;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::planted::{Bug, is_planted};
-use crate::{ListedKey, Reply};
+use crate::{KeyRange, ListedKey, Reply};
 use bytes::Bytes;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
@@ -11,6 +11,7 @@ use zerohop_wire::messages::{Scan, SnapshotQuery};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Snapshot;
+use super::range_scan::SnapshotRangeScan;
 use crate::procedures::blob::is_staged;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
@@ -41,6 +42,15 @@ impl Snapshot {
     /// Lists the keys of a keyspace that begin with `prefix`, as they were.
     pub fn scan<'s>(&'s self, keyspace: &'s Keyspace, prefix: impl Into<Bytes>) -> SnapshotScan<'s> {
         SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, None) }
+    }
+
+    /// Lists the keys of a range of an ordered keyspace as they were: see [`Keyspace::scan_range`].
+    pub fn scan_range<'s, K: AsRef<[u8]>>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        bounds: impl std::ops::RangeBounds<K>,
+    ) -> SnapshotRangeScan<'s> {
+        SnapshotRangeScan::new(self, keyspace, KeyRange::of(bounds))
     }
 
     /// Same as [`Snapshot::scan`], for only one partition.

@@ -1,0 +1,66 @@
+//! Scans of ranges of an ordered keyspace at the time of a snapshot.
+
+use bytes::Bytes;
+use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
+use zerohop_wire::messages::{Scan, SnapshotQuery};
+use zerohop_wire::{BadRequestReason, Failure};
+
+use super::Snapshot;
+use crate::procedures::error::Error;
+use crate::procedures::keyspace::Keyspace;
+use crate::procedures::range_scan::{Rest, check_order, fill, lacks_value, options_of_ranges};
+use crate::{KeyRange, ListedKey};
+
+/// A scan of a range of an ordered keyspace in a snapshot: see [`Snapshot::scan_range`].
+#[derive(Debug)]
+pub struct SnapshotRangeScan<'s> {
+    snapshot: &'s Snapshot,
+    keyspace: &'s Keyspace,
+    rest: Rest,
+}
+
+impl<'s> SnapshotRangeScan<'s> {
+    pub(super) fn new(snapshot: &'s Snapshot, keyspace: &'s Keyspace, range: KeyRange) -> Self {
+        SnapshotRangeScan { snapshot, keyspace, rest: Rest::new(range) }
+    }
+}
+
+options_of_ranges!(SnapshotRangeScan<'_>);
+
+impl SnapshotRangeScan<'_> {
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
+    ///
+    /// # Errors
+    /// As [`RangeScan::next_page`]; `SnapshotExpired`; the keyspace is not in the snapshot.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        check_order(self.keyspace)?;
+        let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
+            let failure = Failure::from(BadRequestReason::NoSuchPartition);
+            return Err(Error::general(crate::SessionError::Answer { failure }));
+        };
+        while let Some((cursor, keys_max)) = self.rest.next() {
+            let Rest { prefix, range, .. } = &self.rest;
+            let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
+            let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
+            let to = (self.keyspace.id(), PartitionId(0), partitions);
+            let lease = self.snapshot.lease();
+            let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
+            let reply = lease.client.send_request(request).await?;
+            let mut before = self.rest.clone();
+            let mut page = before.page_of(reply)?;
+            if self.rest.range.values {
+                for listed in page.iter_mut().filter(|listed| lacks_value(listed)) {
+                    if let Some(record) = self.snapshot.lookup(self.keyspace, &listed.key).await? {
+                        fill(listed, record);
+                    }
+                }
+            }
+            self.rest = before;
+            if !page.is_empty() {
+                return Ok(Some(page));
+            }
+        }
+        Ok(None)
+    }
+}
