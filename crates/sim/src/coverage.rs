@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 63] = [
+pub const BLOBS: [&str; 64] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -131,6 +131,7 @@ pub const BLOBS: [&str; 63] = [
     "comparisons of one copy",
     "comparisons that failed",
     "scans to the end",
+    "scans of ranges to the end",
     "scans that went on at another primary",
     "scans that went on in children",
     "scans that failed",
@@ -422,9 +423,10 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
         // old epoch as well. Of 300 runs, one or two showed all cases.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 25] = [
+        const SOON: [&str; 26] = [
             "comparisons of several copies",
             "scans to the end",
+            "scans of ranges to the end",
             "scans that went on at another primary",
             "reads locked",
             "blobs: reads locked",

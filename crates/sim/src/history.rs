@@ -1,5 +1,6 @@
 //! The requests of clients and their results: the input of all checkers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use zerohop_base::time::Time;
@@ -145,12 +146,41 @@ pub struct Scan {
     pub client: usize,
     /// The keyspace.
     pub keyspace: KeyspaceId,
+    /// The part of the keyspace that it lists.
+    pub range: ScannedRange,
     /// When its first page was requested.
     pub begin: Time,
     /// When its last page arrived, if it was completed.
     pub end: Option<Time>,
     /// Its pages, in order.
     pub pages: Vec<ScanPage>,
+}
+
+/// The part of a keyspace that a scan lists. The default is all of it, in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScannedRange {
+    /// The lowest key.
+    pub from: Box<[u8]>,
+    /// All keys are below this.
+    pub to: Option<Box<[u8]>>,
+    /// The keyspace is ordered.
+    pub is_ordered: bool,
+    /// From the highest key down.
+    pub is_reverse: bool,
+}
+
+impl ScannedRange {
+    /// Whether a key is within the bounds.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        key >= &*self.from && self.to.as_ref().is_none_or(|to| key < &**to)
+    }
+
+    /// Whether a key may follow another.
+    #[must_use]
+    pub fn may_follow(&self, before: &[u8], key: &[u8]) -> bool {
+        !self.is_ordered || if self.is_reverse { key < before } else { key > before }
+    }
 }
 
 /// A page of a scan.
@@ -162,6 +192,8 @@ pub struct ScanPage {
     pub answered_at: Option<Time>,
     /// Its keys.
     pub keys: Vec<Box<[u8]>>,
+    /// The values that came with some of them.
+    pub values: BTreeMap<Box<[u8]>, Vec<u8>>,
 }
 
 impl fmt::Display for ScanPage {

@@ -1,6 +1,7 @@
 //! Scans: a key that exists during the whole scan is returned exactly once, from whichever
 //! instances the pages come. A page is a read of all its keys: it has no key that was absent during
-//! the whole time between request and answer.
+//! the whole time between request and answer. A scan of a range has only keys within its bounds, in order, and each value is
+//! one that the record had at the time of the page.
 //!
 //! Uncertain cases are accepted: a write of unknown outcome may take effect at any later time, and
 //! records with an expiry may be gone. If a partition goes on without all acknowledged writes, only
@@ -37,10 +38,23 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
             });
         };
         let mut returned: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
+        let mut last: Option<&[u8]> = None;
         for page in &scan.pages {
             let Some(at) = page.answered_at else { continue };
             for key in page.keys.iter().map(|key| &**key) {
                 let known = keys.get(key);
+                if !scan.range.contains(key) {
+                    wrong(key, "is listed, and is not in the range".to_owned());
+                }
+                if let Some(before) = last.filter(|before| !scan.range.may_follow(before, key)) {
+                    wrong(key, format!("is listed behind {}, out of order", display_bytes(before)));
+                }
+                last = Some(key);
+                if let (Some(value), Some(known)) = (page.values.get(key), known)
+                    && let Some(why) = known.why_not(value, page.requested_at, at)
+                {
+                    wrong(key, format!("is listed with {}, which {why}", display_bytes(value)));
+                }
                 match known {
                     None => wrong(key, "is listed and was never written".to_owned()),
                     Some(known) if known.writes.iter().all(|call| call.invoked > at) => {
@@ -64,7 +78,8 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
         let dropped = history.keyspace(scan.keyspace).and_then(|known| known.dropped);
         let Some(end) = scan.end.filter(|end| dropped.is_none_or(|dropped| dropped > *end)) else { continue };
         for (key, known) in keys {
-            if !returned.contains_key(key) && known.is_there(scan.begin, end) {
+            let is_wanted = scan.range.contains(key) && !returned.contains_key(key);
+            if is_wanted && known.is_there(scan.begin, end) {
                 wrong(key, "is not listed, though it was there all the while".to_owned());
             }
         }
@@ -91,6 +106,29 @@ impl KeyWrites<'_> {
                 && call.invoked > until
                 && self.losses.iter().all(|loss| loss.up > to || survives(call, loss))
         })
+    }
+
+    /// Why a value cannot be the record's at any time of an interval, if it is known. Only of keys that are written by inserts
+    /// alone, whose values are all different.
+    fn why_not(&self, value: &[u8], from: Time, to: Time) -> Option<&'static str> {
+        let is_simple = |call: &&ClientCall| {
+            matches!(call.operation.act, RecordAction::Insert { .. } | RecordAction::Remove)
+        };
+        if !self.writes.iter().all(is_simple) {
+            return None;
+        }
+        let writes_it = |call: &&&ClientCall| matches!(&call.operation.act, RecordAction::Insert { value: one, .. } if one == value);
+        let Some(write) = self.writes.iter().find(writes_it) else { return Some("was never written") };
+        if write.invoked > to {
+            return Some("was written later");
+        }
+        let replaces = |call: &&&ClientCall| {
+            matches!(call.end, OperationEnd::Done(_))
+                && call.invoked > done_by(write)
+                && done_by(call) < from
+                && self.losses.iter().all(|loss| loss.up > to || survives(call, loss))
+        };
+        self.writes.iter().any(|call| replaces(&call)).then_some("was replaced before")
     }
 
     /// Whether the key exists during the whole interval if it exists at some time in it.
@@ -204,7 +242,7 @@ mod tests {
     use zerohop_wire::ids::{PartitionId, Timestamp};
 
     use super::*;
-    use crate::history::KeyspaceHistory;
+    use crate::history::{KeyspaceHistory, ScannedRange};
     use crate::workload::operation::RecordCall;
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -257,10 +295,25 @@ mod tests {
                 requested_at: Time(100 + at * 10),
                 answered_at: Some(Time(110 + at * 10)),
                 keys: keys.iter().map(|key| key.as_bytes().into()).collect(),
+                values: BTreeMap::new(),
             };
             let pages: Vec<ScanPage> = (0..).zip(pages).map(page).collect();
             let end = pages.last().and_then(|page| page.answered_at);
-            self.0.scans.push(Scan { client: 0, keyspace: KEYSPACE, begin: Time(100), end, pages });
+            let range = ScannedRange::default();
+            self.0.scans.push(Scan { client: 0, keyspace: KEYSPACE, range, begin: Time(100), end, pages });
+            self
+        }
+
+        fn within(mut self, from: &str, to: &str, is_reverse: bool) -> ScanHistory {
+            let to = (!to.is_empty()).then(|| to.as_bytes().into());
+            let range = ScannedRange { from: from.as_bytes().into(), to, is_ordered: true, is_reverse };
+            self.0.scans.last_mut().expect("has a scan").range = range;
+            self
+        }
+
+        fn value(mut self, page: usize, key: &str, value: &str) -> ScanHistory {
+            let pages = &mut self.0.scans.last_mut().expect("has a scan").pages;
+            pages[page].values.insert(key.as_bytes().into(), value.as_bytes().to_vec());
             self
         }
 
@@ -378,6 +431,34 @@ mod tests {
         // A removal that was lost, so that the key exists again.
         there().remove("a", 30, 40).loses(50, 25).scan(&[&["a"]]).shows(&[]);
         there().remove("a", 30, 40).loses(50, 40).scan(&[&["a"]]).shows(&["removed before"]);
+    }
+
+    #[test]
+    fn range_has_its_keys_in_order_and_no_other() {
+        let there = || ["a", "b", "c"].iter().fold(ScanHistory::default(), |all, key| all.insert(key, 1, 2));
+        there().scan(&[&["a"], &["b", "c"]]).within("", "", false).shows(&[]);
+        there().scan(&[&["a"], &["b"]]).within("", "c", false).shows(&[]);
+        there().scan(&[&["c"], &["b"]]).within("b", "", true).shows(&[]);
+        there().scan(&[&["b"]]).within("b", "", false).shows(&[GONE]);
+        there().scan(&[&["a", "b", "c"]]).within("", "c", false).shows(&["not in the range"]);
+        there().scan(&[&["b"], &["a", "c"]]).within("", "", false).shows(&["out of order"]);
+        there().scan(&[&["a", "b", "c"]]).within("", "", true).shows(&["out of order", "out of order"]);
+    }
+
+    #[test]
+    fn value_is_one_of_the_time_of_its_page() {
+        let write = |history: ScanHistory, value: &str, from, to| {
+            let act = RecordAction::Insert { value: value.into(), expiry: Expiry::Never };
+            history.call("a", from, Some(to), act, done())
+        };
+        let twice = || write(write(ScanHistory::default(), "one", 1, 2), "two", 3, 4);
+        twice().scan(&[&["a"]]).value(0, "a", "two").shows(&[]);
+        twice().scan(&[&["a"]]).value(0, "a", "one").shows(&["replaced before"]);
+        twice().scan(&[&["a"]]).value(0, "a", "three").shows(&["never written"]);
+        let during = || write(write(ScanHistory::default(), "one", 1, 2), "two", 101, 102);
+        during().scan(&[&["a"]]).value(0, "a", "one").shows(&[]);
+        during().scan(&[&["a"], &[]]).value(0, "a", "two").shows(&[]);
+        write(twice(), "three", 111, 112).scan(&[&["a"]]).value(0, "a", "three").shows(&["written later"]);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
-use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
+use zerohop_placement::{
+    ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount,
+};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::redis::REDIS_KEYSPACES;
@@ -207,7 +209,10 @@ impl SimulatedCluster {
             2 if node.state() == NodeState::Draining => self.send_control_command(set(NodeState::Up)),
             3 | 4 if self.scenario.has(FaultKind::Removals) => self.remove_a_node(map),
             5 if self.scenario.has(FaultKind::Splits) && self.operator.splits < 2 => {
-                let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
+                let can_split =
+                    |found: &zerohop_placement::Keyspace| found.config().order == KeyOrder::Hashed;
+                let keyspaces: Vec<_> =
+                    map.keyspaces().filter(|(_, found)| can_split(found)).map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
                 }
@@ -332,7 +337,7 @@ impl SimulatedCluster {
 
 fn config((at, name): (usize, &str), kept: PlannedKeyspace, seed: u64) -> KeyspaceConfig {
     let name = KeyspaceName::new(name).expect("is a name");
-    KeyspaceConfig {
+    let config = KeyspaceConfig {
         partitions: PartitionCount::new(kept.partitions).expect("is a power of two"),
         hash: HashKind::Xxh3,
         durability: kept.durability,
@@ -340,5 +345,6 @@ fn config((at, name): (usize, &str), kept: PlannedKeyspace, seed: u64) -> Keyspa
         min_in_sync: kept.min_in_sync,
         batch_bytes: 4 << 10,
         ..KeyspaceConfig::new(name, (seed << 8).wrapping_add(at as u64).wrapping_mul(7919))
-    }
+    };
+    if kept.is_ordered { config.ordered() } else { config }
 }

@@ -7,20 +7,22 @@
 //! additional keys and removes a few of them.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use zerohop_base::random::Random;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::{KeyOrder, PartitionCount};
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
+use zerohop_session::procedures::{Error, Keyspace, RangeScan, Scan as KeyScan};
 use zerohop_session::{Coalescing, ListedKey};
 use zerohop_wire::ids::{InstanceId, KeyspaceId};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::Expiry;
 
 use super::SimulatedCluster;
-use crate::history::{Scan, ScanPage};
+use crate::history::{Scan, ScanPage, ScannedRange};
 use crate::streams::Draw;
 use crate::workload::operation::{RecordAction, RecordCall};
 
@@ -74,6 +76,7 @@ struct RunningScan {
     /// Its index among the scans of the history, once its first page is requested.
     entry: Option<usize>,
     keyspace: KeyspaceId,
+    range: ScannedRange,
     /// The primaries of its keyspace's partitions when it began.
     primaries: Vec<Option<InstanceId>>,
 }
@@ -101,7 +104,46 @@ struct ScanPlan {
     keys_max: u32,
     /// The longest rest between two pages, in microseconds.
     page_pause_us_max: u64,
+    range: ScannedRange,
+    /// A scan of a range: with values, and the bytes of a page.
+    values: bool,
+    page_bytes: Option<u32>,
     random: Random,
+}
+
+/// A scan of all keys, or of a range of them.
+enum AnyScan {
+    Keys(KeyScan),
+    Range(RangeScan),
+}
+
+impl AnyScan {
+    fn of(keyspace: &Keyspace, plan: &ScanPlan) -> AnyScan {
+        if !plan.range.is_ordered {
+            return AnyScan::Keys(keyspace.scan(Bytes::new()).page_keys(plan.keys_max));
+        }
+        let ScannedRange { from, to, is_reverse, .. } = &plan.range;
+        let to = to.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut scan =
+            keyspace.scan_range::<Box<[u8]>>((Bound::Included(from.clone()), to)).page_keys(plan.keys_max);
+        if *is_reverse {
+            scan = scan.reverse();
+        }
+        if plan.values {
+            scan = scan.values();
+        }
+        if let Some(bytes) = plan.page_bytes {
+            scan = scan.page_bytes(bytes);
+        }
+        AnyScan::Range(scan)
+    }
+
+    async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        match self {
+            AnyScan::Keys(scan) => scan.next_page().await,
+            AnyScan::Range(scan) => scan.next_page().await,
+        }
+    }
 }
 
 /// Scans a keyspace to its end, with pauses between pages.
@@ -115,7 +157,7 @@ async fn run_scan(handle: ClusterHandle, mut plan: ScanPlan, report: impl Fn(Sca
         }
         handle.sleep(Duration::from_micros(FAILURE_PAUSE_US)).await;
     };
-    let mut scan = keyspace.scan(Bytes::new()).page_keys(plan.keys_max);
+    let mut scan = AnyScan::of(&keyspace, &plan);
     failures = 0;
     loop {
         report(ScanEvent::Requests(keyspace.id()));
@@ -152,6 +194,20 @@ impl Scans {
     pub(super) fn drop_client(&mut self, client: usize) {
         self.open.retain(|_, one| one.client != client);
     }
+}
+
+/// Bounds among the keys that are written for scans, in either direction.
+fn draw_range(random: &mut Random) -> ScannedRange {
+    let mut bound = || key_of_many(random.below(MANY)).into_bytes().into_boxed_slice();
+    let (one, other) = (bound(), bound());
+    let (from, to) = if one < other { (one, other) } else { (other, one) };
+    let from = if random.chance(1, 3) { Box::default() } else { from };
+    let to = random.chance(2, 3).then_some(to);
+    ScannedRange { from, to, is_ordered: true, is_reverse: random.chance(1, 2) }
+}
+
+fn key_of_many(number: u64) -> String {
+    format!("many-{number}")
 }
 
 impl SimulatedCluster {
@@ -197,6 +253,7 @@ impl SimulatedCluster {
         let now = self.now();
         let Some(known) = self.watch.map.keyspace(keyspace) else { return };
         let name = known.config().name.as_str().to_owned();
+        let is_ordered = known.config().order == KeyOrder::Ordered;
         let random = &mut self.scans.random;
         let begins_after_us = random.below(1_500 * MS);
         let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
@@ -207,9 +264,15 @@ impl SimulatedCluster {
         let number = self.scans.next;
         self.scans.next += 1;
         let primaries = self.primaries_of(keyspace);
-        self.scans.open.insert(number, RunningScan { client, entry: None, keyspace, primaries });
-        let random = self.scans.random.fork(number as u64);
-        let plan = ScanPlan { keyspace: name, keys_max, page_pause_us_max, random };
+        let mut random = self.scans.random.fork(number as u64);
+        let (range, values, page_bytes) = match is_ordered {
+            true => (draw_range(&mut random), random.chance(1, 2), random.chance(1, 3).then_some(64)),
+            false => (ScannedRange::default(), false, None),
+        };
+        let running = RunningScan { client, entry: None, keyspace, range: range.clone(), primaries };
+        self.scans.open.insert(number, running);
+        let plan =
+            ScanPlan { keyspace: name, keys_max, page_pause_us_max, range, values, page_bytes, random };
         let reports = Arc::clone(&self.scans.reports);
         let report = move |what| {
             reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));
@@ -225,7 +288,7 @@ impl SimulatedCluster {
 
     fn put_one_of_many(&mut self, client: usize, keyspace: KeyspaceId) {
         let random = &mut self.scans.random;
-        let key = format!("many-{}", random.below(MANY));
+        let key = key_of_many(random.below(MANY));
         let act = match random.below(OF_PUTS) {
             0 => RecordAction::Remove,
             _ => RecordAction::Insert { value: self.draws.token(), expiry: Expiry::Never },
@@ -259,11 +322,17 @@ impl SimulatedCluster {
             ScanEvent::Requests(keyspace) => {
                 let entry = *one.entry.get_or_insert_with(|| {
                     one.keyspace = keyspace;
-                    history.push(Scan { client, keyspace, begin: now, end: None, pages: Vec::new() });
+                    let range = one.range.clone();
+                    history.push(Scan { client, keyspace, range, begin: now, end: None, pages: Vec::new() });
                     history.len() - 1
                 });
                 let pages = &mut history[entry].pages;
-                pages.push(ScanPage { requested_at: now, answered_at: None, keys: Vec::new() });
+                pages.push(ScanPage {
+                    requested_at: now,
+                    answered_at: None,
+                    keys: Vec::new(),
+                    values: BTreeMap::new(),
+                });
                 if pages.len() > PAGES_MAX {
                     let what =
                         format!("scan #{number} of {keyspace} has had {PAGES_MAX} pages, and does not end");
@@ -274,7 +343,11 @@ impl SimulatedCluster {
             ScanEvent::Page(keys) => {
                 let Some(page) = one.entry.and_then(|entry| history[entry].pages.last_mut()) else { return };
                 page.answered_at = Some(now);
-                page.keys = keys.iter().map(|listed| listed.key.to_vec().into_boxed_slice()).collect();
+                let key_of = |listed: &ListedKey| listed.key.to_vec().into_boxed_slice();
+                page.keys = keys.iter().map(key_of).collect();
+                let values =
+                    keys.iter().filter_map(|listed| Some((key_of(listed), listed.value.as_ref()?.to_vec())));
+                page.values = values.collect();
                 self.trace.record(now, format_args!("c{client}: scan #{number} receives {page}"));
             }
             ScanEvent::Fails(why) => {
@@ -292,6 +365,9 @@ impl SimulatedCluster {
                     self.history.scans[entry].end = Some(now);
                 }
                 let primaries = self.primaries_of(one.keyspace);
+                if one.range.is_ordered {
+                    self.coverage.blob("scans of ranges to the end");
+                }
                 if primaries.len() > one.primaries.len() {
                     self.coverage.blob("scans that went on in children");
                 } else if primaries != one.primaries {

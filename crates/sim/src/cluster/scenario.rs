@@ -39,6 +39,9 @@ const CRASH_POINTS_FORK: u64 = 32_268_403;
 /// The stream that draws whether invariants break in a run, for the same reason.
 const BREAKS_FORK: u64 = 2_288;
 
+/// The stream that draws whether a keyspace is ordered, for the same reason.
+const ORDER_FORK: u64 = 6_653_577;
+
 /// The stream that draws whether clients truncate the plain blob in steps, for the same reason.
 const TRUNCATIONS_FORK: u64 = 51_953;
 
@@ -108,6 +111,7 @@ pub(crate) struct PlannedKeyspace {
     pub(crate) partitions: u32,
     pub(crate) replicas: u8,
     pub(crate) min_in_sync: u8,
+    pub(crate) is_ordered: bool,
 }
 
 /// Faults of messages between nodes, in parts of a thousand.
@@ -147,6 +151,8 @@ pub struct ScenarioDraws {
     pub names_no_epoch: bool,
     /// Clients truncate the plain blob in steps, and some of them are gone amid.
     pub truncates_in_steps: bool,
+    /// A keyspace is ordered.
+    pub is_ordered: bool,
 }
 
 /// The draws of a seed, without a run.
@@ -157,6 +163,7 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
         kinds: scenario.kinds,
         names_no_epoch: scenario.traits.names_no_epoch,
         truncates_in_steps: scenario.traits.truncates_in_steps,
+        is_ordered: scenario.keyspaces.iter().any(|keyspace| keyspace.is_ordered),
     }
 }
 
@@ -174,6 +181,7 @@ impl ClusterScenario {
         let mut crash_points = random.fork(CRASH_POINTS_FORK);
         let has_crash_points = crash_points.chance(2, 3);
         let has_breaks = random.fork(BREAKS_FORK).chance(1, 4);
+        let mut order = random.fork(ORDER_FORK);
         let truncates_in_steps = random.fork(TRUNCATIONS_FORK).chance(1, 6);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
@@ -214,6 +222,10 @@ impl ClusterScenario {
         let rack = *random.pick(&[1, 1, 2]);
         let interval_ms = *random.pick(&[20, 100, 500]);
         let mut keyspaces = keyspaces(random, interval_ms);
+        if order.chance(1, 3) {
+            let ordered = order.below(keyspaces.len() as u64) as usize;
+            (keyspaces[ordered].partitions, keyspaces[ordered].is_ordered) = (1, true);
+        }
         let mut apart = random.fork(3);
         let (mut windows, mut heal) = fault_windows(random, limits.fault_windows);
         let sleep = random.fork(2).between(CLIENT_PAUSE_US_MIN, CLIENT_PAUSE_US_MIN + 60 * SECOND);
@@ -304,7 +316,7 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<PlannedKeyspace> {
             let (replicas, min_in_sync) =
                 *random.pick(&[(3, 2), (3, 2), (3, 3), (3, 3), (2, 2), (4, 3), (2, 1), (1, 1)]);
             let partitions = *random.pick(&[1, 1, 2]);
-            PlannedKeyspace { durability, partitions, replicas, min_in_sync }
+            PlannedKeyspace { durability, partitions, replicas, min_in_sync, is_ordered: false }
         })
         .collect()
 }
@@ -319,7 +331,8 @@ fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [P
     let second = if is_tight { interval } else { second };
     let mut kept = |durability| {
         let (replicas, min_in_sync) = *random.pick(&[(3, 2), (3, 2), (3, 3), (2, 2), (2, 1), (1, 1)]);
-        PlannedKeyspace { durability, partitions: *random.pick(&[1, 2, 2]), replicas, min_in_sync }
+        let partitions = *random.pick(&[1, 2, 2]);
+        PlannedKeyspace { durability, partitions, replicas, min_in_sync, is_ordered: false }
     };
     [kept(Durability::Sync), kept(second)]
 }

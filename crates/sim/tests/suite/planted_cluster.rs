@@ -43,10 +43,10 @@ enum BugPlace {
 /// seeds show the mutant again more often than others.
 type Row = (BugPlace, &'static [u64]);
 
-/// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans,
+/// One of each kind (copies, leases, control, commits, intents, drops, misrouting, sessions, scans, ranges,
 /// engines, Redis clients, procedures, restarts). If its first seed shows a mutant, it costs two runs of that seed, with the mutant and
 /// without.
-const CANARIES: [Row; 14] = [
+const CANARIES: [Row; 15] = [
     (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
     (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
     (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
@@ -56,6 +56,7 @@ const CANARIES: [Row; 14] = [
     (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[247, 282, 186, 33, 537]),
     (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[0]),
     (BugPlace::Partition(partition::Bug::ScanSkipsKey), &[0]),
+    (BugPlace::Partition(partition::Bug::RangeSkipsKey), &[]),
     (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
     (BugPlace::Relay(relay::Bug::OutcomesByOrder), &[8]),
     (BugPlace::Relay(relay::Bug::LostWritesSentAgain), &[10]),
@@ -65,7 +66,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 63] = [
+const OTHERS: [Row; 65] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -102,6 +103,8 @@ const OTHERS: [Row; 63] = [
     (BugPlace::Session(session::Bug::ChangedRecordNotReread), &[5]),
     (BugPlace::Session(session::Bug::ExpiredReadLockUsed), &[5]),
     (BugPlace::Partition(partition::Bug::ScanRepeatsKey), &[0]),
+    (BugPlace::Partition(partition::Bug::RangeRepeatsKey), &[]),
+    (BugPlace::Partition(partition::Bug::ReverseRangeEndsAtPage), &[]),
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[35, 7]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[35, 21]),
     (BugPlace::Relay(relay::Bug::DoubtDenied), &[8]),
@@ -142,6 +145,9 @@ impl BugPlace {
                 scenario_draws(seed).kinds.has(FaultKind::BrokenInvariants)
             }
             BugPlace::Session(session::Bug::BlobCutNotCompleted) => scenario_draws(seed).truncates_in_steps,
+            BugPlace::Partition(bug) if partition::Bug::OF_RANGES.contains(&bug) => {
+                scenario_draws(seed).is_ordered
+            }
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
                 scenario_draws(seed).kinds.has(FaultKind::CrashPoints)
@@ -176,6 +182,7 @@ impl BugPlace {
     fn all() -> Vec<BugPlace> {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
         let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
+        let partitions = partitions.chain(partition::Bug::OF_RANGES);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let partitions = partitions.chain([partition::Bug::BrokenServesOn]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();

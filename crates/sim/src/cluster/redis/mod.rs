@@ -175,7 +175,13 @@ impl RedisWorld {
     /// The settings of a Redis keyspace: an acknowledged write survives what the checker assumes.
     pub(super) fn keyspace(&self, at: usize) -> PlannedKeyspace {
         let partitions = *self.random.fork(7 + at as u64).pick(&[1, 2, 4]);
-        PlannedKeyspace { durability: Durability::Sync, partitions, replicas: 3, min_in_sync: 2 }
+        PlannedKeyspace {
+            durability: Durability::Sync,
+            partitions,
+            replicas: 3,
+            min_in_sync: 2,
+            is_ordered: false,
+        }
     }
 
     /// The Redis side of an instance that opens.
