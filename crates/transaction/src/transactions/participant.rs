@@ -89,7 +89,7 @@ impl Transactions {
         } else {
             let arrival = self.intents.queue(QueueEntry::Chain(id), needs.locks);
             let query_at = now.after_us(STATUS_QUERY_US);
-            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, query_at: query_at }));
+            self.queued.insert(id, Box::new(QueuedTransaction { arrival, message, query_at }));
         }
     }
 
