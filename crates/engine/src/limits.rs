@@ -65,7 +65,7 @@ pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 pub const CHECK_AFTER_BYTES: u64 = 256 << 10;
 
 /// The largest payload that an upper layer may add to a checkpoint, in bytes.
-pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 112 << 20;
+pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 128 << 20;
 
 /// Checkpoints kept of each partition: the newest, and one before it in case the newest is corrupt.
 pub const CHECKPOINTS_RETAINED: usize = 2;

@@ -147,7 +147,12 @@ const _: () = assert!(READ_LOCK_US as u64 <= (READ_LOCK_MS - 1) * 1_000 && READ_
 const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
 // All tables fit into an engine's checkpoint.
 const _: () = assert!(
-    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + NAMES_BYTES_MAX + TRANSACTED_BYTES_MAX as usize + (24 << 20)
+    SESSION_BYTES_MAX
+        + DEADLINE_BYTES_MAX
+        + NAMES_BYTES_MAX
+        + CHUNKS_BYTES_MAX
+        + TRANSACTED_BYTES_MAX as usize
+        + (24 << 20)
         <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
 );
 
@@ -170,6 +175,13 @@ pub const CHUNK_COVER_SLACK_BYTES: u64 = 256 << 10;
 /// Memory of blob names in one partition, above which no more blobs are created. A checkpoint carries them, and has room for
 /// [`zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX`] together with sessions and deadlines.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;
+
+/// Memory of the table of chunks in one partition, above which it is given up: some 7 million chunks of dense blobs, or 150,000 of the sparsest. A
+/// checkpoint carries it too.
+pub const CHUNKS_BYTES_MAX: usize = 16 << 20;
+
+/// Chunks of the table that one request visits, most of which may be a sibling's after a split.
+pub const CHUNKS_VISITED_MAX: usize = 16_384;
 
 /// Bytes of contents after which a digest stops reading. A value has no more.
 pub const DIGEST_BYTES_MAX: u64 = 16 << 20;

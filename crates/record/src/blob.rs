@@ -26,7 +26,9 @@
 pub use crate::blob_stamp::BlobStamp;
 use crate::error::Failure;
 use crate::ids::{Sequence, SessionId};
-use crate::limits::{BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
+use crate::limits::{
+    BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN, CHUNKS_LISTED_FROM,
+};
 
 /// Prefix of the keys of headers and chunks.
 pub const KEY_PREFIX: [u8; 4] = [0xFF, b'z', b'h', b'b'];
@@ -174,9 +176,33 @@ pub fn name_of_header(key: &[u8]) -> Option<&[u8]> {
     rest.strip_suffix(&[0; NUMBER_BYTES])
 }
 
+/// The name and the number if this is the key of a chunk that tables of chunks list: one at or above [`CHUNKS_LISTED_FROM`]; otherwise `None`.
+#[must_use]
+pub fn listed_chunk(key: &[u8]) -> Option<(&[u8], u64)> {
+    if !is_of_blob(key) {
+        return None;
+    }
+    let (name, number) =
+        key[KEY_PREFIX.len()..].strip_suffix(&[CHUNK])?.split_last_chunk::<NUMBER_BYTES>()?;
+    let number = u64::from_be_bytes(*number);
+    (number >= CHUNKS_LISTED_FROM).then_some((name, number))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listed_chunks_are_those_of_high_numbers() {
+        let of = |number| chunk_key(b"a", number).expect("a name");
+        assert_eq!(listed_chunk(&of(CHUNKS_LISTED_FROM)), Some((&b"a"[..], CHUNKS_LISTED_FROM)));
+        assert_eq!(listed_chunk(&of(u64::MAX)), Some((&b"a"[..], u64::MAX)));
+        assert_eq!(listed_chunk(&of(CHUNKS_LISTED_FROM - 1)), None);
+        let staged = staged_key(SessionId::default(), Sequence(CHUNKS_LISTED_FROM));
+        for other in [&header_key(b"a").expect("a name")[..], &staged, b"plain", b""] {
+            assert_eq!(listed_chunk(other), None);
+        }
+    }
 
     #[test]
     fn blob_headers_roundtrip_and_other_bytes_are_refused() {

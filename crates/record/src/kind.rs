@@ -42,6 +42,8 @@ numbered!(
         ScanBlobs = 0x0111, "scan_blobs";
         /// Has the members of a partition compare their contents.
         Compare = 0x0112, "compare";
+        /// Lists the chunks that exist of one blob in a partition.
+        ListChunks = 0x0113, "list_chunks";
         /// Renews the lease of a snapshot.
         RenewSnapshot = 0x0118, "renew_snapshot";
         /// Reads a record as it was at the time of a snapshot.

@@ -95,9 +95,12 @@ pub const CHUNK_BITS_MAX: u8 = 24;
 /// Maximum chunk size in bytes.
 pub const CHUNK_BYTES_MAX: usize = 1 << CHUNK_BITS_MAX;
 
-/// Maximum number of chunks of a blob, most of which may be absent. A truncation, a removal and a backup visit the position of every chunk, which
-/// for this number takes minutes.
+/// Maximum number of chunks of a blob, most of which may be absent. A backup visits the position of every chunk, which for this number takes minutes.
 pub const BLOB_CHUNKS_MAX: u64 = 1 << 24;
+
+/// Number of the first chunk that partitions keep in their tables of chunks. A truncation or removal visits the positions below it, and requests from
+/// each partition which chunks exist at or above it. Most blobs are shorter, and take no memory in these tables.
+pub const CHUNKS_LISTED_FROM: u64 = 4096;
 
 /// Highest offset of a bit: the last bit of the longest value.
 pub const BIT_OFFSET_MAX: u64 = (VALUE_BYTES_MAX as u64) * 8 - 1;

@@ -133,7 +133,7 @@ fn check_bound(bound: &[u8]) -> Result<u32, Failure<'static>> {
     Ok(bound.len() as u32)
 }
 
-fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {
+pub(crate) fn check_keys_max(keys_max: u32) -> Result<(), Failure<'static>> {
     match keys_max {
         0 => Err(BadRequestReason::EmptyPage.into()),
         1..=SCAN_PAGE_KEYS_MAX => Ok(()),

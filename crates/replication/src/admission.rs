@@ -253,6 +253,7 @@ fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
     let seen = match message {
         Message::Read { seen, .. } => *seen,
         Message::Scan(scan) => scan.seen,
+        Message::Chunks(list) => list.seen,
         Message::Snapshot(snapshot) => snapshot.newest(),
         Message::Write { stamp, .. }
         | Message::Transact(Transact { stamp, .. })

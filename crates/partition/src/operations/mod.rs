@@ -3,6 +3,7 @@
 
 mod blob;
 mod chunk;
+pub(crate) mod chunk_list;
 pub(crate) mod range;
 pub(crate) mod scan;
 #[cfg(test)]

@@ -385,6 +385,7 @@ impl Partition {
                 self.read(engine, (read, read_lock), envelope.time_out_ms, &mut to, effects)
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
+            Message::Chunks(list) => self.list_chunks(engine, list, token, effects),
             Message::Compare(compare) => self.compare(engine, compare, token, effects),
             Message::Snapshot(snapshot) => self.snapshot(engine, snapshot, token, effects),
             Message::Write { stamp, write } => {
@@ -408,6 +409,7 @@ impl Partition {
         let (seen, issued) = match message {
             Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
             Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
+            Message::Chunks(list) => (list.seen, Timestamp::ZERO),
             Message::Snapshot(snapshot) => (snapshot.newest(), Timestamp::ZERO),
             Message::Write { stamp, .. }
             | Message::Batch(OperationBatch { stamp, .. })

@@ -8,7 +8,7 @@ use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{
-    LookupRange, Outcome as WireOutcome, Query, ReadChunk, RecordRead, Scan, Wait, WaitUntil,
+    ChunkList, LookupRange, Outcome as WireOutcome, Query, ReadChunk, RecordRead, Scan, Wait, WaitUntil,
 };
 use zerohop_wire::{Failure, Message};
 
@@ -229,6 +229,24 @@ impl Partition {
             }
             false => operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out),
         };
+        effects.answer(token, &Message::Answer(answer));
+    }
+
+    pub(super) fn list_chunks<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        list: &ChunkList<'_>,
+        token: Token,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        let foreign = self.foreign();
+        let Partition { state, log_writer, buffers, .. } = self;
+        buffers.contents.clear();
+        buffers.cursor.clear();
+        let mut view =
+            RecordView { engine, handle: log_writer.handle(), overlay: None, deadlines: &state.deadlines };
+        let out = (&mut buffers.contents, &mut buffers.cursor);
+        let answer = operations::chunk_list::answer(&mut view, &state.chunks, list, foreign, out);
         effects.answer(token, &Message::Answer(answer));
     }
 }

@@ -20,7 +20,7 @@ use crate::outcome::WriteOutcome;
 use zerohop_base::bytes::Reader;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/partition-state.md");
-const TITLE: &str = "The state of a partition, versions 1 to 4";
+const TITLE: &str = "The state of a partition, versions 1 to 5";
 const SESSION: SessionId =
     SessionId { issued: Timestamp(0x0102_0304_0506_0708), nonce: 0x1112_1314_1516_1718 };
 const NUMBERS: [u64; 6] = [
@@ -77,6 +77,7 @@ fn state(document: &mut Document<'_>) {
     assert!(state.sessions.restore(SESSION, SessionRecord { lowest, last_used_ms, outcomes }));
     state.deadlines.set(b"key", Some(deadline));
     state.names.add(b"a name");
+    state.chunks.add(b"long", 0x0405_0607_0809);
     let piece = TransactionEntry::Stage {
         id: StageId { session: SESSION, sequence: Sequence(7) },
         bytes: Bytes::from_static(b"staged"),
@@ -121,13 +122,29 @@ fn state(document: &mut Document<'_>) {
     document.sentence("A name of a blob, by ascending bytes:", &name, &fields);
 
     let names = [&1u64.to_le_bytes()[..], &name].concat();
-    let rest = [&session[..], &expiry, &[5], &transactions, &names].concat();
+    let block = [&0x0405_0607_u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[9, 8]].concat();
+    let chunks = [&4u16.to_le_bytes()[..], b"long", &1u32.to_le_bytes(), &block].concat();
+    let fields = [
+        field("length", 4u16.to_le_bytes()),
+        open("name", b"long"),
+        field("number of blocks", 1u32.to_le_bytes()),
+        open("blocks", &block),
+    ];
+    document.sentence("The chunks of a blob", &chunks, &fields);
+    let fields = [
+        number("number of a chunk divided by 65,536", 0x0405_0607),
+        field("number of chunks", 1u32.to_le_bytes()),
+        field("remainders", [9, 8]),
+    ];
+    document.sentence("A block:", &block, &fields);
+    let table = [&[1][..], &1u64.to_le_bytes(), &chunks].concat();
+    let rest = [&session[..], &expiry, &[5], &transactions, &names, &table].concat();
     let bytes = state.encode();
     let fields = [
         field(
-            "version: 4 if there are blobs, else 3 if there are transactions over several partitions or outcomes of them, else 2 \
-             if the keyspace was split, else 1",
-            4u32.to_le_bytes(),
+            "version: 5; of earlier programs 4 if there were blobs, else 3 if there were transactions over several partitions or \
+             outcomes of them, else 2 if the keyspace was split, else 1",
+            5u32.to_le_bytes(),
         ),
         field("number of sessions", 1u32.to_le_bytes()),
         number("log index of the last entry applied", applied),
@@ -144,6 +161,9 @@ fn state(document: &mut Document<'_>) {
         open("transactions", &transactions),
         number("number of names", 1),
         open("names", &name),
+        field("whether the table of chunks is complete", [1]),
+        number("number of blobs", 1),
+        open("the chunks of each", &chunks),
     ];
     document.sentence("sessions, then deadlines, then", &rest, &fields);
 }

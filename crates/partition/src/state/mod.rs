@@ -1,6 +1,7 @@
-//! The state of a partition beside its records: deadlines, sessions, names of blobs, the highest timestamp. It changes only by
+//! The state of a partition beside its records: deadlines, sessions, names of blobs, numbers of chunks, the highest timestamp. It changes only by
 //! committed entries, through one function. The primary, the other members, and a member that restarts all use it.
 
+mod chunks;
 mod codec;
 mod deadlines;
 #[cfg(test)]
@@ -10,9 +11,10 @@ mod sessions;
 mod transactions;
 
 use zerohop_engine::{EntryKind, Meta, split_trailer};
-use zerohop_wire::blob::name_of_header;
+use zerohop_wire::blob::{listed_chunk, name_of_header};
 use zerohop_wire::ids::{SessionId, Timestamp};
 
+pub(crate) use chunks::ChunkTable;
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
 pub(crate) use names::HeaderNames;
@@ -31,6 +33,7 @@ pub struct PartitionState {
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
     pub(crate) names: HeaderNames,
+    pub(crate) chunks: ChunkTable,
     /// As of this number of splits of the keyspace, the partition has no records of siblings.
     pub(crate) cleaned_splits: u8,
     /// `None` for a partition without transactions over several partitions.
@@ -124,12 +127,16 @@ impl PartitionState {
                         self.deadlines.set(key, note.deadline);
                         if let Some(name) = name_of_header(key) {
                             self.names.add(name);
+                        } else if let Some((name, number)) = listed_chunk(key) {
+                            self.chunks.add(name, number);
                         }
                     }
                     EntryKind::Remove => {
                         self.deadlines.set(key, None);
                         if let Some(name) = name_of_header(key) {
                             self.names.remove(name);
+                        } else if let Some((name, number)) = listed_chunk(key) {
+                            self.chunks.remove(name, number);
                         }
                     }
                     // Other kinds leave a record's deadline as it is.

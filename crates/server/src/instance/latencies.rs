@@ -38,7 +38,7 @@ impl OperationClass {
         match message {
             Message::Read { read, .. } if matches!(read.query, Query::Wait { .. }) => Some(Self::Wait),
             Message::Read { .. } | Message::Snapshot(_) => Some(Self::Read),
-            Message::Scan(_) => Some(Self::Scan),
+            Message::Scan(_) | Message::Chunks(_) => Some(Self::Scan),
             Message::Write { .. } => Some(Self::Write),
             Message::Batch(_) | Message::Gather(_) => Some(Self::Batch),
             Message::Transact(_) | Message::Stage(_) => Some(Self::Transaction),

@@ -264,6 +264,7 @@ impl<'s> Conversation<'s> {
             Message::Admin(admin) => self.forward(envelope, admin),
             Message::Read { .. }
             | Message::Scan(_)
+            | Message::Chunks(_)
             | Message::Compare(_)
             | Message::Snapshot(_)
             | Message::Write { .. }

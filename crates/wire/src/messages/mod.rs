@@ -1,6 +1,6 @@
 //! The messages in frames, one type for each, borrowed from the received bytes.
 //!
-//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
+//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`ChunkList`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
 //! primary of the partition in the envelope. All others concern the connection or the cluster.
 
 mod batch;
@@ -25,11 +25,11 @@ pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
 use zerohop_record::answer;
 pub use zerohop_record::{
-    Append, BlobChange, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit,
-    Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome,
-    Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
-    SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil,
-    WriteChange,
+    Append, BlobChange, ChunkList, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry,
+    Extend, GetBit, Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer,
+    Operator, Outcome, Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove,
+    ReturnedNumber, SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim,
+    Wait, WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;
@@ -74,6 +74,8 @@ pub enum Message<'a> {
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
+    /// A page of the chunks of a blob that exist in a partition.
+    Chunks(ChunkList<'a>),
     /// A comparison of a range of a partition by its members.
     Compare(Compare<'a>),
     /// A request about a snapshot.
@@ -95,7 +97,7 @@ pub enum Message<'a> {
     Gather(Elements<'a, GatheredRequest<'a>>),
     /// A message from one instance to another.
     Peer(PeerMessage<'a>),
-    /// Answers `Read`, `Scan`, `Compare`, `Snapshot` and `Write`, and any request that failed.
+    /// Answers `Read`, `Scan`, `Chunks`, `Compare`, `Snapshot` and `Write`, and any request that failed.
     Answer(OperationAnswer<'a>),
     /// Answers `Batch`.
     BatchAnswer(Elements<'a, OperationAnswer<'a>>),
@@ -125,6 +127,7 @@ impl<'a> Message<'a> {
             Self::Read { read, .. } => read.kind(),
             Self::Scan(scan) if scan.blobs => FrameKind::ScanBlobs,
             Self::Scan(_) => FrameKind::Scan,
+            Self::Chunks(_) => FrameKind::ListChunks,
             Self::Compare(_) => FrameKind::Compare,
             Self::Snapshot(snapshot) => snapshot.request.kind(),
             Self::Write { write, .. } => write.kind(),
@@ -178,6 +181,7 @@ impl<'a> Message<'a> {
             Self::Gather(requests) => return requests.put(out),
             Self::Gathered(answers) => return answers.put(out),
             Self::Scan(scan) => return scan.put(out),
+            Self::Chunks(list) => return list.put(out),
             Self::Compare(compare) => return compare.put(out),
             Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
@@ -220,6 +224,7 @@ impl<'a> Message<'a> {
             FrameKind::Scan | FrameKind::ScanBlobs => {
                 Self::Scan(Scan::decode_body(kind == FrameKind::ScanBlobs, body)?)
             }
+            FrameKind::ListChunks => Self::Chunks(ChunkList::decode_body(body)?),
             FrameKind::Compare => Self::Compare(Compare::decode_body(body)?),
             FrameKind::OpenSnapshot
             | FrameKind::RenewSnapshot

@@ -158,6 +158,9 @@ fn reads(check: Check<'_>) {
     );
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
+    let (first, end) = (4096, 1 << 24);
+    let list = ChunkList { seen: SEEN, name: b"film", first, end, cursor: b"from here", numbers_max: 1000 };
+    check("list_chunks", "chunks of film, 1000 at most", &Message::Chunks(list));
     check("compare", "the range from a cursor on", &Message::Compare(Compare { from: b"from here" }));
     let mut snapshot = |name: &str, comment: &str, query: SnapshotQuery<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);

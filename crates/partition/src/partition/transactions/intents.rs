@@ -55,7 +55,7 @@ fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
             let changes = keys.iter().any(|(_, changes)| *changes);
             Some((keys.into_iter().map(|(key, _)| key).collect(), changes))
         }
-        Message::Scan(_) => Some((Vec::new(), false)),
+        Message::Scan(_) | Message::Chunks(_) => Some((Vec::new(), false)),
         _ => None,
     }
 }
@@ -106,8 +106,8 @@ impl Partition {
         passed: usize,
         effects: &mut dyn PartitionEffects,
     ) -> bool {
-        // A page of a scan may show any record.
-        let is_scan = matches!(request.message, Message::Scan(_));
+        // A page may show any record.
+        let is_scan = matches!(request.message, Message::Scan(_) | Message::Chunks(_));
         if self.transacting.as_deref().is_some_and(|one| one.transactions.is_free()) {
             return false;
         }

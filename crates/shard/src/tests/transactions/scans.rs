@@ -1,6 +1,6 @@
 //! Pages of scans, which wait for transactions that may change the keys that they show.
 
-use zerohop_wire::messages::Scan;
+use zerohop_wire::messages::{ChunkList, Scan};
 
 use super::*;
 
@@ -18,6 +18,14 @@ impl InstanceNetwork {
             range: Default::default(),
         };
         (holder, self.benches[holder].send_request(envelope, &Message::Scan(scan)))
+    }
+
+    /// Requests the chunks of a blob in the partition of a key.
+    fn list_chunks(&mut self, key: &str) -> (usize, u64) {
+        let holder = self.holder(key);
+        let envelope = self.benches[holder].envelope(KEYSPACE, key);
+        let list = ChunkList { name: b"film", end: u64::MAX, numbers_max: 10, ..ChunkList::default() };
+        (holder, self.benches[holder].send_request(envelope, &Message::Chunks(list)))
     }
 
     /// The messages of the second instance after its first query are lost.
@@ -59,16 +67,19 @@ fn scan_after_transaction_shows_its_changes_in_every_partition() {
     let keys = world.half_notified();
     let scan = world.scan(&keys[0], false);
     let listing = world.scan(&keys[0], true);
+    let chunks = world.list_chunks(&keys[0]);
     // Records that no transaction is about to change are shown at once.
     let elsewhere = world.scan(&keys[1], false);
     world.run_batches(50);
     assert_eq!(world.answer(scan), None, "it is not applied there yet");
     assert_eq!(world.answer(listing), None, "nor is what may be a blob");
+    assert_eq!(world.answer(chunks), None, "nor is what may be a chunk");
     assert_eq!(world.page(elsewhere), Some(Ok(vec![])));
     world.loses = Box::new(|_, _| false);
     world.run_batches(600);
     assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])));
     assert_eq!(world.page(listing), Some(Ok(vec![])));
+    assert_eq!(world.page(chunks), Some(Ok(vec![])));
 }
 
 #[test]

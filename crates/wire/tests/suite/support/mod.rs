@@ -62,7 +62,7 @@ pub fn envelope(seed: &Seed) -> Envelope {
 
 /// Calls `check` with the message that the seed stands for.
 pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
-    let Seed { pick, sub, value, values, n, nonce, .. } = seed;
+    let Seed { pick, sub, key, value, values, n, nonce } = seed;
     let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let operations: Vec<RecordOperation<'_>> =
         (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
@@ -84,6 +84,14 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         4 => Message::BatchAnswer(Elements::from_slice(&answers)),
         5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::from_slice(&keys) })),
         6 if sub % 16 == 0 => Message::Compare(Compare { from: value }),
+        6 if sub % 16 == 1 => Message::Chunks(ChunkList {
+            seen: Timestamp(n[0]),
+            name: if key.is_empty() { b"name" } else { key },
+            first: n[2].min(n[3]),
+            end: n[2].max(n[3]),
+            cursor: value,
+            numbers_max: (n[1] % 4096) as u32 + 1,
+        }),
         6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
         6 => Message::Scan(scan(seed, *sub, value)),
         7 => Message::Hello(Hello {
