@@ -63,6 +63,16 @@ pub(crate) enum RequestKind {
         blobs: bool,
         range: KeyRange,
     },
+    /// A page of the chunks of a blob that a partition has.
+    Chunks {
+        keyspace: KeyspaceId,
+        hash_range: HashRange,
+        cursor: Bytes,
+        name: Bytes,
+        /// The first number, and the number behind the last.
+        numbers: (u64, u64),
+        numbers_max: u32,
+    },
     /// A comparison of a hash range of a partition by its members.
     Compare { keyspace: KeyspaceId, hash_range: HashRange, from: Bytes },
     /// A request about a snapshot of a partition, encoded as its body.
@@ -95,6 +105,7 @@ impl RequestKind {
         match self {
             Self::Record { keyspace, .. }
             | Self::Scan { keyspace, .. }
+            | Self::Chunks { keyspace, .. }
             | Self::Compare { keyspace, .. }
             | Self::Snapshot { keyspace, .. }
             | Self::Point { keyspace, .. } => *keyspace,
@@ -114,6 +125,7 @@ impl RequestKind {
             Self::Point { bytes, .. } => bytes.len(),
             Self::Composite(composite) => composite.bytes(),
             Self::Scan { cursor, prefix, range, .. } => cursor.len() + prefix.len() + range.bytes(),
+            Self::Chunks { cursor, name, .. } => cursor.len() + name.len(),
             Self::Compare { from, .. } => from.len(),
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
@@ -299,6 +311,22 @@ impl SessionRequest {
         let (cursor, keys_max) = (after, names_max);
         let range = KeyRange::default();
         let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true, range };
+        Self { operation: query, limit_us, collecting: Coalescing::Never }
+    }
+
+    /// A page of the numbers of a blob's chunks that a partition has, of those from the first number up to, but not including, the second. Otherwise
+    /// same as [`SessionRequest::scan`]. Numbers below [`CHUNKS_LISTED_FROM`](zerohop_wire::limits::CHUNKS_LISTED_FROM) are left out, and one may
+    /// be listed twice.
+    #[must_use]
+    pub fn chunks(
+        keyspace: KeyspaceId,
+        hash_range: HashRange,
+        (cursor, name): (Bytes, Bytes),
+        numbers: (u64, u64),
+        numbers_max: u32,
+        limit_us: u64,
+    ) -> Self {
+        let query = RequestKind::Chunks { keyspace, hash_range, cursor, name, numbers, numbers_max };
         Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 

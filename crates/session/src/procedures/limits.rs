@@ -105,8 +105,15 @@ pub(crate) const BLOB_SHARED_BYTES_MAX: u64 = 512 << 10;
 /// Maximum number of chunks that one transaction truncates or removes.
 const BLOB_TRUNCATE_CHUNKS_MAX: u64 = 4096;
 
-/// Number of chunks that are truncated in parallel if there are more.
+/// Number of chunks that are truncated in parallel if there are more than fit in a transaction.
 pub(crate) const BLOB_TRUNCATES_PARALLEL: u64 = 256;
+
+/// Number of partitions that list chunks in parallel while a long blob is truncated, and the most chunks of one list: together as many as one step
+/// of a scan.
+pub(crate) const BLOB_CHUNK_LISTS_PARALLEL: usize = 64;
+
+/// See [`BLOB_CHUNK_LISTS_PARALLEL`].
+pub(crate) const BLOB_LISTED_CHUNKS: u32 = 1024;
 
 /// Interval between two renewals of staged blob contents by their writer. Several fit in [`BLOB_RENEWED_MS_MAX`], so that a slow reply does not count
 /// as the death of a writer.

@@ -139,6 +139,7 @@ impl Mapping {
                 }
             }
             RequestKind::Scan { keyspace, hash_range: (partition, of), .. }
+            | RequestKind::Chunks { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Compare { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Snapshot { keyspace, to: SnapshotTarget::HashRange((partition, of)), .. } => {
                 match self.map.keyspace(*keyspace) {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan, SnapshotRequest,
-    StageBytes, Stamp, Transact,
+    Admin, ChunkList, Compare, Message, OperationBatch, RecordOperation as WireOperation, Scan,
+    SnapshotRequest, StageBytes, Stamp, Transact,
 };
 use zerohop_wire::{Elements, Envelope, Failure, FrameKind};
 
@@ -126,6 +126,10 @@ impl<T> Transmitter<'_, T> {
             RequestKind::Scan { cursor, prefix, keys_max, blobs, range, .. } => {
                 let (keys_max, blobs, range) = (*keys_max, *blobs, range.as_wire());
                 Message::Scan(Scan { seen, cursor, prefix, keys_max, blobs, range })
+            }
+            RequestKind::Chunks { cursor, name, numbers: (first, end), numbers_max, .. } => {
+                let (first, end, numbers_max) = (*first, *end, *numbers_max);
+                Message::Chunks(ChunkList { seen, name, first, end, cursor, numbers_max })
             }
             RequestKind::Compare { from, .. } => Message::Compare(Compare { from }),
             RequestKind::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {

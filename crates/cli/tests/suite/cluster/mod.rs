@@ -16,7 +16,7 @@ mod made;
 mod managers;
 mod mixed;
 mod moves;
-mod nodes;
+pub(crate) mod nodes;
 mod quorum;
 mod recovery;
 pub(crate) mod redis;

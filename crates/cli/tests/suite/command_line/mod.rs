@@ -31,6 +31,7 @@ mod redis_tls;
 mod replaced_blobs;
 mod secrets;
 mod sentences;
+mod sparse_blobs;
 mod status;
 mod surface;
 mod tls;

@@ -10,6 +10,7 @@
 //!
 //! A handle remembers the last header that it has seen. A chunk refuses a request that uses an older one.
 
+mod chunks;
 mod consistent_read;
 mod contents;
 mod list;

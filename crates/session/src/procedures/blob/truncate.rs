@@ -1,21 +1,21 @@
 //! Truncation and removal of a blob.
 //!
 //! One transaction truncates header and chunks. If there are too many chunks, the client first changes the header, which then records the pending
-//! truncation. Next it truncates the chunks, and finally it marks the truncation as complete in the header. If the client dies in between, the next
+//! truncation. Next it truncates the chunks that exist, and finally it marks the truncation as complete in the header. If the client dies in between, the next
 //! writer does the rest; a repetition is harmless. Until the truncation is complete, a reader with the old header may read removed bytes in chunks
 //! that were not reached yet.
 
-use crate::{Reply, SessionError as Reason};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::{BlobStamp, StagedAppendState};
 use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
 
+use super::chunks::BlobChunks;
 use super::{Blob, KnownHeader};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_TRUNCATES_PARALLEL};
+use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
 use crate::procedures::transaction::Attempts;
 
 impl Blob<'_> {
@@ -110,7 +110,9 @@ impl Blob<'_> {
             }
             if is_planted(Bug::BlobChunksRemovedFirst) {
                 let stamp = header.chunk_stamp();
-                blob.each_chunk(&header, (0, header.chunks()), |_| BlobChange::DropChunk { stamp }).await?;
+                BlobChunks::of(blob, &header)
+                    .change_existing((0, header.chunks()), |_| BlobChange::DropChunk { stamp })
+                    .await?;
             }
             let mut transaction = blob.transaction();
             transaction.remove_header(header.version)?;
@@ -135,8 +137,12 @@ impl Blob<'_> {
     /// chunks.
     async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
+        if header.is_staged_append != StagedAppendState::Not {
+            // Only the positions behind the size are marked. A truncation to nothing would mark those of all chunks.
+            return self.complete_truncation(header).await.map(|()| false);
+        }
         // A client that was killed during the removal has already truncated the blob.
-        if header.size > 0 || header.is_staged_append == StagedAppendState::UnderWay {
+        if header.size > 0 {
             let change = BlobChange::Truncate { stamp: header.stamp, size: 0 };
             if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
                 return self.unless_other(error).map(|()| false);
@@ -147,13 +153,9 @@ impl Blob<'_> {
         if now.size > 0 || now.stamp.id != header.stamp.id {
             return Ok(false);
         }
-        let (stamp, marks) = (now.chunk_stamp(), now.is_staged_append == StagedAppendState::CutOff);
-        self.each_chunk(&now, (0, chunks), |_| BlobChange::TruncateChunk {
-            stamp,
-            keep: 0,
-            creates_absent: marks,
-        })
-        .await?;
+        let stamp = now.chunk_stamp();
+        let cut = |_| BlobChange::TruncateChunk { stamp, keep: 0, creates_absent: false };
+        BlobChunks::of(self, &now).change_existing((0, chunks), cut).await?;
         let remove = RecordWrite {
             key: &key,
             condition: Condition::IfVersion(now.version),
@@ -163,7 +165,7 @@ impl Blob<'_> {
             return self.unless_other(error).map(|()| false);
         }
         self.remember(None);
-        self.each_chunk(&now, (0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
+        BlobChunks::of(self, &now).change_existing((0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
         Ok(true)
     }
 
@@ -187,37 +189,16 @@ impl Blob<'_> {
         // A step of a long truncation is a call of its own: its progress does not depend on the time of one call.
         let is_long = end - first > self.limits().transaction_chunks;
         let steps = if is_long { self.outside_calls() } else { self.clone() };
-        steps.each_chunk(header, (first, end), cut).await?;
+        let chunks = BlobChunks::of(&steps, header);
+        if marks {
+            // The region that an append has announced is hardly longer than what it has written.
+            chunks.change_all_numbers((first, end), cut).await?;
+        } else {
+            chunks.change_existing((first, end), cut).await?;
+        }
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
         // Another client has truncated the blob again.
         settled.map(drop).or_else(|error| self.unless_other(error))
-    }
-
-    /// Changes chunks one by one, several in parallel. A chunk that knows of a later truncation is not changed.
-    async fn each_chunk(
-        &self,
-        header: &KnownHeader,
-        (mut next, end): (u64, u64),
-        change: impl Fn(u64) -> BlobChange<'static>,
-    ) -> Result<(), Error> {
-        while next < end {
-            let until = end.min(next + BLOB_TRUNCATES_PARALLEL);
-            let mut under_way = Vec::new();
-            for number in next..until {
-                let (key, change) = (self.chunk_key(header, number)?, WriteChange::Blob(change(number)));
-                let write = RecordWrite { key: &key, condition: Condition::Always, change };
-                under_way.push(self.start(&WireOperation::Write(write))?);
-            }
-            for answer in under_way {
-                match answer.await.unwrap_or(Err(Reason::Closed)) {
-                    Ok(Reply::Done { .. }) | Err(Reason::Answer { failure: Failure::StaleBlob { .. } }) => {}
-                    Ok(_) => return Err(Error::Unexpected),
-                    Err(reason) => return Err(Error::about(&self.name, reason)),
-                }
-            }
-            next = until;
-        }
-        Ok(())
     }
 
     /// Returns the error, unless it says that the header has changed.
@@ -247,6 +228,7 @@ mod tests {
 
     use super::*;
     use crate::procedures::scripted_shell::{Script, handle, keyspace, run};
+    use crate::{Reply, SessionError as Reason};
 
     /// A header in a reply.
     fn header(size: u64) -> Reply {

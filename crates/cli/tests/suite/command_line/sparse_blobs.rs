@@ -1,0 +1,95 @@
+//! Sparse blobs of the greatest size: what a removal, a truncation and a replacement cost, and that they leave nothing.
+
+use crate::support::serving::{ServingProgram, code};
+use crate::support::wait_for;
+
+/// The most chunks of 1 MiB that a blob may have.
+const BYTES_MAX: u64 = 16 << 40;
+/// Requests for one of these operations: twice the positions below 4,096, and twice a list from each of 512 partitions.
+const REQUESTS_MAX: f64 = 2.0 * (4096.0 + 512.0) + 200.0;
+
+/// Requests that the node has answered.
+fn requests(cluster: &ServingProgram) -> f64 {
+    let metrics = crate::cluster::nodes::scrape(cluster.endpoint());
+    let counts = metrics.lines().filter(|line| line.starts_with("zerohop_operation_seconds_count"));
+    counts.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+}
+
+/// Does something that takes a bounded number of requests.
+fn bounded(cluster: &ServingProgram, what: &str, act: impl FnOnce(&ServingProgram)) {
+    let before = requests(cluster);
+    act(cluster);
+    let made = requests(cluster) - before;
+    assert!(made > 0.0 && made < REQUESTS_MAX, "{what}: {made} requests");
+}
+
+/// Makes a blob of the greatest size with a few bytes near its begin, in its middle and at its end.
+fn sparse(cluster: &ServingProgram) {
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--replace"], b"begin")), 0);
+    cluster.ok(&["blob", "truncate", "b", &BYTES_MAX.to_string()]);
+    for (bytes, at) in [("low", 5 << 30), ("middle", 9 << 40), ("end", BYTES_MAX - 3)] {
+        cluster.ok(&["blob", "write", "b", bytes, "--at", &at.to_string()]);
+    }
+    assert_eq!(read(cluster, 9 << 40, 6), b"middle");
+}
+
+fn read(cluster: &ServingProgram, at: u64, length: u64) -> Vec<u8> {
+    cluster.run(&["blob", "read", "b", "--at", &at.to_string(), "--length", &length.to_string()]).stdout
+}
+
+/// Waits until the keyspace has so many records: headers and chunks.
+fn wait_for_records(cluster: &ServingProgram, records: u64) {
+    wait_for(
+        "records of blobs",
+        || cluster.json(&["status"]),
+        |status| status["totals"]["records"].as_u64() == Some(records),
+    );
+}
+
+#[test]
+fn longest_sparse_blob_is_removed_by_a_bounded_number_of_requests() {
+    let cluster = ServingProgram::in_memory();
+    sparse(&cluster);
+    wait_for_records(&cluster, 5);
+    bounded(&cluster, "rm", |cluster| drop(cluster.ok(&["blob", "rm", "b"])));
+    assert_eq!(code(&cluster.run(&["blob", "stat", "b"])), 1);
+    wait_for_records(&cluster, 0);
+
+    // Nothing of an old blob is in a new one.
+    sparse(&cluster);
+    bounded(&cluster, "put --replace", |cluster| {
+        assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--replace"], b"new")), 0);
+    });
+    assert_eq!(cluster.ok(&["blob", "get", "b"]), "new");
+    assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), "b\n");
+    wait_for_records(&cluster, 2);
+    cluster.ok(&["blob", "truncate", "b", &BYTES_MAX.to_string()]);
+    assert_eq!((read(&cluster, 9 << 40, 6), read(&cluster, BYTES_MAX - 3, 3)), (vec![0; 6], vec![0; 3]));
+
+    // After a split a partition has chunks of its sibling, until it has removed them.
+    sparse(&cluster);
+    cluster.ok(&["keyspace", "split", "default"]);
+    bounded(&cluster, "rm after a split", |cluster| drop(cluster.ok(&["blob", "rm", "b"])));
+    wait_for_records(&cluster, 0);
+}
+
+#[test]
+fn longest_sparse_blob_is_truncated_by_a_bounded_number_of_requests() {
+    let cluster = ServingProgram::in_memory();
+    for size in [0, 1, 9 << 40, (9 << 40) + 3] {
+        sparse(&cluster);
+        bounded(&cluster, &format!("truncate {size}"), |cluster| {
+            cluster.ok(&["blob", "truncate", "b", &size.to_string()]);
+        });
+        assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], size);
+        cluster.ok(&["blob", "truncate", "b", &BYTES_MAX.to_string()]);
+        let kept = |at: u64, bytes: &[u8]| -> Vec<u8> {
+            (at..).zip(bytes).map(|(at, byte)| if at < size { *byte } else { 0 }).collect()
+        };
+        for (at, bytes) in
+            [(0, &b"begin"[..]), (5 << 30, b"low"), (9 << 40, b"middle"), (BYTES_MAX - 3, b"end")]
+        {
+            assert_eq!(read(&cluster, at, bytes.len() as u64), kept(at, bytes), "{size}: at {at}");
+        }
+    }
+}
