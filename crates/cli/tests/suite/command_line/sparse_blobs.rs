@@ -1,12 +1,17 @@
 //! Sparse blobs of the greatest size: what a removal, a truncation and a replacement cost, and that they leave nothing.
 
-use crate::support::serving::{ServingProgram, code};
+use std::io::Write;
+use std::process::Stdio;
+
+use crate::support::process::RunningProcess;
+use crate::support::serving::{ServingProgram, code, zerohop};
 use crate::support::wait_for;
 
 /// The most chunks of 1 MiB that a blob may have.
 const BYTES_MAX: u64 = 16 << 40;
-/// Requests for one of these operations: twice the positions below 4,096, and twice a list from each of 512 partitions.
-const REQUESTS_MAX: f64 = 2.0 * (4096.0 + 512.0) + 200.0;
+/// Requests for one of these operations: twice the positions below 4,096, and twice a list from each of 512 partitions, and
+/// some for the chunks of an append.
+const REQUESTS_MAX: f64 = 2.0 * (4096.0 + 512.0) + 1500.0;
 
 /// Requests that the node has answered.
 fn requests(cluster: &ServingProgram) -> f64 {
@@ -92,4 +97,25 @@ fn longest_sparse_blob_is_truncated_by_a_bounded_number_of_requests() {
             assert_eq!(read(&cluster, at, bytes.len() as u64), kept(at, bytes), "{size}: at {at}");
         }
     }
+}
+
+/// The positions behind the size that the append has announced are marked before the removal, and those only.
+#[test]
+fn sparse_blob_with_a_killed_append_is_removed_by_a_bounded_number_of_requests() {
+    let cluster = ServingProgram::in_memory();
+    let half = (BYTES_MAX / 2).to_string();
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"begin")), 0);
+    cluster.ok(&["blob", "truncate", "b", &half]);
+    let mut append = zerohop(&["blob", "append", "b", "-"]);
+    append.env("ZEROHOP_ENDPOINT", cluster.endpoint()).stdin(Stdio::piped());
+    let mut appending = RunningProcess::start(&mut append);
+    // More than one write may have: the client stages it.
+    let mut stdin = appending.stdin.take().unwrap();
+    stdin.write_all(&vec![7; 100 << 20]).unwrap();
+    appending.kill().unwrap();
+    appending.ended();
+    drop(stdin);
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], BYTES_MAX / 2);
+    bounded(&cluster, "rm", |cluster| drop(cluster.ok(&["blob", "rm", "b"])));
+    wait_for_records(&cluster, 0);
 }

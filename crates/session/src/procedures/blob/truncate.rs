@@ -165,7 +165,9 @@ impl Blob<'_> {
             return self.unless_other(error).map(|()| false);
         }
         self.remember(None);
-        BlobChunks::of(self, &now).change_existing((0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
+        // Also those behind the size that an earlier staged append, cut off, has left marked.
+        let drop = |_| BlobChange::DropChunk { stamp };
+        BlobChunks::of(self, &now).change_existing((0, u64::MAX), drop).await?;
         Ok(true)
     }
 
