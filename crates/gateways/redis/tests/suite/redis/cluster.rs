@@ -75,6 +75,14 @@ fn cross_partition_commands_get_tryagain_until_node_is_ready() {
             let Reply::Error(text) = redis.send_command(command) else { panic!("{command} is done") };
             assert!(text.starts_with(word), "{text}");
         }
+        assert_eq!(redis.send_command("MULTI"), ok());
+        let queued = ["SET a 1", "SET b 2", "SET c 3"].map(|command| redis.send_command(command));
+        let refused = queued.iter().find_map(|reply| match reply {
+            Reply::Error(text) => Some(text),
+            _ => None,
+        });
+        assert!(refused.is_some_and(|text| text.starts_with(word)), "{queued:?}");
+        assert!(matches!(redis.send_command("EXEC"), Reply::Error(text) if text.starts_with("EXECABORT")));
         server.stop().unwrap();
     }
 }
