@@ -6,8 +6,10 @@ use std::time::Duration;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyString};
 use zerohop_client::{Condition, Expiry, Timestamp, WaitUntil};
+
+use crate::memory;
 
 /// The longest accepted time-out: servers wait no longer than a day.
 const SECONDS_MAX: f64 = 86_400.0;
@@ -40,13 +42,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Blob {
         if let Ok(array) = object.cast::<PyByteArray>() {
             return Ok(Self::Bytes(PyBackedBytes::from(array.to_owned())));
         }
-        if object.cast::<PyMemoryView>().is_ok() {
-            let bytes = object.call_method0("tobytes")?.cast_into::<PyBytes>()?;
+        if let Some(bytes) = memory::copy(&object)? {
             return Ok(Self::Bytes(PyBackedBytes::from(bytes)));
         }
         let found = object.get_type().name()?;
         Err(PyTypeError::new_err(format!(
-            "keys and values are bytes, str (its UTF-8), bytearray or memoryview, not {found}"
+            "keys and values are bytes, str (its UTF-8) or buffers, such as arrays of numbers, not {found}"
         )))
     }
 }

@@ -3,13 +3,14 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zerohop_client::{
-    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Secret, Token, read_key, read_secret,
-    read_token,
+    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Secret, Token, no_address, read_key,
+    read_secret, read_token, until_none_listens,
 };
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply as AdminSays, AdminRequest, KeyspaceSettings,
@@ -65,18 +66,27 @@ impl NativeClient {
             ..ClientOptions::default()
         };
         options.deadline = limit(timeout)?.unwrap_or(options.deadline);
-        options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.connect_deadline);
+        // The time limit of operations bounds the first answer too.
+        options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.deadline);
         (options.secret, options.token) = proof(credentials, py)?;
         options.tls = tls_of((tls_ca, tls_cert, tls_key), py)?;
         let core = Arc::clone(&self.0);
         self.0.run(py, async move {
             let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
-            let connected = Client::connect_with(&endpoints, options).await;
-            connected
-                .map(|client| core.connected(client))
-                .map(|()| PythonAnswer::Nothing)
-                .map_err(Problem::from)
-                .into()
+            let looked_up = AtomicUsize::new(0);
+            let connected = tokio::select! {
+                connected = Client::connect_with(&endpoints, options) => connected,
+                why = until_none_listens(&endpoints, &looked_up) => return Err(Problem::NoListener(why)).into(),
+            };
+            let host = looked_up.load(Ordering::Relaxed).checked_sub(1).and_then(|place| endpoints.get(place));
+            match (connected, host) {
+                (Err(_), Some(host)) => Err(Problem::NoListener(no_address(host, "the look-up takes too long"))),
+                (connected, _) => connected
+                    .map(|client| core.connected(client))
+                    .map(|()| PythonAnswer::Nothing)
+                    .map_err(Problem::from),
+            }
+            .into()
         })
     }
 

@@ -173,7 +173,7 @@ impl Core {
                 aside.drain(py, self)
             }
             Some(Shell::Here(runtime)) => {
-                py.detach(|| drop(runtime));
+                py.detach(|| end(runtime));
                 Ok(())
             }
             None => Ok(()),
@@ -186,6 +186,20 @@ impl Drop for Core {
         if self.check_process().is_err() {
             let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((shell.take(), self.client.take(), self.maintenance.take()));
+            return;
         }
+        drop((self.maintenance.take(), self.client.take()));
+        if let Some(Shell::Here(runtime)) =
+            self.shell.get_mut().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            end(runtime);
+        }
+    }
+}
+
+/// Ends a runtime, unless another thread runs it. It does not wait for the look-up of a host, which may take the system half a minute.
+fn end(runtime: Arc<Runtime>) {
+    if let Some(runtime) = Arc::into_inner(runtime) {
+        runtime.shutdown_background();
     }
 }

@@ -13,8 +13,23 @@
 use std::slice;
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
+
+/// A copy of the bytes of an object with the buffer protocol, in the order of C; `None` for another object, and for one that does not lend its
+/// memory, such as an array of dates.
+///
+/// The bytes of Python objects are addresses, and are refused.
+pub(crate) fn copy<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
+    let Ok(view) = PyMemoryView::from(object) else { return Ok(None) };
+    if view.getattr("format")?.extract::<String>()?.contains('O') {
+        return Err(PyTypeError::new_err(
+            "an array of Python objects has no bytes of its own: store pickle.dumps(array), or an array of numbers",
+        ));
+    }
+    Ok(Some(view.call_method0("tobytes")?.cast_into::<PyBytes>()?))
+}
 
 /// Contiguous bytes of a Python object. Dropping it acquires the GIL for a moment.
 pub(crate) struct Memory {

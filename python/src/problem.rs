@@ -14,6 +14,8 @@ use zerohop_wire::error::ErrorCode;
 pub(crate) enum Problem {
     Client(Error),
     Secret(SecretFileError),
+    /// No process listens at the endpoints.
+    NoListener(String),
     /// A manager refused it.
     Refused(String),
     /// The client was closed.
@@ -64,6 +66,9 @@ impl Problem {
         match self {
             Self::Client(error) => error.to_string(),
             Self::Secret(error) => error.to_string(),
+            Self::NoListener(why) => format!(
+                "{why}: no cluster runs there; start one with `zerohop up`, or give the address of one"
+            ),
             Self::Refused(reason) => reason.clone(),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::Forked { opener } => format!(
@@ -103,6 +108,7 @@ impl Problem {
             }
             Self::Client(Error::Ended) | Self::AppendEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
+            Self::NoListener(_) => plain("NoListener"),
             Self::Secret(_) => plain("SecretFile"),
             Self::Closed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),

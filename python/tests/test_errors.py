@@ -18,7 +18,7 @@ import pytest
 import zerohop
 import zerohop.aio
 import zerohop.errors
-from zerohop import Keyspace
+from zerohop import Keyspace, _values
 from zerohop.fs import ZerohopFileSystem
 
 
@@ -101,14 +101,50 @@ def test_a_closed_client_says_so() -> None:
     client.close()
 
 
-def test_nobody_there_is_told_soon() -> None:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
-        with pytest.raises(zerohop.DeadlineError) as caught:
-            zerohop.connect(f"127.0.0.1:{port}", connect_timeout=0.3)
-        assert caught.value.code == "Deadline"
-    wrongs: list[Union[str, list[str]]] = ["", "nowhere", "host:port", []]
+def opened(endpoint: str, **given: Any) -> None:
+    zerohop.connect(endpoint, **given).close()
+
+
+def opened_for_asyncio(endpoint: str, **given: Any) -> None:
+    async def act() -> None:
+        await (await zerohop.aio.connect(endpoint, **given)).close()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize("connect", [opened, opened_for_asyncio])
+def test_refused_connection_and_unknown_host_are_connection_errors(connect: Callable[..., None]) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        # A day: the test ends only if the time limit is not waited for.
+        with pytest.raises(ConnectionError, match=f"cannot connect to 127.0.0.1:{port}: connection refused") as caught:
+            connect(f"127.0.0.1:{port}", timeout=86_400)
+        assert isinstance(caught.value, zerohop.UnreachableError) and caught.value.code == "NoListener"
+    with pytest.raises(zerohop.UnreachableError, match="cannot resolve host no-such-host.invalid"):
+        connect("no-such-host.invalid", timeout=86_400)
+
+
+@pytest.mark.parametrize("connect", [opened, opened_for_asyncio])
+def test_timeout_bounds_the_connection(connect: Callable[..., None]) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        endpoint = f"127.0.0.1:{silent.getsockname()[1]}"
+        # The message has the limit that was used.
+        with pytest.raises(zerohop.DeadlineError, match="not done after 3[0-9][0-9] ms"):
+            connect(endpoint, timeout=0.3)
+        with pytest.raises(zerohop.DeadlineError, match="not done after 3[0-9][0-9] ms"):
+            connect(endpoint, timeout=60, connect_timeout=0.3)
+
+
+def test_endpoint_without_port_has_the_default_port() -> None:
+    assert _values.endpoints("a, b:1,[::1],fe80::1") == ["a:7400", "b:1", "[::1]:7400", "[fe80::1]:7400"]
+    assert _values.endpoints(["a", "[::1]:7"]) == ["a:7400", "[::1]:7"]
+
+
+def test_wrong_endpoints_are_refused() -> None:
+    wrongs: list[Union[str, list[str]]] = ["", "host:port", []]
     for wrong in wrongs:
         with pytest.raises(zerohop.LimitError):
             zerohop.connect(wrong)

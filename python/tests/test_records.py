@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import array
+import struct
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
-from typing import Optional
+from typing import Any, Optional, cast
 
+import numpy
 import pytest
 
 import zerohop
@@ -22,6 +25,35 @@ def test_keys_and_values_are_bytes_and_whatever_becomes_bytes(keyspace: Keyspace
         assert keyspace.get(b"k") == wanted
     keyspace["gr\u00fcn"] = ""
     assert keyspace["gr\u00fcn".encode()] == b""
+
+
+def test_arrays_are_values(keyspace: Keyspace) -> None:
+    numbers = array.array("i", [1, -2, 3])
+    keyspace["array"] = numbers
+    assert keyspace["array"] == numbers.tobytes() and ("array", cast(Any, numbers)) in keyspace.items()
+    grid: Any = numpy.arange(12, dtype="<f8").reshape(3, 4)
+    keyspace["grid"] = grid
+    assert (numpy.frombuffer(keyspace["grid"]).reshape(3, 4) == grid).all()
+    # Neither order of memory nor gaps are stored.
+    keyspace.set_many({"turned": grid.T, "gaps": grid[:, ::2], "one": numpy.float32(0.5), "none": grid[:0]})
+    stored = keyspace.get_many(["turned", "gaps", "one", "none"])
+    assert stored == [grid.T.tobytes(), grid[:, ::2].tobytes(), struct.pack("<f", 0.5), b""]
+    assert keyspace.setdefault("default", numbers) == numbers.tobytes()
+    assert keyspace.append("list", numbers, grid) == 2 and keyspace.get_list("list") == [numbers.tobytes(), grid.tobytes()]
+    version = keyspace.compare_swap("array", numbers, grid)
+    assert keyspace.lookup("array") == (version, grid.tobytes())
+
+
+def test_arrays_without_bytes_of_their_own_are_refused(keyspace: Keyspace) -> None:
+    objects = numpy.array([object(), None])
+    for wrong in (objects, memoryview(objects), objects[::2]):
+        with pytest.raises(TypeError, match="an array of Python objects has no bytes of its own"):
+            keyspace["k"] = wrong
+    wrongs: list[Any] = [numpy.array(["2026-11-27"], "M8[D]"), 5, None, [1, 2]]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="keys and values are bytes, str"):
+            keyspace["k"] = wrong
+    assert "k" not in keyspace
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 20_000, 1 << 20, 16 << 20])

@@ -18,6 +18,7 @@ mod batches;
 mod blocking;
 mod client;
 mod driver;
+mod listeners;
 mod secret;
 mod shell;
 mod socket;
@@ -29,6 +30,7 @@ struct Guide;
 
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, ClientOptions};
+pub use listeners::{no_address, until_none_listens};
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };

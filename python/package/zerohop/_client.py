@@ -38,10 +38,10 @@ def connect(
 ) -> Client:
     """Connects to a cluster and returns a client.
 
-    `endpoint` is any manager or instance, `host:port`; several endpoints, separated by commas or in a list, are tried
-    in turn. `secret` is the text in the cluster's secret file, and `secret_file` the path of such a file. `token` and
+    `endpoint` is any manager or instance, `host:port`, with the default port 7400; several endpoints, separated by
+    commas or in a list, are tried in turn. `secret` is the text in the cluster's secret file, and `secret_file` the path of such a file. `token` and
     `token_file` are the same for users who do not know the secret. `timeout` is the time limit of an operation in
-    seconds, 10 by default; `connect_timeout` is that of the first answer of the cluster. `tls_ca` is the path of the CA
+    seconds, 10 by default; `connect_timeout` is that of the first answer of the cluster, by default `timeout`. `tls_ca` is the path of the CA
     certificate, as PEM, by which the nodes of the cluster are authenticated; the client then uses TLS. By default the
     variable `ZEROHOP_TLS_CA` names that file; an empty path means no TLS, whatever the variable says. A node's
     certificate must name the host of the endpoint. `tls_cert` and `tls_key` are the paths of the client's own
@@ -50,7 +50,8 @@ def connect(
 
     Any number of threads may share a client. A forked process must connect again.
 
-    Raises `DeadlineError` if no node answers, and `AccessError` if the secret or token is wrong or revoked, or a
+    Raises `UnreachableError`, a `ConnectionError`, at once if no process listens at any endpoint or a host has no
+    address. Raises `DeadlineError` if no node answers, and `AccessError` if the secret or token is wrong or revoked, or a
     certificate is not trusted. Raises `OSError` if a file of TLS cannot be read, and `ValueError` if it is not a
     certificate or key.
     """
@@ -582,7 +583,7 @@ class Keyspace(MutableMapping[Key, Value]):
             if found is not None:
                 return found
             if self.insert_if_absent(key, default):
-                return default.encode() if isinstance(default, str) else bytes(default)
+                return _values.as_bytes(default)
 
     def update(self, *given: Any, **named: Value) -> None:
         """As for a dictionary; all records are sent together."""
@@ -611,7 +612,7 @@ class _Items(ItemsView[Key, bytes]):
 
     def __contains__(self, item: object) -> bool:
         key, value = cast("tuple[Key, Value]", item)
-        return self._keyspace.get(key) == (value.encode() if isinstance(value, str) else value)
+        return self._keyspace.get(key) == _values.as_bytes(value)
 
     def __len__(self) -> int:
         return len(self._keyspace)

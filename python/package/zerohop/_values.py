@@ -5,13 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Protocol, Union, cast
+
+if TYPE_CHECKING:
+    # A part of the type checker: the package has no dependencies.
+    from typing_extensions import Buffer
 
 Key = Union[bytes, str]
 """A key: bytes, or text in UTF-8."""
 
-Value = Union[bytes, str, bytearray, memoryview]
-"""A value: bytes, or text in UTF-8. Values that are read are always `bytes`."""
+
+class NumPyArray(Protocol):
+    """An array or number of NumPy, whose types say only for Python 3.12 and later that it is a buffer."""
+
+    @property
+    def __array_interface__(self) -> Any: ...
+
+
+Value = Union[bytes, str, bytearray, memoryview, "Buffer", NumPyArray]
+"""A value: bytes, text in UTF-8, or an object with the buffer protocol, such as an array of numbers, which is copied in
+the order of C. Values that are read are always `bytes`."""
+
+PORT_DEFAULT = 7400
+"""The port of the first manager of `zerohop up`."""
 
 Expire = Union[float, timedelta, datetime]
 """The expiry of a record: in so many seconds, after a `timedelta`, or at a `datetime` with a time
@@ -86,10 +102,22 @@ def expiry(expire: Optional[Expire]) -> tuple[Optional[int], Optional[int]]:
 
 
 def endpoints(given: Union[str, Iterable[str]]) -> list[str]:
-    """One endpoint, several separated by commas, or several."""
-    if isinstance(given, str):
-        return [one.strip() for one in given.split(",")]
-    return list(given)
+    """One endpoint, several separated by commas, or several; one without a port has the default port."""
+    given = given.split(",") if isinstance(given, str) else given
+    return [_with_port(one.strip()) for one in given]
+
+
+def _with_port(endpoint: str) -> str:
+    if endpoint.count(":") > 1 and not endpoint.startswith("["):
+        # An IPv6 address.
+        return f"[{endpoint}]:{PORT_DEFAULT}"
+    has_none = ":" not in endpoint or endpoint.endswith("]")
+    return f"{endpoint}:{PORT_DEFAULT}" if endpoint and has_none else endpoint
+
+
+def as_bytes(value: Value) -> bytes:
+    """The bytes that a value is stored as."""
+    return value.encode() if isinstance(value, str) else memoryview(cast("Buffer", value)).tobytes()
 
 
 def text(given: Optional[Union[str, bytes]]) -> Optional[bytes]:

@@ -88,7 +88,8 @@ class UnknownOutcomeError(Error):
 
 
 class UnreachableError(Error, ConnectionError):
-    """No cluster answers there."""
+    """No process listens at any of the endpoints, their hosts have no address, or another cluster
+    answers there."""
 
 
 class AccessError(Error, PermissionError):
@@ -184,6 +185,7 @@ _CLASSES: dict[str, type[Error]] = {
     "Forbidden": AccessError,
     "SecretFile": AccessError,
     "OtherCluster": UnreachableError,
+    "NoListener": UnreachableError,
     "NoOwner": OverloadedError,
     "Busy": OverloadedError,
     "Unavailable": OverloadedError,

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
-use zerohop_client::{Client, ClientOptions, ClientTls, Keyspace, Reason, Secret, read_token};
+use zerohop_client::{
+    Client, ClientOptions, ClientTls, Keyspace, Reason, Secret, no_address, read_token, until_none_listens,
+};
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
-use super::endpoint::{self, Endpoints, no_address, until_none_listens};
+use super::endpoint::{self, Endpoints};
 use super::secret::SecretPlace;
 use super::tls::ClusterTls;
 use super::{http, quantity};
