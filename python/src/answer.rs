@@ -8,14 +8,18 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 use zerohop_client::{
-    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, PinnedBlobs, Record, RecordType, Reply,
+    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, PinnedBlobs, Record, RecordType, Reply, Snapshot,
     StagedContents,
 };
 
+use zerohop_wire::admin::{KeyspaceStatus, Status};
+
+use crate::cluster;
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
+use crate::snapshot::NativeSnapshot;
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {
@@ -38,6 +42,9 @@ pub(crate) enum PythonAnswer {
     Many(Vec<Result<Reply, Error>>),
     Keys(Option<Vec<ListedKey>>),
     Keyspace(Keyspace),
+    KeyspaceStatus(Box<KeyspaceStatus>),
+    Status(Box<Status>),
+    Snapshot(Snapshot),
 }
 
 /// Staged contents, which the client renews while the object exists.
@@ -115,6 +122,12 @@ impl PythonAnswer {
             }
             Self::Keyspace(keyspace) => {
                 NativeKeyspace::new(Arc::clone(core), Arc::new(keyspace)).into_py_any(py)
+            }
+            Self::KeyspaceStatus(found) => cluster::keyspace(py, *found),
+            Self::Status(found) => cluster::cluster_status(py, *found),
+            Self::Snapshot(snapshot) => {
+                core.keep_up();
+                NativeSnapshot::new(Arc::clone(core), snapshot).into_py_any(py)
             }
             Self::Many(outcomes) => many(py, outcomes),
         }

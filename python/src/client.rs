@@ -4,20 +4,19 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zerohop_client::{
-    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Secret, Token, no_address, read_key,
-    read_secret, read_token, until_none_listens,
+    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, Keyspace, Secret, SnapshotOptions,
+    Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
-use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminReply as AdminSays, AdminRequest, KeyspaceSettings,
-};
+use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, Credentials, limit};
+use crate::cluster;
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::problem::Problem;
@@ -110,7 +109,45 @@ impl NativeClient {
     ) -> PyResult<Py<PyAny>> {
         let settings =
             KeyspaceSettings { name, partitions, replicas, min_in_sync, durability, ..Default::default() };
-        self.admin(py, AdminQuestion::CreateKeyspace(settings))
+        self.keyspace_change(py, AdminQuestion::CreateKeyspace(settings))
+    }
+
+    /// Changes a keyspace; omitted options stay.
+    fn alter_keyspace(
+        &self,
+        py: Python<'_>,
+        name: String,
+        durability: Option<String>,
+        replicas: Option<u32>,
+        min_in_sync: Option<u32>,
+    ) -> PyResult<Py<PyAny>> {
+        let settings = KeyspaceSettings { name, replicas, min_in_sync, durability, ..Default::default() };
+        self.keyspace_change(py, AdminQuestion::AlterKeyspace(settings))
+    }
+
+    /// The status of the cluster.
+    fn status(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        self.0.run(py, async move { cluster::status(&client).await.map(PythonAnswer::Status).into() })
+    }
+
+    /// Opens a snapshot of keyspaces.
+    #[pyo3(signature = (keyspaces, age = None))]
+    fn snapshot(
+        &self,
+        py: Python<'_>,
+        keyspaces: Vec<Bound<'_, NativeKeyspace>>,
+        age: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        let mut options = SnapshotOptions::default();
+        options.age = age.map_or(Ok(options.age), snapshot_age)?;
+        let keyspaces: Vec<_> = keyspaces.iter().map(|keyspace| Arc::clone(keyspace.get().inner())).collect();
+        self.0.run(py, async move {
+            let keyspaces: Vec<&Keyspace> = keyspaces.iter().map(AsRef::as_ref).collect();
+            let opened = client.snapshot_with(&keyspaces, options).await;
+            opened.map(PythonAnswer::Snapshot).map_err(Problem::from).into()
+        })
     }
 
     /// Removes a keyspace with all its contents, and waits until it is gone.
@@ -167,21 +204,26 @@ impl NativeClient {
         self.0.client().cloned().map_err(|problem| problem.exception(py))
     }
 
-    /// Sends a command to a manager that returns no value.
-    fn admin(&self, py: Python<'_>, query: AdminQuestion) -> PyResult<Py<PyAny>> {
+    /// Sends a change of a keyspace to a manager. Returns the keyspace as it is then.
+    fn keyspace_change(&self, py: Python<'_>, query: AdminQuestion) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
-        let request = Bytes::from(AdminRequest::of(query).to_bytes());
-        self.0.run(py, async move { admin(&client, request).await.into() })
+        self.0.run(py, async move {
+            match cluster::request(&client, query).await {
+                Ok(AdminReply::Keyspace(found)) => Ok(PythonAnswer::KeyspaceStatus(found)),
+                Ok(_) => Err(Problem::Client(Error::Unexpected)),
+                Err(problem) => Err(problem),
+            }
+            .into()
+        })
     }
 }
 
-async fn admin(client: &Client, request: Bytes) -> Result<PythonAnswer, Problem> {
-    let answer = client.admin(request).await?;
-    match AdminAnswer::from_bytes(&answer).ok().and_then(|answer| answer.answer) {
-        Some(AdminSays::Refused(refused)) => Err(Problem::Refused(refused.reason)),
-        Some(_) => Ok(PythonAnswer::Nothing),
-        None => Err(Problem::Client(zerohop_client::Error::Unexpected)),
-    }
+/// The longest life of a snapshot, of so many seconds.
+fn snapshot_age(seconds: f64) -> PyResult<Duration> {
+    let age = Duration::try_from_secs_f64(seconds).ok().filter(|age| !age.is_zero());
+    age.ok_or_else(|| {
+        PyValueError::new_err(format!("the age of a snapshot is more than 0 seconds, not {seconds}"))
+    })
 }
 
 /// The TLS settings of a client, from the files of the trusted CA, of its own certificate, and of that one's key.

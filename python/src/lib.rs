@@ -22,6 +22,7 @@ mod aside;
 mod blob;
 mod blobs;
 mod client;
+mod cluster;
 mod core;
 mod fill;
 mod keyspace;
@@ -32,6 +33,7 @@ mod operation;
 mod pinned;
 mod problem;
 mod scan;
+mod snapshot;
 mod transaction;
 mod transaction_blobs;
 
@@ -54,6 +56,8 @@ mod _native {
     use crate::keyspace::NativeKeyspace;
     #[pymodule_export]
     use crate::scan::NativeScan;
+    #[pymodule_export]
+    use crate::snapshot::NativeSnapshot;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
     #[pymodule_export]

@@ -24,6 +24,8 @@ pub(crate) enum Problem {
     Forked {
         opener: u32,
     },
+    /// The snapshot was closed.
+    SnapshotClosed,
     /// The staged append was published, or has failed.
     AppendEnded,
     /// The system has refused a resource.
@@ -71,6 +73,7 @@ impl Problem {
             ),
             Self::Refused(reason) => reason.clone(),
             Self::Closed => "the client is closed: connect again".to_owned(),
+            Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
             Self::Forked { opener } => format!(
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
@@ -110,7 +113,7 @@ impl Problem {
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::NoListener(_) => plain("NoListener"),
             Self::Secret(_) => plain("SecretFile"),
-            Self::Closed => plain("Closed"),
+            Self::Closed | Self::SnapshotClosed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
         }
     }

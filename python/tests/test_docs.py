@@ -13,8 +13,10 @@ import pytest
 
 import zerohop
 import zerohop._blobs
+import zerohop._snapshot
 import zerohop._transaction
 import zerohop._transaction_blobs
+import zerohop._values
 import zerohop.aio
 import zerohop.errors
 import zerohop.fs
@@ -26,7 +28,8 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    own = (zerohop._blobs, zerohop._client, zerohop._local, zerohop._transaction, zerohop._transaction_blobs)
+    own = [zerohop._blobs, zerohop._client, zerohop._local, zerohop._snapshot, zerohop._transaction]
+    own += [zerohop._transaction_blobs, zerohop._values]
     for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found

@@ -195,6 +195,20 @@ def test_a_secret_is_shown_as_text_or_file(guarded: tuple[str, Path]) -> None:
         zerohop.connect(endpoint, secret="0" * 40, secret_file=secret)
 
 
+def test_pickle_has_the_path_of_the_secret_and_not_its_text(guarded: tuple[str, Path]) -> None:
+    endpoint, secret = guarded
+    with zerohop.connect(endpoint, secret_file=secret, timeout=77) as proven:
+        pickled = pickle.dumps(proven)
+        assert str(secret).encode() in pickled and secret.read_bytes().strip() not in pickled
+        with pickle.loads(pickled) as again:
+            assert again._opening["timeout"] == 77
+            again.keyspace()["pickled"] = "v"
+    with zerohop.connect(endpoint, secret=secret.read_bytes().strip()) as unsafe:
+        for wrong in (unsafe, unsafe.keyspace()):
+            with pytest.raises(TypeError, match="connect with secret_file or token_file"):
+                pickle.dumps(wrong)
+
+
 def test_secret_files_that_others_can_read_are_refused(guarded: tuple[str, Path]) -> None:
     endpoint, secret = guarded
     copy = secret.with_name("copy")

@@ -17,10 +17,12 @@ b'blue'
 
 from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError
 from zerohop._client import Client, Keyspace, connect
+from zerohop._cluster import ClusterStatus, KeyspaceInfo, NodeInfo
 from zerohop._local import local, program
 from zerohop._native import VERSION as __version__
+from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._transaction import Outcome, Transaction
-from zerohop._values import Expire, Info, Key, Record, Value
+from zerohop._values import Expire, Info, Key, Record, Value, Version, version_text
 from zerohop.errors import (
     AbortedError,
     AccessError,
@@ -54,6 +56,7 @@ __all__ = [
     "Blobs",
     "Client",
     "ClosedError",
+    "ClusterStatus",
     "CompareFailedError",
     "ConditionFailedError",
     "ConflictError",
@@ -64,24 +67,31 @@ __all__ = [
     "Info",
     "Key",
     "Keyspace",
+    "KeyspaceInfo",
     "LimitError",
     "LostError",
     "NoBlobError",
+    "NodeInfo",
     "NotFoundError",
     "NotNumberError",
     "Outcome",
     "OverloadedError",
     "Record",
     "RefusedError",
+    "Snapshot",
+    "SnapshotBlobs",
+    "SnapshotKeyspace",
     "Transaction",
     "UnderWayError",
     "UnfinishedError",
     "UnknownOutcomeError",
     "UnreachableError",
     "Value",
+    "Version",
     "WrongTypeError",
     "__version__",
     "connect",
     "local",
     "program",
+    "version_text",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from types import TracebackType
@@ -9,9 +10,11 @@ from typing import Any, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _values
 from zerohop._blobs import Blobs
+from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._native import NativeClient, NativeKeyspace, NativeScan
+from zerohop._snapshot import Snapshot
 from zerohop._transaction import Attempts, Transaction
-from zerohop._values import Expire, Info, Key, Path, Record, Value
+from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
 from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, ConflictError, NotFoundError
 
 T = TypeVar("T")
@@ -56,6 +59,16 @@ def connect(
     certificate or key.
     """
     native, endpoints = NativeClient(), _values.endpoints(endpoint)
+    opening = {
+        "secret_file": _values.absolute(secret_file),
+        "token_file": _values.absolute(token_file),
+        "timeout": timeout,
+        "connect_timeout": connect_timeout,
+        "name": name,
+        "tls_ca": _values.absolute(tls_ca),
+        "tls_cert": _values.absolute(tls_cert),
+        "tls_key": _values.absolute(tls_key),
+    }
     native.connect(
         endpoints,
         _values.text(secret),
@@ -68,15 +81,23 @@ def connect(
         _values.authority(tls_ca),
         *_values.identity(tls_ca, tls_cert, tls_key),
     )
-    return Client(native, ",".join(endpoints))
+    return Client(native, ",".join(endpoints), None if secret is not None or token is not None else opening)
 
 
 class Client:
     """A client of a cluster, made by `connect` or `local`. As a context manager it closes itself."""
 
-    def __init__(self, native: NativeClient, endpoint: str) -> None:
+    def __init__(self, native: NativeClient, endpoint: str, opening: Optional[dict[str, Any]] = None) -> None:
         self._native = native
         self._endpoint = endpoint
+        self._opening = opening
+        """The other arguments of `connect`, to open it again in another process; `None` if one is a secret or token."""
+
+    def __repr__(self) -> str:
+        return f"<zerohop.Client of {self._endpoint}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reconnected, (self._endpoint, _picklable(self._opening))
 
     @property
     def endpoint(self) -> str:
@@ -85,7 +106,7 @@ class Client:
 
     def keyspace(self, name: str = "default") -> Keyspace:
         """The keyspace of this name; `default` always exists. Raises `NotFoundError`."""
-        return Keyspace(self._native.keyspace(name), name)
+        return Keyspace(self._native.keyspace(name), name, self)
 
     def create_keyspace(
         self,
@@ -109,6 +130,60 @@ class Client:
         """
         self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
         return self.keyspace(name)
+
+    def alter_keyspace(
+        self,
+        name: str,
+        *,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> KeyspaceInfo:
+        """Changes settings of a keyspace while it is in use, and returns all of them; `None` means no change. The
+        cluster then makes or removes copies. Raises `RefusedError` if it does not exist or cannot have these settings.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client:
+        ...     diary = client.create_keyspace("diary", replicas=1, min_in_sync=1, durability="memory")
+        ...     print(client.alter_keyspace("diary", replicas=1, min_in_sync=1).replicas)
+        ...     client.drop_keyspace("diary")
+        1
+        """
+        return KeyspaceInfo(*self._native.alter_keyspace(name, durability, replicas, min_in_sync))
+
+    def keyspaces(self) -> list[KeyspaceInfo]:
+        """The keyspaces of the cluster, with their settings.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client:
+        ...     print([(found.name, found.replicas) for found in client.keyspaces() if found.name == "default"])
+        [('default', 1)]
+        """
+        return self.status().keyspaces
+
+    def status(self) -> ClusterStatus:
+        """The state of the cluster: its nodes, keyspaces and partitions.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client:
+        ...     status = client.status()
+        ...     status.is_whole, [node.state for node in status.nodes]
+        (True, ['up'])
+        """
+        return cluster_status(self._native.status())
+
+    def snapshot(self, *keyspaces: Keyspace, age: Optional[float] = None) -> Snapshot:
+        """Opens a snapshot of keyspaces: their state at this moment stays readable for `age` seconds, 300 by default,
+        while others write. Writes that were acknowledged before are in it. Close it soon: meanwhile, each record that
+        is changed is stored twice.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client, client.snapshot(keyspace) as snapshot:
+        ...     keyspace["late"] = "1"
+        ...     "late" in snapshot[keyspace]
+        False
+        """
+        return Snapshot(self._native.snapshot([keyspace._native for keyspace in keyspaces], age))
 
     def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
         """Removes a keyspace with all its contents. Transactions over it that are in progress end first. Waits until it
@@ -200,6 +275,33 @@ class Client:
         self.close()
 
 
+def _picklable(opening: Optional[dict[str, Any]]) -> dict[str, Any]:
+    if opening is None:
+        raise TypeError(
+            "a client that was opened with the text of a secret or token is not pickled, as the pickle would show it: "
+            "connect with secret_file or token_file, which every process reads"
+        )
+    return opening
+
+
+def _reconnected(endpoint: str, opening: dict[str, Any]) -> Client:
+    """The client of a pickle: one of its own."""
+    return connect(endpoint, **opening)
+
+
+_reopened_clients: dict[tuple[object, ...], Client] = {}
+"""One client for all keyspaces that are unpickled in this process, by process, endpoint and options."""
+
+
+def _reopened(endpoint: str, opening: dict[str, Any], name: str) -> Keyspace:
+    """The keyspace of a pickle. Many tasks of one process share a client, which lives as long as the process."""
+    place = (os.getpid(), endpoint, tuple(opening.items()))
+    client = _reopened_clients.get(place)
+    if client is None:
+        client = _reopened_clients.setdefault(place, connect(endpoint, **opening))
+    return client.keyspace(name)
+
+
 class Keyspace(MutableMapping[Key, Value]):
     """The records of a keyspace. As a mapping it has the bytes records by their keys; values that are read are `bytes`.
 
@@ -219,9 +321,13 @@ class Keyspace(MutableMapping[Key, Value]):
     may still take effect.
     """
 
-    def __init__(self, native: NativeKeyspace, name: str) -> None:
+    def __init__(self, native: NativeKeyspace, name: str, client: Client) -> None:
         self._native = native
         self._name = name
+        self._client = client
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _reopened, (self._client._endpoint, _picklable(self._client._opening), self._name)
 
     @property
     def name(self) -> str:
@@ -281,7 +387,7 @@ class Keyspace(MutableMapping[Key, Value]):
         *,
         expire: Optional[Expire] = None,
         only_if: Optional[str] = None,
-        version: Optional[int] = None,
+        version: Optional[Version] = None,
         timeout: Optional[float] = None,
     ) -> int:
         """Writes these bytes as the record, whatever it was, and returns its version.
@@ -297,7 +403,7 @@ class Keyspace(MutableMapping[Key, Value]):
         zerohop.errors.ConditionFailedError: ...
         """
         after_ms, at_ms = _values.expiry(expire)
-        return cast(int, self._native.insert(key, value, after_ms, at_ms, only_if, version, timeout))
+        return cast(int, self._native.insert(key, value, after_ms, at_ms, only_if, _values.version(version), timeout))
 
     def insert_if_absent(
         self, key: Key, value: Value, *, expire: Optional[Expire] = None, timeout: Optional[float] = None
@@ -313,14 +419,14 @@ class Keyspace(MutableMapping[Key, Value]):
             return False
         return True
 
-    def delete(self, key: Key, *, version: Optional[int] = None, timeout: Optional[float] = None) -> bool:
+    def delete(self, key: Key, *, version: Optional[Version] = None, timeout: Optional[float] = None) -> bool:
         """Removes the record. Returns whether it existed.
 
         >>> keyspace["old"] = "x"
         >>> keyspace.delete("old"), keyspace.delete("old")
         (True, False)
         """
-        return cast(bool, self._native.remove(key, version, timeout))
+        return cast(bool, self._native.remove(key, _values.version(version), timeout))
 
     def take(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
         """Removes the record, at most 64 KiB, and returns it; `None` if absent. Of several callers one gets it.
@@ -404,7 +510,7 @@ class Keyspace(MutableMapping[Key, Value]):
         *,
         equals: Optional[Value] = None,
         differs: Optional[Value] = None,
-        changed_from: Optional[int] = None,
+        changed_from: Optional[Version] = None,
         timeout: Optional[float] = None,
     ) -> Optional[Record]:
         """Waits on the server until the record is `"present"` (the default) or `"absent"`, equals or differs from a

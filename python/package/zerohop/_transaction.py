@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, cast
 from zerohop import _values
 from zerohop._native import NativeTransaction
 from zerohop._transaction_blobs import TransactionBlobs
-from zerohop._values import Expire, Info, Key, Record, Value
+from zerohop._values import Expire, Info, Key, Record, Value, Version
 from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
@@ -101,17 +101,17 @@ class KeyspaceWrites:
         *,
         expire: Optional[Expire] = None,
         only_if: Optional[str] = None,
-        version: Optional[int] = None,
+        version: Optional[Version] = None,
     ) -> Outcome[int]:
         """Writes these bytes as the record. If the condition does not hold, the whole transaction
         aborts."""
         after_ms, at_ms = _values.expiry(expire)
-        place = self._native.insert(self._keyspace, key, value, after_ms, at_ms, only_if, version)
+        place = self._native.insert(self._keyspace, key, value, after_ms, at_ms, only_if, _values.version(version))
         return self._transaction._kept(place)
 
-    def delete(self, key: Key, *, version: Optional[int] = None) -> Outcome[bool]:
+    def delete(self, key: Key, *, version: Optional[Version] = None) -> Outcome[bool]:
         """Removes the record. The outcome is whether it existed."""
-        return self._transaction._kept(self._native.remove(self._keyspace, key, version))
+        return self._transaction._kept(self._native.remove(self._keyspace, key, _values.version(version)))
 
     def append(self, key: Key, *values: Value) -> Outcome[int]:
         """Adds values to the end of a list. The outcome is its length."""

@@ -35,6 +35,15 @@ zone."""
 
 Path = Union[str, "os.PathLike[str]"]
 
+Version = Union[int, str]
+"""A version as an argument: a number, or its text as the program `zerohop` prints it."""
+
+COUNTER_BITS = 16
+"""The bits of a version that count the changes of a millisecond."""
+
+VERSION_MAX = (1 << 64) - 1
+"""The highest version."""
+
 
 class Record(NamedTuple):
     """A record: its version, and bytes or a list of values."""
@@ -53,6 +62,28 @@ class Info(NamedTuple):
     expires_at: Optional[float]
 
 
+def version_text(version: int) -> str:
+    """A version as the program `zerohop` prints it: milliseconds since 1970, a dot, a counter.
+
+    >>> import zerohop
+    >>> zerohop.version_text(117679688005189634)
+    '1795649536212.2'
+    """
+    return f"{version >> COUNTER_BITS}.{version & (1 << COUNTER_BITS) - 1}"
+
+
+def version(given: Optional[Version]) -> Optional[int]:
+    """The number of a version, also of its text."""
+    if not isinstance(given, str):
+        return given
+    millis, _, counter = given.partition(".")
+    if millis.isdecimal() and counter.isdecimal() and int(counter) >> COUNTER_BITS == 0:
+        found = (int(millis) << COUNTER_BITS) | int(counter)
+        if found <= VERSION_MAX:
+            return found
+    raise ValueError(f"a version is a number, or a text such as '1795649536212.2', not {given!r}")
+
+
 def authority(given: Optional[Path]) -> Optional[Path]:
     """The file of the CA for TLS: the argument, or that of `ZEROHOP_TLS_CA`; empty for no TLS."""
     return _file(given, "ZEROHOP_TLS_CA")
@@ -66,6 +97,11 @@ def identity(
     if cert is None and key is None and authority(ca) is None:
         return None, None
     return _file(cert, "ZEROHOP_TLS_CERT"), _file(key, "ZEROHOP_TLS_KEY")
+
+
+def absolute(path: Optional[Path]) -> Optional[str]:
+    """The path for a process in another folder; empty if it is."""
+    return path if path is None else os.path.abspath(path) if os.fspath(path) else ""
 
 
 def _file(given: Optional[Path], variable: str) -> Optional[Path]:
@@ -125,7 +161,7 @@ def text(given: Optional[Union[str, bytes]]) -> Optional[bytes]:
 
 
 def awaited(
-    until: Optional[str], equals: Optional[Value], differs: Optional[Value], changed: Optional[int]
+    until: Optional[str], equals: Optional[Value], differs: Optional[Value], changed: Optional[Version]
 ) -> tuple[str, Optional[Value], Optional[int]]:
     """The condition of a wait."""
     asked: list[tuple[str, Optional[Value], Optional[int]]] = []
@@ -138,7 +174,7 @@ def awaited(
     if differs is not None:
         asked.append(("differs", differs, None))
     if changed is not None:
-        asked.append(("changed", None, changed))
+        asked.append(("changed", None, version(changed)))
     if len(asked) > 1:
         raise ValueError("a wait is for one thing: until=…, equals=…, differs=… or changed_from=…")
     return asked[0] if asked else ("present", None, None)

@@ -24,16 +24,34 @@ from typing import Any, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
+from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
+from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._native import NativeClient, NativeKeyspace
 from zerohop._transaction import Attempts
-from zerohop._values import Expire, Info, Key, Path, Record, Value
+from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
 from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error, NotFoundError
 
-__all__ = ["BlobFile", "Blobs", "Client", "Keyspace", "Transaction", "connect", "local"]
+__all__ = [
+    "BlobFile",
+    "Blobs",
+    "Client",
+    "Keyspace",
+    "Snapshot",
+    "SnapshotBlobs",
+    "SnapshotKeyspace",
+    "Transaction",
+    "connect",
+    "local",
+]
 
 T = TypeVar("T")
 
 _MISSING: Any = object()
+
+_NOT_PICKLED = (
+    "a client of an event loop is not pickled, as opening it again must be awaited: pickle its endpoint, or a client of "
+    "zerohop.connect"
+)
 
 
 async def connect(
@@ -89,6 +107,12 @@ class Client:
         self._loop = loop
         self._endpoint = endpoint
 
+    def __repr__(self) -> str:
+        return f"<zerohop.aio.Client of {self._endpoint}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError(_NOT_PICKLED)
+
     @property
     def endpoint(self) -> str:
         """The address that it has connected to."""
@@ -110,6 +134,29 @@ class Client:
         """Creates a keyspace, and returns it: as `zerohop.Client.create_keyspace`."""
         await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
         return await self.keyspace(name)
+
+    async def alter_keyspace(
+        self,
+        name: str,
+        *,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> KeyspaceInfo:
+        """Changes settings of a keyspace while it is in use: as `zerohop.Client.alter_keyspace`."""
+        return KeyspaceInfo(*await self._native.alter_keyspace(name, durability, replicas, min_in_sync))
+
+    async def keyspaces(self) -> list[KeyspaceInfo]:
+        """The keyspaces of the cluster, with their settings."""
+        return (await self.status()).keyspaces
+
+    async def status(self) -> ClusterStatus:
+        """The state of the cluster: its nodes, keyspaces and partitions."""
+        return cluster_status(await self._native.status())
+
+    async def snapshot(self, *keyspaces: Keyspace, age: Optional[float] = None) -> Snapshot:
+        """Opens a snapshot of keyspaces: as `zerohop.Client.snapshot`."""
+        return Snapshot(await self._native.snapshot([keyspace._native for keyspace in keyspaces], age))
 
     async def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
         """Removes a keyspace with all its contents, and waits until it is gone: as
@@ -181,6 +228,9 @@ class Keyspace:
     def __repr__(self) -> str:
         return f"<zerohop.aio.Keyspace {self._name!r}>"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError(_NOT_PICKLED)
+
     @property
     def blobs(self) -> Blobs:
         """The blobs of the keyspace."""
@@ -214,12 +264,12 @@ class Keyspace:
         *,
         expire: Optional[Expire] = None,
         only_if: Optional[str] = None,
-        version: Optional[int] = None,
+        version: Optional[Version] = None,
         timeout: Optional[float] = None,
     ) -> int:
         """Writes these bytes as the record, and returns its version."""
         after_ms, at_ms = _values.expiry(expire)
-        return cast(int, await self._native.insert(key, value, after_ms, at_ms, only_if, version, timeout))
+        return cast(int, await self._native.insert(key, value, after_ms, at_ms, only_if, _values.version(version), timeout))
 
     async def insert_if_absent(
         self, key: Key, value: Value, *, expire: Optional[Expire] = None, timeout: Optional[float] = None
@@ -231,9 +281,9 @@ class Keyspace:
             return False
         return True
 
-    async def delete(self, key: Key, *, version: Optional[int] = None, timeout: Optional[float] = None) -> bool:
+    async def delete(self, key: Key, *, version: Optional[Version] = None, timeout: Optional[float] = None) -> bool:
         """Removes the record. Returns whether it existed."""
-        return cast(bool, await self._native.remove(key, version, timeout))
+        return cast(bool, await self._native.remove(key, _values.version(version), timeout))
 
     async def take(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
         """Removes the record, at most 64 KiB, and returns it; `None` if absent."""
@@ -277,7 +327,7 @@ class Keyspace:
         *,
         equals: Optional[Value] = None,
         differs: Optional[Value] = None,
-        changed_from: Optional[int] = None,
+        changed_from: Optional[Version] = None,
         timeout: Optional[float] = None,
     ) -> Optional[Record]:
         """Waits on the server until the record is in the given state, and returns it. Raises

@@ -35,12 +35,16 @@ impl From<GivenCondition> for Condition {
     }
 }
 
-/// Parses a version as it is printed: milliseconds, a dot, a counter. For clap.
+/// Parses a version as it is printed: milliseconds, a dot, a counter; or as the number that it is in Python. For clap.
 pub(crate) fn version(text: &str) -> Result<Timestamp, String> {
     let parts =
         text.split_once('.').and_then(|(ms, counter)| Some((ms.parse().ok()?, counter.parse().ok()?)));
     match parts {
         Some((ms, counter)) if ms <= Timestamp::MILLIS_MAX => Ok(Timestamp::new(ms, counter)),
+        // Not milliseconds without their counter, which are smaller.
+        None if let Some(number) = text.parse().ok().filter(|number| *number > Timestamp::MILLIS_MAX) => {
+            Ok(Timestamp(number))
+        }
         _ => Err("write a version as it is printed, as in 1763770000123.0".to_owned()),
     }
 }
@@ -54,7 +58,20 @@ mod tests {
         for given in [Timestamp::ZERO, Timestamp::new(1_763_770_000_123, 65_535), Timestamp::MAX] {
             assert_eq!(version(&given.to_string()), Ok(given));
         }
-        for bad in ["", "1", "1.", ".1", "1.65536", "-1.0", "1.0.0", "281474976710656.0"] {
+        let number = Timestamp::new(1_763_770_000_123, 7);
+        assert_eq!(version(&number.0.to_string()), Ok(number));
+        for bad in [
+            "",
+            "1",
+            "1763770000123",
+            "18446744073709551616",
+            "1.",
+            ".1",
+            "1.65536",
+            "-1.0",
+            "1.0.0",
+            "281474976710656.0",
+        ] {
             assert!(version(bad).is_err(), "{bad}");
         }
     }
