@@ -134,7 +134,9 @@ async fn serve(
                 if nodes.is_empty() {
                     return Err(CommandError::Node(what));
                 }
-                output::problem(&format!("zerohop: {what}. The others go on"));
+                output::problem(&format!(
+                    "zerohop: {what}. The others go on; to bring it back, stop them with Ctrl-C, and start `zerohop up` again"
+                ));
             }
             () = signals.come() => break,
         }
@@ -148,14 +150,23 @@ async fn serve(
     }
 }
 
-/// Starts all nodes before it waits for any: none serves before the others run.
+/// Starts all nodes, and waits for all at once: none serves before the others run, and the first that fails ends the start.
 async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
     let starting = plans.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
-    let mut nodes = Vec::new();
-    for one in starting {
-        nodes.push(one.ready().await?);
-    }
-    Ok(nodes)
+    let mut waits: Vec<_> = starting.into_iter().map(|one| Some(Box::pin(one.ready()))).collect();
+    let mut nodes: Vec<Option<LocalNode>> = plans.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (wait, node) in waits.iter_mut().zip(&mut nodes) {
+            match wait.as_mut().map(|wait| wait.as_mut().poll(context)) {
+                Some(Poll::Ready(Ok(ready))) => (*wait, *node) = (None, Some(ready)),
+                Some(Poll::Ready(Err(error))) => return Poll::Ready(Err(error)),
+                Some(Poll::Pending) | None => {}
+            }
+        }
+        if waits.iter().all(Option::is_none) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await?;
+    Ok(nodes.into_iter().flatten().collect())
 }
 
 /// The first node that ends, and its exit status as text.

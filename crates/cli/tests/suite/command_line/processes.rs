@@ -126,6 +126,19 @@ fn command_waits_for_a_starting_node() {
     }
 }
 
+#[test]
+fn first_node_that_fails_ends_the_start_of_all() {
+    let port = ports(6);
+    // Node 1 could wait for the others for ten minutes.
+    let _others = [2, 4].map(|behind| std::net::TcpListener::bind(("127.0.0.1", port + behind)).unwrap());
+    let arguments = ["up", "--memory", "--nodes", "3", "--instances", "1", "--port", &port.to_string()];
+    let output = zerohop(&arguments).output().unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    let text = stderr(&output);
+    let last = text.lines().last().unwrap();
+    assert!(last.contains("did not start: cannot listen at 127.0.0.1:"), "{output:?}");
+}
+
 /// A process that is stopped until this is dropped.
 struct StoppedProcess(Pid);
 
