@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
 import zerohop
 import zerohop.aio
 from zerohop import Keyspace
+from waiting import GIVE_UP_AFTER
 
 
 def fill(keyspace: Keyspace) -> None:
@@ -76,6 +78,16 @@ def test_long_list_of_a_snapshot_is_complete(client: zerohop.Client, keyspace: K
         assert found is not None and found.value == values
         (found,) = snapshot[keyspace].read_many(["list"])
         assert found is not None and found.value == values
+
+
+def test_expired_snapshot_has_an_exception_of_its_own(client: zerohop.Client, keyspace: Keyspace) -> None:
+    keyspace["k"] = "old"
+    with client.snapshot(keyspace, age=0.2) as snapshot:
+        deadline = time.monotonic() + GIVE_UP_AFTER
+        with pytest.raises(zerohop.SnapshotExpiredError, match="the snapshot has ended"):
+            while time.monotonic() < deadline:
+                keyspace["k"] = "new"
+                assert snapshot[keyspace]["k"] == b"old"
 
 
 def test_keyspace_outside_of_the_snapshot_is_refused(client: zerohop.Client, keyspace: Keyspace) -> None:

@@ -78,6 +78,10 @@ class DeadlineError(Error, TimeoutError):
     """The time limit has passed, and nothing was changed; or a wait has timed out."""
 
 
+class SnapshotExpiredError(Error):
+    """The snapshot is no longer kept: it is too old, or a partition has failed over, moved or been split."""
+
+
 class LostError(Error, ConnectionError):
     """All nodes with a copy of the partition are down: it is unavailable until one of them
     returns."""
@@ -178,6 +182,7 @@ _CLASSES: dict[str, type[Error]] = {
     "Lost": LostError,
     "Unknown": UnknownOutcomeError,
     "AnswerTooLong": UnknownOutcomeError,
+    "SnapshotExpired": SnapshotExpiredError,
     "DiskFailed": UnknownOutcomeError,
     "Unauthorized": AccessError,
     "AuthRequired": AccessError,

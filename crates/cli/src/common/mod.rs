@@ -7,6 +7,8 @@ pub(crate) mod disk;
 pub(crate) mod display;
 pub(crate) mod ending;
 pub(crate) mod endpoint;
+#[cfg(test)]
+mod error_guide;
 pub(crate) mod every_node;
 pub(crate) mod failure;
 pub(crate) mod http;
