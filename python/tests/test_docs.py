@@ -74,7 +74,7 @@ def blocks(path: str, language: str) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("path", ["README.md", "python/README.md", "docs/guide/python.md"])
+@pytest.mark.parametrize("path", ["README.md", "python/README.md", "docs/guide/python.md", "docs/guide/start-python.md"])
 def test_examples_in_documents(path: str, client: zerohop.Client) -> None:
     check(doctest.DocTestParser().get_doctest(blocks(path, "python"), {}, path, path, 0), client)
 

@@ -24,7 +24,9 @@ pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", kept.bin().display());
     run_command(
-        built::tests(shop, "guides::").env("ZEROHOP_GUIDES", "docs/guide/redis.md").env("PATH", path),
+        built::tests(shop, "guides::")
+            .env("ZEROHOP_GUIDES", "docs/guide/redis.md docs/guide/start-redis.md")
+            .env("PATH", path),
         "docs/guide/redis.md says what is not so, shown above",
     )?;
     Ok("redis-cli, redis-py, the guide".to_owned())

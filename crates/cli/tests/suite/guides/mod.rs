@@ -26,8 +26,9 @@ use std::path::{Path, PathBuf};
 use self::play::run_guide;
 
 /// Guides that need only the program itself; paths are from the root of the sources.
-const GUIDES: [&str; 7] = [
+const GUIDES: [&str; 8] = [
     "docs/guide/quick-start.md",
+    "docs/guide/start-cluster.md",
     "README.md",
     "docs/guide/client.md",
     "docs/guide/embedded.md",
