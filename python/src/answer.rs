@@ -1,6 +1,6 @@
 //! The result of an operation, before its conversion to a Python object.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use pyo3::IntoPyObjectExt;
@@ -19,7 +19,6 @@ use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
 use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
-use crate::snapshot::NativeSnapshot;
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {
@@ -58,6 +57,15 @@ pub(crate) struct NativeStagedContents(
 pub(crate) struct NativePinnedBlobs {
     pub(crate) core: Arc<Core>,
     pub(crate) pinned: OwnedByProcess<Arc<PinnedBlobs>>,
+}
+
+/// A snapshot. Every operation returns its result, or for an event loop a future of it.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeSnapshot {
+    pub(crate) core: Arc<Core>,
+    /// `None` after `close`.
+    pub(crate) snapshot: OwnedByProcess<Mutex<Option<Arc<Snapshot>>>>,
+    pub(crate) at: u64,
 }
 
 impl PythonAnswer {
@@ -127,7 +135,9 @@ impl PythonAnswer {
             Self::Status(found) => cluster::cluster_status(py, *found),
             Self::Snapshot(snapshot) => {
                 core.keep_up();
-                NativeSnapshot::new(Arc::clone(core), snapshot).into_py_any(py)
+                let at = snapshot.at().0;
+                let snapshot = OwnedByProcess::new(Mutex::new(Some(Arc::new(snapshot))));
+                NativeSnapshot { core: Arc::clone(core), snapshot, at }.into_py_any(py)
             }
             Self::Many(outcomes) => many(py, outcomes),
         }

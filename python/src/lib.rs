@@ -43,6 +43,8 @@ mod _native {
     #[pymodule_export]
     use crate::answer::NativePinnedBlobs;
     #[pymodule_export]
+    use crate::answer::NativeSnapshot;
+    #[pymodule_export]
     use crate::answer::NativeStagedContents;
     #[pymodule_export]
     use crate::blob::NativeBlobList;
@@ -56,8 +58,6 @@ mod _native {
     use crate::keyspace::NativeKeyspace;
     #[pymodule_export]
     use crate::scan::NativeScan;
-    #[pymodule_export]
-    use crate::snapshot::NativeSnapshot;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
     #[pymodule_export]

@@ -8,24 +8,13 @@ use pyo3::prelude::*;
 use zerohop_client::{Error, Keyspace, Range, Record, Snapshot};
 use zerohop_wire::ids::PartitionId;
 
-use crate::answer::PythonAnswer;
+use crate::answer::{NativeSnapshot, PythonAnswer};
 use crate::arguments::Blob;
-use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
-use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
 
 /// How long the end of a snapshot waits for servers.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
-
-/// A snapshot. Every operation returns its result, or for an event loop a future of it.
-#[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeSnapshot {
-    core: Arc<Core>,
-    /// `None` after `close`.
-    snapshot: OwnedByProcess<Mutex<Option<Arc<Snapshot>>>>,
-    at: u64,
-}
 
 /// A read of a snapshot, with its arguments.
 enum SnapshotRead {
@@ -118,11 +107,6 @@ impl NativeSnapshot {
 }
 
 impl NativeSnapshot {
-    pub(crate) fn new(core: Arc<Core>, snapshot: Snapshot) -> Self {
-        let at = snapshot.at().0;
-        Self { core, snapshot: OwnedByProcess::new(Mutex::new(Some(Arc::new(snapshot)))), at }
-    }
-
     /// Errors: the client was closed, or this process is a fork, where another thread of the parent may have locked the slot for ever.
     fn slot(&self, py: Python<'_>) -> PyResult<&Mutex<Option<Arc<Snapshot>>>> {
         self.core.client().map_err(|problem| problem.exception(py))?;
