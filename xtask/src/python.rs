@@ -98,7 +98,8 @@ fn build(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathB
         Profile::Dev => ("dev", built::program(shop)?),
         Profile::Release => {
             let mut cargo = shop.cargo();
-            cargo.args(["build", "--locked", "--quiet", "--package", "zerohop", "--release"]);
+            // Not quiet: a release build takes many minutes.
+            cargo.args(["build", "--locked", "--package", "zerohop", "--release"]);
             run_command(&mut cargo, "what went wrong is shown above")?;
             ("release", shop.target.join("release").join("zerohop"))
         }
