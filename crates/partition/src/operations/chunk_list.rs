@@ -34,7 +34,7 @@ pub(crate) fn answer<'o, D: Disk>(
     let mut count = 0;
     let mut add = |number: u64| {
         let key = &number.to_be_bytes();
-        pack(&ScannedKey { key, record: RecordType::Chunk, version: Timestamp::ZERO }, out)?;
+        pack(&ScannedKey { key, record: RecordType::Chunk, version: Timestamp::ZERO, value: None }, out)?;
         count += 1;
         Ok::<_, zerohop_wire::Failure<'static>>(count)
     };
