@@ -92,3 +92,7 @@ pub const POOLED_BUFFERS_MAX: usize = 64;
 
 /// Send buffers larger than this are not kept, so that one large batch does not occupy memory permanently.
 pub const POOLED_BUFFER_BYTES_MAX: usize = 256 << 10;
+
+/// Number of bytes of values that no page of a range has room for, after which a part of the page is returned: a page may have thousands of keys,
+/// and the values of all would be in memory.
+pub(crate) const LONG_VALUES_BYTES_MAX: usize = 16 << 20;

@@ -3,6 +3,8 @@
 //! Each page is of one moment. A page continues behind the last key of the one before, whatever changed meanwhile: keys that
 //! exist throughout are listed exactly once, in order.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use zerohop_placement::KeyOrder;
 use zerohop_wire::ids::PartitionId;
@@ -13,6 +15,7 @@ use zerohop_wire::{BadRequestReason, Failure};
 use super::error::Error;
 use super::keyspace::Keyspace;
 use super::operation::Record;
+use crate::limits::LONG_VALUES_BYTES_MAX;
 use crate::{KeyRange, ListedKey, Reply, SessionRequest};
 
 /// What is left of a scan of a range.
@@ -25,12 +28,25 @@ pub(super) struct Rest {
     pub(super) limit: u64,
     /// The cursor of the next page; `None` at the end.
     cursor: Option<Bytes>,
+    /// The keys of the last page that are not returned yet.
+    pending: VecDeque<ListedKey>,
+    /// How many of them have all that is requested.
+    ready: usize,
+    /// Bytes of their values that no page had room for.
+    long_bytes: usize,
 }
 
 impl Rest {
     pub(super) fn new(range: KeyRange) -> Rest {
         let cursor = (!range.is_empty()).then(Bytes::new);
-        Rest { range, prefix: Bytes::new(), page_keys: SCAN_PAGE_KEYS_MAX, limit: u64::MAX, cursor }
+        let (prefix, pending) = (Bytes::new(), VecDeque::new());
+        let (page_keys, limit) = (SCAN_PAGE_KEYS_MAX, u64::MAX);
+        Rest { range, prefix, page_keys, limit, cursor, pending, ready: 0, long_bytes: 0 }
+    }
+
+    /// No key of the last page is left, so that the next page is due.
+    pub(super) fn is_returned(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// The cursor of the next page, and the maximum number of its keys; `None` at the end.
@@ -39,12 +55,46 @@ impl Rest {
         self.cursor.clone().filter(|_| keys > 0).map(|cursor| (cursor, keys))
     }
 
-    /// Takes a page. The rest is what its cursor is before.
-    pub(super) fn page_of(&mut self, reply: Reply) -> Result<Vec<ListedKey>, Error> {
+    /// Takes a page.
+    pub(super) fn add_page(&mut self, reply: Reply) -> Result<(), Error> {
         let Reply::Page { next, keys } = reply else { return Err(Error::Unexpected) };
         self.cursor = (!next.is_empty()).then_some(next);
         self.limit = self.limit.saturating_sub(keys.len() as u64);
-        Ok(keys)
+        self.pending = keys.into();
+        Ok(())
+    }
+
+    /// The next key whose value is to be read, unless the values that were read are enough to be returned.
+    pub(super) fn missing_value(&mut self) -> Option<Bytes> {
+        let is_missing = |listed: &ListedKey| listed.value.is_none() && listed.record == RecordType::Bytes;
+        let has_all = |listed: &&ListedKey| !self.range.values || !is_missing(listed);
+        self.ready += self.pending.iter().skip(self.ready).take_while(has_all).count();
+        let next = self.pending.get(self.ready).filter(|_| self.long_bytes < LONG_VALUES_BYTES_MAX);
+        next.map(|listed| listed.key.clone())
+    }
+
+    /// Takes the record of [`Rest::missing_value`]. One that is gone is left out.
+    pub(super) fn add_record(&mut self, record: Option<Record>) {
+        let Some(listed) = self.pending.get_mut(self.ready) else { return };
+        match record {
+            Some(Record::Bytes { version, bytes, .. }) => {
+                self.long_bytes += bytes.len();
+                (listed.version, listed.value) = (version, Some(bytes));
+            }
+            Some(Record::List { version, .. }) => {
+                (listed.version, listed.record) = (version, RecordType::List);
+            }
+            None => {
+                self.pending.remove(self.ready);
+                self.limit = self.limit.saturating_add(1);
+            }
+        }
+    }
+
+    /// The keys that have all that is requested.
+    pub(super) fn return_ready(&mut self) -> Vec<ListedKey> {
+        self.long_bytes = 0;
+        self.pending.drain(..std::mem::take(&mut self.ready)).collect()
     }
 }
 
@@ -125,64 +175,87 @@ pub(super) fn check_order(keyspace: &Keyspace) -> Result<(), Error> {
 }
 
 impl RangeScan {
-    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
+    /// Returns the next keys; `None` at the end. After an error the caller can request the same page again. A page with values that are too
+    /// long for one answer is returned in several parts.
     ///
     /// # Errors
     /// The keyspace is not ordered, the lower bound is above the upper one, or the page cannot be read within the client's
     /// deadline.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         check_order(&self.keyspace)?;
-        while let Some((cursor, keys_max)) = self.rest.next() {
-            let partitions = self.keyspace.config().partitions;
-            let at = ((PartitionId(0), partitions), cursor);
-            let (prefix, range) = (self.rest.prefix.clone(), self.rest.range.clone());
-            let client = self.keyspace.client().clone();
-            let request = SessionRequest::scan_range(
-                self.keyspace.id(),
-                at,
-                (prefix, keys_max),
-                range,
-                client.limit_us(),
-            );
-            let reply = client.send_request(request).await?;
-            let mut before = self.rest.clone();
-            let mut page = before.page_of(reply)?;
-            self.read_long_values(&mut page).await?;
-            self.rest = before;
+        loop {
+            if self.rest.is_returned() {
+                let Some((cursor, keys_max)) = self.rest.next() else { return Ok(None) };
+                let partitions = self.keyspace.config().partitions;
+                let at = ((PartitionId(0), partitions), cursor);
+                let (prefix, range) = (self.rest.prefix.clone(), self.rest.range.clone());
+                let client = self.keyspace.client().clone();
+                let request = SessionRequest::scan_range(
+                    self.keyspace.id(),
+                    at,
+                    (prefix, keys_max),
+                    range,
+                    client.limit_us(),
+                );
+                self.rest.add_page(client.send_request(request).await?)?;
+            }
+            // These values may be newer than the page.
+            while let Some(key) = self.rest.missing_value() {
+                let record = self.keyspace.lookup_range(&key, zerohop_wire::messages::Range::ALL).await?;
+                self.rest.add_record(record);
+            }
+            let page = self.rest.return_ready();
             if !page.is_empty() {
                 return Ok(Some(page));
             }
         }
-        Ok(None)
-    }
-
-    /// Reads the values that no page has room for. They may be newer than the page; records that are gone are left out.
-    async fn read_long_values(&self, page: &mut Vec<ListedKey>) -> Result<(), Error> {
-        if !self.rest.range.values {
-            return Ok(());
-        }
-        let mut gone = Vec::new();
-        for (at, listed) in page.iter_mut().enumerate().filter(|(_, listed)| lacks_value(listed)) {
-            match self.keyspace.lookup_range(&listed.key, zerohop_wire::messages::Range::ALL).await? {
-                Some(record) => fill(listed, record),
-                None => gone.push(at),
-            }
-        }
-        gone.iter().rev().for_each(|at| drop(page.remove(*at)));
-        Ok(())
     }
 }
 
-/// A value is too long for a page.
-pub(super) fn lacks_value(listed: &ListedKey) -> bool {
-    listed.value.is_none() && listed.record == RecordType::Bytes
-}
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::Timestamp;
 
-pub(super) fn fill(listed: &mut ListedKey, record: Record) {
-    match record {
-        Record::Bytes { version, bytes, .. } => {
-            (listed.version, listed.value) = (version, Some(bytes));
-        }
-        Record::List { version, .. } => (listed.version, listed.record) = (version, RecordType::List),
+    use super::*;
+
+    fn listed(key: usize, value: Option<Bytes>) -> ListedKey {
+        let key = Bytes::from(key.to_string());
+        ListedKey { key, partition: PartitionId(0), record: RecordType::Bytes, version: Timestamp(1), value }
+    }
+
+    #[test]
+    fn pages_of_long_values_are_returned_in_parts() {
+        let mut rest = Rest::new(KeyRange::of::<&str>(..));
+        rest.range.values = true;
+        rest.limit = 100;
+        let keys = vec![
+            listed(0, Some(Bytes::from_static(b"short"))),
+            listed(1, None),
+            listed(2, None),
+            listed(3, Some(Bytes::new())),
+            listed(4, None),
+        ];
+        rest.add_page(Reply::Page { next: Bytes::new(), keys }).expect("it is a page");
+        let long = Bytes::from(vec![7; LONG_VALUES_BYTES_MAX - 1]);
+        let record = |bytes: &Bytes| {
+            let (version, length, bytes) = (Timestamp(2), bytes.len() as u64, bytes.clone());
+            Some(Record::Bytes { version, length, bytes })
+        };
+        assert_eq!(rest.missing_value().as_deref(), Some(&b"1"[..]));
+        // After an error the same value is requested again.
+        assert_eq!(rest.missing_value().as_deref(), Some(&b"1"[..]));
+        rest.add_record(record(&long));
+        assert_eq!(rest.missing_value().as_deref(), Some(&b"2"[..]), "there is room for a byte");
+        rest.add_record(record(&long));
+        assert_eq!(rest.missing_value(), None, "the values are enough");
+        let page = rest.return_ready();
+        let lengths: Vec<usize> = page.iter().map(|one| one.value.as_ref().map_or(0, Bytes::len)).collect();
+        assert_eq!(lengths, [5, long.len(), long.len(), 0]);
+        assert_eq!(page[1].version, Timestamp(2));
+        assert_eq!(rest.missing_value().as_deref(), Some(&b"4"[..]));
+        rest.add_record(None);
+        assert_eq!((rest.missing_value(), rest.return_ready()), (None, Vec::new()), "it is gone");
+        assert!(rest.is_returned());
+        assert_eq!((rest.limit, rest.next()), (96, None), "a record that is gone does not count");
     }
 }

@@ -9,7 +9,7 @@ use zerohop_wire::{BadRequestReason, Failure};
 use super::Snapshot;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
-use crate::procedures::range_scan::{Rest, check_order, fill, lacks_value, options_of_ranges};
+use crate::procedures::range_scan::{Rest, check_order, options_of_ranges};
 use crate::{KeyRange, ListedKey};
 
 /// A scan of a range of an ordered keyspace in a snapshot: see [`Snapshot::scan_range`].
@@ -39,28 +39,26 @@ impl SnapshotRangeScan<'_> {
             let failure = Failure::from(BadRequestReason::NoSuchPartition);
             return Err(Error::general(crate::SessionError::Answer { failure }));
         };
-        while let Some((cursor, keys_max)) = self.rest.next() {
-            let Rest { prefix, range, .. } = &self.rest;
-            let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
-            let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
-            let to = (self.keyspace.id(), PartitionId(0), partitions);
-            let lease = self.snapshot.lease();
-            let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
-            let reply = lease.client.send_request(request).await?;
-            let mut before = self.rest.clone();
-            let mut page = before.page_of(reply)?;
-            if self.rest.range.values {
-                for listed in page.iter_mut().filter(|listed| lacks_value(listed)) {
-                    if let Some(record) = self.snapshot.lookup(self.keyspace, &listed.key).await? {
-                        fill(listed, record);
-                    }
-                }
+        loop {
+            if self.rest.is_returned() {
+                let Some((cursor, keys_max)) = self.rest.next() else { return Ok(None) };
+                let Rest { prefix, range, .. } = &self.rest;
+                let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
+                let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
+                let to = (self.keyspace.id(), PartitionId(0), partitions);
+                let lease = self.snapshot.lease();
+                let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
+                let reply = lease.client.send_request(request).await?;
+                self.rest.add_page(reply)?;
             }
-            self.rest = before;
+            while let Some(key) = self.rest.missing_value() {
+                let record = self.snapshot.lookup(self.keyspace, &key).await?;
+                self.rest.add_record(record);
+            }
+            let page = self.rest.return_ready();
             if !page.is_empty() {
                 return Ok(Some(page));
             }
         }
-        Ok(None)
     }
 }
