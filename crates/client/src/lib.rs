@@ -34,15 +34,16 @@ pub use listeners::{no_address, until_none_listens};
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };
+pub use zerohop_placement::KeyOrder;
 pub use zerohop_session::procedures::{
     Blob, BlobError, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
-    PinnedBlobs, Promise, PutOptions, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList,
-    SnapshotBlobRead, SnapshotOptions, SnapshotScan, StagedAppend, StagedContents, Transaction,
-    TransactionBlob, Transform, Ttl,
+    PinnedBlobs, Promise, PutOptions, RangeScan, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList,
+    SnapshotBlobRead, SnapshotOptions, SnapshotRangeScan, SnapshotScan, StagedAppend, StagedContents,
+    Transaction, TransactionBlob, Transform, Ttl,
 };
 pub use zerohop_session::{
-    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, ListedKey, Reply,
+    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, KeyRange, ListedKey, Reply,
     SessionError as Reason, WaitReason,
 };
 pub use zerohop_tls::{ClientTls, ConfigError};
