@@ -36,6 +36,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &[
             "zerohop keyspace create results --replicas 3 --durability sync",
             "zerohop keyspace create scratch --replicas 1 --durability memory",
+            "zerohop keyspace create events --ordered",
         ],
     ),
     ("keyspace alter", &["zerohop keyspace alter results --replicas 2 --min-in-sync 2"]),
@@ -76,7 +77,15 @@ const EXAMPLES: &[CommandExamples] = &[
     ("kv wait", &["zerohop kv wait result --timeout 10m"]),
     ("kv incr", &["zerohop kv incr visitors", "zerohop kv incr balance -5"]),
     ("kv transform", &["zerohop kv transform counters add 5 --type u64 --at 16"]),
-    ("kv scan", &["zerohop kv scan tmp:", "zerohop kv ls -k results --limit 100"]),
+    (
+        "kv scan",
+        &[
+            "zerohop kv scan tmp:",
+            "zerohop kv ls -k results --limit 100",
+            "zerohop kv scan -k events --from 2026-11 --to 2026-12 --values",
+            "zerohop kv scan -k events --reverse --limit 1",
+        ],
+    ),
     ("txn", &["printf 'incr anna -10\\nincr ben 10\\n' | zerohop txn", "zerohop txn --json"]),
     ("blob put", &["zerohop blob put backup disk.img", "zerohop blob put backup disk.img --replace"]),
     ("blob get", &["zerohop blob get backup disk.img"]),

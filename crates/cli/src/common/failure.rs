@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use zerohop_client::{BlobError, Error, Failure, Reason};
+use zerohop_wire::BadRequestReason;
 
 use super::display::{JsonKey, Name};
 use super::ending::CommandError;
@@ -129,6 +130,8 @@ fn of_failure(failure: &Failure<'_>) -> &'static str {
         Failure::Aborted { .. } => "aborted",
         Failure::SnapshotExpired => "snapshot_expired",
         Failure::ClockAhead { .. } => "clock_ahead",
+        Failure::BadRequest { reason: BadRequestReason::NotOrdered } => "not_ordered",
+        Failure::BadRequest { reason: BadRequestReason::Bounds } => "bounds",
         _ => "refused",
     }
 }
@@ -148,6 +151,8 @@ mod tests {
         assert_eq!(of(Failure::WrongType { found: RecordType::List }), "wrong_type");
         assert_eq!(of(Failure::KeyTooLong { length: 0, limit: 9 }), "empty");
         assert_eq!(of(Failure::ValueTooLong { length: 10, limit: 9 }), "too_large");
+        assert_eq!(of(BadRequestReason::NotOrdered.into()), "not_ordered");
+        assert_eq!(of(BadRequestReason::Bounds.into()), "bounds");
         let error = CommandError::Logged(Box::new(CommandError::NoCluster(String::new())));
         assert_eq!(super::reason(&error), "no_cluster");
     }

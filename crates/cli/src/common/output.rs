@@ -47,6 +47,13 @@ impl NameList {
             out.push(b'\n');
         }
     }
+
+    /// Appends a name, a tab, its value, and the terminator. A tab inside either is escaped, unless names are printed raw.
+    pub(crate) fn add_with_value(self, out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+        out.extend_from_slice(&names::display_name(name, self.0));
+        out.push(b'\t');
+        self.add(out, value, "");
+    }
 }
 
 /// Prints a result as one line of JSON.

@@ -104,7 +104,10 @@ commands! {
     /// Bytes beyond the end of the record count as zeros.
     Transform(transform::KvTransformArguments),
     ;
-    /// Prints the keys that begin with a prefix, in no particular order.
+    /// Prints the keys that begin with a prefix.
+    ///
+    /// Keys of an ordered keyspace (`keyspace create --ordered`) are printed in byte order, and --from and --to limit
+    /// them. Other keyspaces have no order.
     #[command(visible_alias = "ls", alias = "list")]
     Scan(scan::ScanArguments),
 }

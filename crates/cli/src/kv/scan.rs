@@ -1,15 +1,16 @@
 //! `zerohop kv scan`.
 
 use std::ffi::OsString;
+use std::ops::Bound;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::ListedKey;
+use zerohop_client::{Error, Keyspace, ListedKey, RangeScan, Scan};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::{KvPlace, refusal};
-use crate::common::display::JsonKey;
+use crate::common::display::{JsonKey, JsonValue};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::output;
@@ -19,6 +20,8 @@ pub(crate) struct ScanArguments {
     /// The prefix of the keys [default: none, for all keys].
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
+    #[command(flatten)]
+    range: RangeArguments,
     /// The maximum number of keys to print.
     #[arg(long, value_name = "KEYS", value_parser = quantity::parse_whole)]
     limit: Option<u64>,
@@ -34,6 +37,30 @@ pub(crate) struct ScanArguments {
     pub(super) place: KvPlace,
 }
 
+/// What only ordered keyspaces have.
+#[derive(Args, Debug)]
+struct RangeArguments {
+    /// Begins with this key, or the first one above it. Only in ordered keyspaces, as the next three options.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Ends before this key.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// Prints the highest key first.
+    #[arg(long)]
+    reverse: bool,
+    /// Prints the value of each key too, after a tab. Values are escaped as keys are. A list is printed as its key
+    /// alone.
+    #[arg(long, conflicts_with = "null")]
+    values: bool,
+}
+
+/// The keys to print, page by page.
+enum KeyPages {
+    All(Scan),
+    OfRange(RangeScan),
+}
+
 /// One line of JSON for each key.
 #[derive(Serialize)]
 struct ShownKey<'a> {
@@ -43,6 +70,8 @@ struct ShownKey<'a> {
     record: &'static str,
     version: String,
     partition: u32,
+    #[serde(flatten)]
+    value: Option<JsonValue<'a>>,
 }
 
 pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, CommandError> {
@@ -51,7 +80,7 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
     let prefix = arguments.prefix.map(OsString::into_vec).unwrap_or_default();
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let page_keys = u32::try_from(left).unwrap_or(u32::MAX).min(arguments.page);
-    let mut scan = keyspace.scan(prefix).page_keys(page_keys);
+    let mut scan = arguments.range.pages(&keyspace, prefix, left, page_keys);
     let printed = output::NameList::new(arguments.null);
     while left > 0
         && let Some(keys) = scan.next_page().await?
@@ -61,6 +90,8 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
             if place.json {
                 out.extend_from_slice(output::json_text(&shown_key(key)).as_bytes());
                 out.push(b'\n');
+            } else if let Some(value) = &key.value {
+                printed.add_with_value(&mut out, &key.key, value);
             } else {
                 printed.add(&mut out, &key.key, "");
             }
@@ -69,6 +100,32 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
         left = left.saturating_sub(keys.len() as u64);
     }
     Ok(CommandEnding::Done)
+}
+
+impl RangeArguments {
+    fn pages(self, keyspace: &Keyspace, prefix: Vec<u8>, limit: u64, page_keys: u32) -> KeyPages {
+        let RangeArguments { from, to, reverse, values } = self;
+        if from.is_none() && to.is_none() && !reverse && !values {
+            return KeyPages::All(keyspace.scan(prefix).page_keys(page_keys));
+        }
+        let from = from.map_or(Bound::Unbounded, |key| Bound::Included(key.into_vec()));
+        let to = to.map_or(Bound::Unbounded, |key| Bound::Excluded(key.into_vec()));
+        let mut scan =
+            keyspace.scan_range::<Vec<u8>>((from, to)).prefix(prefix).limit(limit).page_keys(page_keys);
+        if reverse {
+            scan = scan.reverse();
+        }
+        KeyPages::OfRange(if values { scan.values() } else { scan })
+    }
+}
+
+impl KeyPages {
+    async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+        match self {
+            KeyPages::All(scan) => scan.next_page().await,
+            KeyPages::OfRange(scan) => scan.next_page().await,
+        }
+    }
 }
 
 /// Parses the number of keys of a page. For clap.
@@ -87,5 +144,6 @@ fn shown_key(key: &ListedKey) -> ShownKey<'_> {
         record: refusal::type_name(key.record),
         version: key.version.to_string(),
         partition: key.partition.0,
+        value: key.value.as_deref().map(JsonValue),
     }
 }

@@ -26,6 +26,7 @@ mod names;
 mod on_terminal;
 mod processes;
 mod progress;
+mod ranges;
 mod records;
 mod redis_tls;
 mod replaced_blobs;
