@@ -27,7 +27,7 @@ use std::path::Path;
 
 pub use zerohop_embedded::{
     Durability, EmbeddedStore as Store, Recovery, StoreError as Error, StoreKeys, StoreOptions as Options,
-    StoreStats as Stats,
+    StoreRange, StoreRecord, StoreStats as Stats,
 };
 
 /// Opens the store in a folder, or creates one if there is none, with the default [`Options`].

@@ -1,10 +1,11 @@
 //! The answers of a shard to the requests of one batch, and what they mean to the callers.
 
 use zerohop_shard::{InstanceEffect, InstanceEffects};
-use zerohop_wire::messages::{OperationAnswer, Outcome, RecordType};
+use zerohop_wire::messages::{OperationAnswer, Outcome, RecordType, ScannedKey};
 use zerohop_wire::{Failure, Message};
 
 use super::error::StoreError;
+use super::range::StoreRecord;
 use super::request::StoreOutcome;
 
 /// The answers of a batch: one slot for each operation, in order.
@@ -26,6 +27,7 @@ pub(super) enum ExpectedAnswer {
     Removed,
     Bytes,
     List,
+    Page,
 }
 
 /// Why an operation has failed.
@@ -140,6 +142,7 @@ impl BatchAnswers {
                 self.bytes += values.iter().map(<[u8]>::len).sum::<usize>();
             }
             Ok(Outcome::Value { bytes, .. }) => self.bytes += bytes.len(),
+            Ok(Outcome::Page { .. }) => self.bytes += slot.outcome.as_ref().map_or(0, StoreOutcome::bytes),
             _ => {}
         }
     }
@@ -165,6 +168,14 @@ fn outcome_of(
             Ok(StoreOutcome::Values(Some(all)))
         }
         (ExpectedAnswer::List, Err(Failure::NotFound)) => Ok(StoreOutcome::Values(None)),
+        (ExpectedAnswer::Page, Ok(Outcome::Page { next, keys })) => {
+            let record = |listed: ScannedKey<'_>| StoreRecord {
+                key: listed.key.to_vec(),
+                value: listed.value.map(<[u8]>::to_vec),
+                is_list: listed.record == RecordType::List,
+            };
+            Ok(StoreOutcome::Range { records: keys.iter().map(record).collect(), next: next.to_vec() })
+        }
         (ExpectedAnswer::Bytes, Ok(Outcome::List { .. })) => wrong_type(true),
         (ExpectedAnswer::List, Ok(Outcome::Value { .. })) => wrong_type(false),
         (_, Err(Failure::WrongType { found })) => wrong_type(*found == RecordType::List),

@@ -37,6 +37,10 @@ pub enum StoreError {
         /// Whether the record is a list.
         is_list: bool,
     },
+    /// The store is not ordered, so that it has no ranges of keys.
+    NotOrdered,
+    /// The lower bound of a range is above its upper bound.
+    Bounds,
     /// The engine refused or failed; a write has changed nothing.
     Engine(EngineError),
     /// The write was accepted, but could not be made durable. It may or may not exist from now on.
@@ -90,6 +94,14 @@ impl fmt::Display for StoreError {
             }
             StoreError::WrongType { is_list: false } => {
                 write!(f, "this record is bytes: read it with `lookup`, extend it with `append`")
+            }
+            StoreError::NotOrdered => write!(
+                f,
+                "the store is not ordered: walk over all keys with `keys`, or copy its data into a store with the option \
+                 `ordered`"
+            ),
+            StoreError::Bounds => {
+                write!(f, "the lower bound of the range is above its upper bound: exchange them")
             }
             StoreError::Engine(error) => error.fmt(f),
             StoreError::NotDurable(error) => {

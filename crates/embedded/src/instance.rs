@@ -23,7 +23,7 @@ use zerohop_shard::{ClockReading, Identity, InstanceOpenError, InstanceOptions};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{
     Append, ClusterId, Condition, Expiry, Extend, Insert, LookupRange, Query, Range as Part, RecordRead,
-    RecordWrite, Remove, Stamp, WriteChange,
+    RecordWrite, Remove, Scan, ScanRange, Stamp, WriteChange,
 };
 use zerohop_wire::{BadRequestReason, Elements, Envelope, Failure, Message};
 
@@ -31,7 +31,9 @@ use super::answers::{BatchAnswers, ExpectedAnswer, Refusal};
 use super::error::StoreError;
 use super::limits::{KEYS_PER_STEP, RECORD_BYTES_MAX};
 use super::report::StoreStats;
-use super::request::{KeyValue, StoreAnswer, StoreKey, StoreOperation, StoreOutcome, WalkPosition};
+use super::request::{
+    KeyValue, RangeRequest, StoreAnswer, StoreKey, StoreOperation, StoreOutcome, WalkPosition,
+};
 use super::sizes::RecordSizes;
 
 /// A shard and the requests to it.
@@ -96,6 +98,7 @@ impl<D: Disk> EmbeddedInstance<D> {
             StoreOperation::Remove(_) => ExpectedAnswer::Removed,
             StoreOperation::Lookup(_) => ExpectedAnswer::Bytes,
             StoreOperation::Values(_) => ExpectedAnswer::List,
+            StoreOperation::Range(_) => ExpectedAnswer::Page,
             _ => ExpectedAnswer::Done,
         });
         if let Err(error) = self.start(slot, operation) {
@@ -193,6 +196,7 @@ impl<D: Disk> EmbeddedInstance<D> {
                 let page = self.keys(place.clone());
                 self.answers.set(slot, page);
             }
+            StoreOperation::Range(range) => self.range(slot, range),
             StoreOperation::Sync => self.sync()?,
             StoreOperation::Stats => {
                 let stats = self.stats();
@@ -290,32 +294,41 @@ impl<D: Disk> EmbeddedInstance<D> {
         Ok(())
     }
 
+    fn range(&mut self, slot: usize, range: &RangeRequest) {
+        let RangeRequest { from, to, prefix, reverse, values, cursor } = range;
+        let to = to.as_deref().unwrap_or_default();
+        let range = ScanRange { from, to, reverse: *reverse, values: *values, bytes_max: 0 };
+        let keys_max = KEYS_PER_STEP as u32;
+        let scan = Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: false, range };
+        self.request(slot, (LOCAL_KEYSPACE, PartitionId(0)), &Message::Scan(scan));
+    }
+
     fn read(&mut self, slot: usize, key: &StoreKey, query: Query<'_>) {
         let read = RecordRead { key: &key.key, query };
-        self.request(slot, key, &Message::Read { seen: Timestamp::ZERO, read });
+        self.request(slot, place_of(key), &Message::Read { seen: Timestamp::ZERO, read });
     }
 
     fn write(&mut self, slot: usize, key: &StoreKey, change: WriteChange<'_>) {
         let write = RecordWrite { key: &key.key, condition: Condition::Always, change };
         // Without a session: nothing is sent twice.
-        self.request(slot, key, &Message::Write { stamp: Stamp::default(), write });
+        self.request(slot, place_of(key), &Message::Write { stamp: Stamp::default(), write });
     }
 
-    fn request(&mut self, slot: usize, key: &StoreKey, message: &Message<'_>) {
-        self.request_once(slot, key, message);
+    fn request(&mut self, slot: usize, place: (KeyspaceId, PartitionId), message: &Message<'_>) {
+        self.request_once(slot, place, message);
         if let Some(Failure::Busy { .. }) = self.answers.failure(slot) {
             // The partition has as many pending replies as it may have.
             self.answers.restart(slot);
             self.end_batch();
             if self.answers.is_answered(slot) && !self.answers.has_failed(slot) {
-                self.request_once(slot, key, message);
+                self.request_once(slot, place, message);
             }
         }
     }
 
-    fn request_once(&mut self, slot: usize, key: &StoreKey, message: &Message<'_>) {
+    fn request_once(&mut self, slot: usize, place: (KeyspaceId, PartitionId), message: &Message<'_>) {
         let to = Token { connection: 0, request: RequestId(self.answers.request(slot)) };
-        let (keyspace, partition) = place_of(key);
+        let (keyspace, partition) = place;
         let envelope = Envelope { request: to.request, keyspace, partition, ..Envelope::default() };
         self.shard.request(self.now, to, &envelope, message, &mut self.answers);
     }
@@ -400,7 +413,10 @@ impl<D: Disk> EmbeddedInstance<D> {
 
     /// Reads a corrupt record again, for the place of the corruption.
     fn corruption(&mut self, operation: &StoreOperation) -> EngineError {
-        let Some(key) = operation.key() else { return EngineError::UnknownPartition };
+        let Some(key) = operation.key() else {
+            let place = "a record of the range".to_owned();
+            return EngineError::Corrupt { partition: EnginePartition(0), place };
+        };
         match self.shard.local().check_record(place_of(key), &key.key) {
             Err(error) => error,
             Ok(()) => EngineError::Corrupt {

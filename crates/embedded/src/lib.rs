@@ -19,6 +19,7 @@ pub mod limits;
 mod mailbox;
 mod open;
 mod options;
+mod range;
 mod report;
 mod request;
 mod settings;
@@ -35,6 +36,7 @@ use zerohop_engine::Damage;
 pub use self::error::StoreError;
 pub use self::keys::StoreKeys;
 pub use self::options::StoreOptions;
+pub use self::range::{StoreRange, StoreRecord};
 pub use self::report::{Recovery, StoreStats};
 pub use self::settings::SETTINGS_FILE;
 pub use zerohop_engine::Durability;
@@ -162,6 +164,14 @@ impl EmbeddedStore {
     #[must_use]
     pub fn keys(&self) -> StoreKeys {
         StoreKeys::new(self.clone())
+    }
+
+    /// Iterates over the records of a range, in the byte order of their keys. The store must be ordered ([`StoreOptions::ordered`]): otherwise the
+    /// first item is [`StoreError::NotOrdered`]. The bounds are `"a".."b"`, `"a"..` or, for all keys, `..` as `scan_range::<&str>(..)`; a lower
+    /// bound above the upper one is [`StoreError::Bounds`].
+    #[must_use]
+    pub fn scan_range<K: AsRef<[u8]>>(&self, bounds: impl std::ops::RangeBounds<K>) -> StoreRange {
+        StoreRange::new(self.clone(), bounds)
     }
 
     /// Makes everything that was answered so far survive a crash of the machine, whatever the durability (except `memory`).

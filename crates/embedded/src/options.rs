@@ -16,6 +16,9 @@ pub struct StoreOptions {
     /// Number of worker threads that own the partitions. Fixed when the store is created (default: one per core, at most 8); later another number
     /// is an error.
     pub instances: Option<u16>,
+    /// Keeps the keys in byte order, for [`EmbeddedStore::scan_range`](crate::EmbeddedStore::scan_range), in one partition. Fixed when the store
+    /// is created; an ordered store needs no option later.
+    pub ordered: bool,
 }
 
 impl Default for StoreOptions {
@@ -25,6 +28,7 @@ impl Default for StoreOptions {
             memory_bytes: 1 << 30,
             partitions: None,
             instances: None,
+            ordered: false,
         }
     }
 }

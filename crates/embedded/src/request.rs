@@ -5,6 +5,7 @@ use std::sync::mpsc::SyncSender;
 use zerohop_engine::{Cursor, Damage};
 
 use super::error::StoreError;
+use super::range::StoreRecord;
 use super::report::StoreStats;
 
 /// An operation and the channel for its answer.
@@ -30,6 +31,8 @@ pub(super) enum StoreOperation {
     Values(StoreKey),
     /// The keys of some pages of the index of this worker's partitions, from a position on.
     Keys(WalkPosition),
+    /// A page of a range of the keys of an ordered store.
+    Range(RangeRequest),
     /// Makes all earlier writes durable.
     Sync,
     Stats,
@@ -61,6 +64,19 @@ pub(super) struct WalkPosition {
     pub(super) cursor: Cursor,
 }
 
+/// A page of a range.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RangeRequest {
+    pub(super) from: Vec<u8>,
+    /// The first key above the range; `None`: the end of the keys.
+    pub(super) to: Option<Vec<u8>>,
+    pub(super) prefix: Vec<u8>,
+    pub(super) reverse: bool,
+    pub(super) values: bool,
+    /// From the page before; empty for the first one.
+    pub(super) cursor: Vec<u8>,
+}
+
 /// The result of an operation.
 #[derive(Debug)]
 pub(super) enum StoreOutcome {
@@ -68,7 +84,15 @@ pub(super) enum StoreOutcome {
     Removed(bool),
     Found(Option<Vec<u8>>),
     Values(Option<Vec<Vec<u8>>>),
-    Keys { keys: Vec<Vec<u8>>, next: Option<WalkPosition> },
+    Keys {
+        keys: Vec<Vec<u8>>,
+        next: Option<WalkPosition>,
+    },
+    /// `next` is the cursor of the next page; empty: there is none.
+    Range {
+        records: Vec<StoreRecord>,
+        next: Vec<u8>,
+    },
     Stats(StoreStats),
     Damage(Vec<Damage>),
 }
@@ -85,6 +109,7 @@ impl StoreOperation {
             StoreOperation::Lookup(_)
             | StoreOperation::Values(_)
             | StoreOperation::Keys(_)
+            | StoreOperation::Range(_)
             | StoreOperation::Sync
             | StoreOperation::Stats
             | StoreOperation::Damage
@@ -135,6 +160,7 @@ impl StoreOutcome {
             StoreOutcome::Found(Some(value)) => value.len(),
             StoreOutcome::Values(Some(values)) => values.iter().map(Vec::len).sum(),
             StoreOutcome::Keys { keys, .. } => keys.iter().map(Vec::len).sum(),
+            StoreOutcome::Range { records, .. } => records.iter().map(StoreRecord::bytes).sum(),
             _ => 0,
         }
     }

@@ -7,7 +7,8 @@
 //! seed 00c0ffee00c0ffee
 //! ```
 //!
-//! Four lines, each ended by a line feed, in this order; numbers are decimal, the seed has 16 hexadecimal digits. They determine where a key is
+//! Four lines, each ended by a line feed, in this order; numbers are decimal, the seed has 16 hexadecimal digits. An ordered store is of format 2,
+//! has one instance and one partition, and a fifth line `order bytes`. The lines determine where a key is
 //! stored, so they never change: a partition belongs to the instance `partition * instances / partitions`, whose folder is `instance-NN`.
 
 use std::path::Path;
@@ -17,7 +18,7 @@ use zerohop_disk::{FilesDisk, LOCK_FILE};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_placement::limits::INTERVAL_MS_MAX;
 use zerohop_placement::{
-    ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, PartitionCount, ReplicaGroup,
+    ClusterMap, Durability, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, PartitionCount, ReplicaGroup,
     partition_of,
 };
 use zerohop_system::entropy::random_u64;
@@ -34,6 +35,9 @@ use super::options::StoreOptions;
 const UNFINISHED_FILE: &str = "store.tmp";
 const FIRST_LINE_START: &str = "zerohop embedded store, format ";
 const FORMAT: &str = "1";
+/// The format of ordered stores.
+const FORMAT_ORDERED: &str = "2";
+const ORDER_LINE: &str = "order bytes\n";
 
 /// The fixed settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,7 @@ pub(super) struct StoreSettings {
     pub(super) partitions: PartitionCount,
     /// The seed of the hash that chooses a key's partition.
     pub(super) seed: u64,
+    pub(super) order: KeyOrder,
 }
 
 impl StoreSettings {
@@ -112,9 +117,9 @@ impl StoreSettings {
             zerohop_engine::Durability::Sync => Durability::Sync,
         };
         let name = KeyspaceName::default_keyspace();
-        let (partitions, seed) = (self.partitions, self.seed);
-        let config =
-            KeyspaceConfig { partitions, durability, ..KeyspaceConfig::new(name, seed) }.fitted_to(1);
+        let StoreSettings { partitions, seed, order, .. } = *self;
+        let config = KeyspaceConfig { partitions, durability, order, ..KeyspaceConfig::new(name, seed) };
+        let config = config.fitted_to(1);
         let instances = (0..partitions.get()).map(|partition| instance_id(self.instance_of(partition)));
         let groups = instances.map(|instance| ReplicaGroup::of_one(PartitionEpoch(1), instance)).collect();
         ClusterMap::of_local_store(config, &groups).map_err(|error| error.to_string())
@@ -122,28 +127,41 @@ impl StoreSettings {
 
     fn new(options: &StoreOptions) -> Result<Self, String> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let partitions = options.partitions.unwrap_or(PartitionCount::DEFAULT);
+        let order = if options.ordered { KeyOrder::Ordered } else { KeyOrder::Hashed };
+        let default = if options.ordered { PartitionCount::ONE } else { PartitionCount::DEFAULT };
+        let partitions = options.partitions.unwrap_or(default);
+        if options.ordered && partitions != default {
+            return Err(format!(
+                "{} of an ordered store, which has one: leave the number out",
+                counted(partitions.get(), "partition")
+            ));
+        }
         let wanted = cores.min(usize::from(INSTANCES_DEFAULT_MAX)).min(partitions.get() as usize) as u16;
         let instances = options.instances.unwrap_or(wanted);
         check_instances(instances, partitions)?;
-        Ok(StoreSettings { instances, partitions, seed: random_u64()? })
+        Ok(StoreSettings { instances, partitions, seed: random_u64()?, order })
     }
 
     fn encode(&self) -> String {
-        let StoreSettings { instances, partitions, seed } = self;
+        let StoreSettings { instances, partitions, seed, order } = self;
+        let (format, order) = match order {
+            KeyOrder::Hashed => (FORMAT, ""),
+            KeyOrder::Ordered => (FORMAT_ORDERED, ORDER_LINE),
+        };
         format!(
-            "{FIRST_LINE_START}{FORMAT}\ninstances {instances}\npartitions {partitions}\nseed {seed:016x}\n"
+            "{FIRST_LINE_START}{format}\ninstances {instances}\npartitions {partitions}\nseed {seed:016x}\n{order}"
         )
     }
 
     fn decode(text: &str) -> Result<Self, String> {
         let first = text.lines().next().unwrap_or_default();
-        match first.strip_prefix(FIRST_LINE_START) {
-            Some(FORMAT) => {}
+        let order = match first.strip_prefix(FIRST_LINE_START) {
+            Some(FORMAT) => KeyOrder::Hashed,
+            Some(FORMAT_ORDERED) => KeyOrder::Ordered,
             Some(other) => {
                 return Err(format!(
-                    "the store is of format {other:?}, this program knows format {FORMAT}: use the zerohop that \
-                     wrote it"
+                    "the store is of format {other:?}, this program knows formats {FORMAT} and {FORMAT_ORDERED}: use \
+                     the zerohop that wrote it"
                 ));
             }
             None => {
@@ -151,10 +169,10 @@ impl StoreSettings {
                     "this is not the settings file of a zerohop store; name another folder".to_owned()
                 );
             }
-        }
+        };
         let damaged = || {
             format!(
-                "the file is damaged: write its four lines again (format, instances: the number of instance-NN \
+                "the file is damaged: write its lines again (format, instances: the number of instance-NN \
                  folders, partitions, seed) from a copy; it says {text:?}"
             )
         };
@@ -165,8 +183,9 @@ impl StoreSettings {
         let partitions: u32 = field(2, "partitions").and_then(|n| n.parse().ok()).ok_or_else(damaged)?;
         let partitions = PartitionCount::new(partitions).map_err(|_| damaged())?;
         let seed = field(3, "seed").and_then(|n| u64::from_str_radix(n, 16).ok()).ok_or_else(damaged)?;
-        let settings = StoreSettings { instances, partitions, seed };
-        if settings.encode() != text || check_instances(instances, partitions).is_err() {
+        let settings = StoreSettings { instances, partitions, seed, order };
+        let is_divided = order == KeyOrder::Ordered && partitions != PartitionCount::ONE;
+        if settings.encode() != text || is_divided || check_instances(instances, partitions).is_err() {
             return Err(damaged());
         }
         Ok(settings)
@@ -179,6 +198,13 @@ impl StoreSettings {
                  copy its data into a new store"
             ))
         };
+        if options.ordered && self.order != KeyOrder::Ordered {
+            return Err(
+                "the keys of the store have no order permanently: open it without `ordered`, or copy its \
+                        data into a new store"
+                    .to_owned(),
+            );
+        }
         match (options.instances, options.partitions) {
             (Some(asked), _) if asked != self.instances => fixed("instances", &self.instances, &asked),
             (_, Some(asked)) if asked != self.partitions => fixed("partitions", &self.partitions, &asked),
@@ -235,15 +261,44 @@ mod tests {
     fn format_1_stays_readable() {
         let settings = StoreSettings::decode(OF_FORMAT_1).unwrap();
         let partitions = PartitionCount::DEFAULT;
-        assert_eq!(settings, StoreSettings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee });
+        assert_eq!(
+            settings,
+            StoreSettings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee, order: KeyOrder::Hashed }
+        );
         assert_eq!(settings.encode(), OF_FORMAT_1);
         assert_eq!(settings.partition_of(b"key"), 179, "a key's partition never changes");
     }
 
     #[test]
+    fn ordered_settings_have_one_partition() {
+        let text = "zerohop embedded store, format 2\ninstances 1\npartitions 1\nseed 00c0ffee00c0ffee\norder bytes\n";
+        let settings = StoreSettings::decode(text).unwrap();
+        let expected = StoreSettings {
+            instances: 1,
+            partitions: PartitionCount::ONE,
+            seed: 0x00c0_ffee_00c0_ffee,
+            order: KeyOrder::Ordered,
+        };
+        assert_eq!((settings, settings.encode().as_str()), (expected, text));
+        let map = settings.map(zerohop_engine::Durability::Sync).unwrap();
+        let keyspace = map.keyspace(zerohop_placement::map::LOCAL_KEYSPACE).unwrap();
+        assert_eq!(keyspace.config().order, KeyOrder::Ordered);
+        for (from, to) in [
+            ("partitions 1", "partitions 2"),
+            ("instances 1", "instances 2"),
+            ("order bytes", "order hash"),
+            ("order bytes\n", ""),
+            ("format 2", "format 1"),
+        ] {
+            let error = StoreSettings::decode(&text.replace(from, to)).unwrap_err();
+            assert!(error.contains("damaged"), "{to}: {error}");
+        }
+    }
+
+    #[test]
     fn other_text_is_refused_with_a_message() {
-        let newer = StoreSettings::decode(&OF_FORMAT_1.replace("format 1", "format 2")).unwrap_err();
-        assert!(newer.contains("\"2\"") && newer.contains("use the zerohop that wrote it"), "{newer}");
+        let newer = StoreSettings::decode(&OF_FORMAT_1.replace("format 1", "format 3")).unwrap_err();
+        assert!(newer.contains("\"3\"") && newer.contains("use the zerohop that wrote it"), "{newer}");
         assert!(StoreSettings::decode("").unwrap_err().contains("name another folder"));
         for (from, to) in [
             ("instances 3", "instances 0"),
@@ -264,7 +319,7 @@ mod tests {
     fn each_partition_belongs_to_exactly_one_instance() {
         for (instances, partitions) in [(1, 1), (1, 256), (2, 256), (3, 256), (7, 8), (8, 8), (255, 65536)] {
             let partitions = PartitionCount::new(partitions).unwrap();
-            let settings = StoreSettings { instances, partitions, seed: 0 };
+            let settings = StoreSettings { instances, partitions, seed: 0, order: KeyOrder::Hashed };
             let map = settings.map(zerohop_engine::Durability::DEFAULT).unwrap();
             let mut next = 0;
             for instance in 0..instances {

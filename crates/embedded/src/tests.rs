@@ -262,3 +262,70 @@ fn copy_folder(from: &Path, to: &Path) {
         }
     }
 }
+
+#[test]
+fn ranges_of_an_ordered_store_are_in_order_also_after_reopen() {
+    let root = tempfile::tempdir().unwrap();
+    let ordered = StoreOptions { ordered: true, ..StoreOptions::default() };
+    let store = EmbeddedStore::open_with(root.path(), &ordered).unwrap();
+    let key = |n: u32| format!("{n:05}").into_bytes();
+    // More than a page, from the last to the first.
+    store.insert_many((0..10_000).rev().map(|n| (key(n), n.to_string()))).unwrap();
+    store.append("list", "x").unwrap();
+    let long = vec![7; 3 << 20];
+    store.insert("long", long.clone()).unwrap();
+    let check = |store: &EmbeddedStore| {
+        let keys = |range: StoreRange| range.map(|record| record.unwrap().key).collect::<Vec<_>>();
+        let mut all: Vec<Vec<u8>> = (0..10_000).map(key).collect();
+        all.extend([b"list".to_vec(), b"long".to_vec()]);
+        assert_eq!(keys(store.scan_range::<&str>(..)), all);
+        assert_eq!(keys(store.scan_range("00500".."09500")), all[500..9500]);
+        assert_eq!(keys(store.scan_range("00500"..="09500").reverse()).last(), Some(&key(500)));
+        assert_eq!(keys(store.scan_range("00500"..).prefix("005")), all[500..600]);
+        assert_eq!(keys(store.scan_range(.."")), [[0; 0]; 0]);
+        assert_eq!(keys(store.scan_range("list".."list")), [[0; 0]; 0]);
+        all.reverse();
+        assert_eq!(keys(store.scan_range::<&str>(..).reverse()), all);
+        let records: Vec<StoreRecord> =
+            store.scan_range("09999"..).values().map(|record| record.unwrap()).collect();
+        let record = |key: &str, value: Option<&[u8]>, is_list| StoreRecord {
+            key: key.into(),
+            value: value.map(<[u8]>::to_vec),
+            is_list,
+        };
+        let expected = [
+            record("09999", Some(b"9999"), false),
+            record("list", None, true),
+            record("long", Some(&long), false),
+        ];
+        assert!(records == expected, "{:?}", records.iter().map(|record| &record.key).collect::<Vec<_>>());
+    };
+    check(&store);
+    store.remove(key(5000)).unwrap();
+    let mut from = store.scan_range("05000"..);
+    assert_eq!(from.next().unwrap().unwrap().key, key(5001));
+    let mut wrong = store.scan_range("b".."a");
+    assert_eq!((wrong.next(), wrong.next()), (Some(Err(StoreError::Bounds)), None));
+    drop((from, wrong));
+    store.close().unwrap();
+    // The settings of the store are enough.
+    let store = EmbeddedStore::open(root.path()).unwrap();
+    assert_eq!(store.scan_range("05000"..).next().unwrap().unwrap().key, key(5001));
+    store.insert(key(5000), "5000").unwrap();
+    check(&store);
+}
+
+#[test]
+fn order_of_a_store_is_permanent() {
+    let (hashed, divided) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(hashed.path());
+    assert_eq!(store.scan_range::<&str>(..).next(), Some(Err(StoreError::NotOrdered)));
+    store.close().unwrap();
+    let ordered = StoreOptions { ordered: true, ..StoreOptions::default() };
+    let refused = EmbeddedStore::open_with(hashed.path(), &ordered).unwrap_err();
+    assert!(refused.to_string().contains("no order permanently"), "{refused}");
+    let partitions = Some(PartitionCount::new(2).unwrap());
+    let refused =
+        EmbeddedStore::open_with(divided.path(), &StoreOptions { partitions, ..ordered }).unwrap_err();
+    assert!(refused.to_string().contains("2 partitions of an ordered store"), "{refused}");
+}

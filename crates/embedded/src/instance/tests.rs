@@ -2,13 +2,13 @@
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{Cursor, Durability};
-use zerohop_placement::PartitionCount;
+use zerohop_placement::{KeyOrder, PartitionCount};
 
 use super::super::settings::StoreSettings;
 use super::*;
 
 fn settings(instances: u16) -> StoreSettings {
-    StoreSettings { instances, partitions: PartitionCount::new(8).unwrap(), seed: 1 }
+    StoreSettings { instances, partitions: PartitionCount::new(8).unwrap(), seed: 1, order: KeyOrder::Hashed }
 }
 
 /// The last of so many instances.

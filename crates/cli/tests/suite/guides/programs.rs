@@ -89,6 +89,19 @@ mod short {
         }
         then { assert!(zerohop::open("data")?.lookup("ship")?.is_some()); }
 
+        embedded_lists_ranges:
+        shows {
+            let options = zerohop::Options { ordered: true, ..Default::default() };
+            let events = zerohop::Store::open_with("events", &options)?;
+            events.insert_many([("2026-02-01", "sun"), ("2026-01-30", "rain"), ("2026-02-09", "fog")])?;
+            let february = events.scan_range("2026-02".."2026-03").values().collect::<Result<Vec<_>, _>>()?;
+            assert_eq!(february[0].value.as_deref(), Some(&b"sun"[..]));
+            let last = events.scan_range::<&str>(..).reverse().next().transpose()?;
+            assert_eq!(last.map(|record| record.key), Some(b"2026-02-09".to_vec()));
+            events.close()?;
+        }
+        then { assert_eq!(february.len(), 2); }
+
         connects_with_a_secret:
         given { use std::path::Path; }
         shows {
