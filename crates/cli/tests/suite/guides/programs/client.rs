@@ -181,6 +181,21 @@ crate::guides::programs::programs! {
         assert_eq!(text(&keyspace, "sample").await?.as_deref(), Some("17"));
     }
 
+    ranges:
+    shows {
+        async fn example(events: &zerohop_client::Keyspace) -> Result<(), zerohop_client::Error> {
+        let mut scan = events.scan_range("2026-02".."2026-03").values().limit(100);
+        while let Some(keys) = scan.next_page().await? {
+            for key in keys {
+                println!("{:?} is {:?}", key.key, key.value);
+            }
+        }
+        let last = events.scan_range::<&str>(..).prefix("2026-02").reverse().limit(1).next_page().await?;
+        Ok(())
+        }
+    }
+    then { example(&connected().await?.keyspace("events").await?).await?; }
+
     transfers:
     shows {
         use zerohop_client::{Client, Error, Keyspace};
