@@ -223,14 +223,15 @@ mod tests {
     use crate::testing::{PartitionBench, append, insert};
 
     type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+    type Records = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-    fn page_of(bench: &mut PartitionBench, scan: Scan<'_>) -> (Vec<(Vec<u8>, Option<Vec<u8>>)>, Vec<u8>) {
+    fn page_of(bench: &mut PartitionBench, scan: Scan<'_>) -> (Records, Vec<u8>) {
         let answer = bench.answer_of(&Message::Scan(scan));
         (answer.records(), answer.page().1)
     }
 
     /// All pages of a scan.
-    fn all_of(bench: &mut PartitionBench, scan: Scan<'_>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    fn all_of(bench: &mut PartitionBench, scan: Scan<'_>) -> Records {
         let (mut all, mut cursor) = (Vec::new(), Vec::new());
         for _ in 0..10_000 {
             let (records, next) = page_of(bench, Scan { cursor: &cursor, ..scan });
@@ -244,7 +245,7 @@ mod tests {
         panic!("the scan ends");
     }
 
-    fn expected(model: &Model, scan: &Scan<'_>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    fn expected(model: &Model, scan: &Scan<'_>) -> Records {
         let ScanRange { from, to, reverse, values, .. } = scan.range;
         let within = model.iter().filter(|(key, _)| {
             key.starts_with(scan.prefix) && &key[..] >= from && (to.is_empty() || &key[..] < to)
