@@ -5,8 +5,7 @@ use zerohop_wire::messages::{OperationAnswer, Outcome, RecordType, ScannedKey};
 use zerohop_wire::{Failure, Message};
 
 use super::error::StoreError;
-use super::range::StoreRecord;
-use super::request::StoreOutcome;
+use super::request::{StoreOutcome, StoreRecord};
 
 /// The answers of a batch: one slot for each operation, in order.
 #[derive(Debug, Default)]

@@ -36,8 +36,9 @@ use zerohop_engine::Damage;
 pub use self::error::StoreError;
 pub use self::keys::StoreKeys;
 pub use self::options::StoreOptions;
-pub use self::range::{StoreRange, StoreRecord};
+pub use self::range::StoreRange;
 pub use self::report::{Recovery, StoreStats};
+pub use self::request::StoreRecord;
 pub use self::settings::SETTINGS_FILE;
 pub use zerohop_engine::Durability;
 

@@ -5,26 +5,8 @@ use std::ops::{Bound, RangeBounds};
 use zerohop_placement::KeyOrder;
 
 use super::error::StoreError;
-use super::request::{RangeRequest, StoreOperation, StoreOutcome};
+use super::request::{RangeRequest, StoreOperation, StoreOutcome, StoreRecord};
 use super::{EmbeddedStore, limits};
-
-/// A record of a range.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreRecord {
-    /// Its key.
-    pub key: Vec<u8>,
-    /// Its bytes, if the range is one with values and the record is no list.
-    pub value: Option<Vec<u8>>,
-    /// Whether the record is a list.
-    pub is_list: bool,
-}
-
-impl StoreRecord {
-    /// Number of bytes of its key and value.
-    pub(super) fn bytes(&self) -> usize {
-        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
-    }
-}
 
 /// An iterator over a range of the records of an ordered store, in the byte order of their keys: see [`EmbeddedStore::scan_range`].
 ///

@@ -5,7 +5,6 @@ use std::sync::mpsc::SyncSender;
 use zerohop_engine::{Cursor, Damage};
 
 use super::error::StoreError;
-use super::range::StoreRecord;
 use super::report::StoreStats;
 
 /// An operation and the channel for its answer.
@@ -62,6 +61,24 @@ pub(super) struct KeyValue {
 pub(super) struct WalkPosition {
     pub(super) partition: u32,
     pub(super) cursor: Cursor,
+}
+
+/// A record of a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreRecord {
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its bytes, if the range is one with values and the record is no list.
+    pub value: Option<Vec<u8>>,
+    /// Whether the record is a list.
+    pub is_list: bool,
+}
+
+impl StoreRecord {
+    /// Number of bytes of its key and value.
+    pub(super) fn bytes(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
 }
 
 /// A page of a range.
