@@ -13,7 +13,7 @@
 //! Inner nodes have the number of records below them, so ranks and counts of ranges are exact and read one path. Trees are
 //! split and joined by moving subtrees.
 //!
-//! Ordered keyspaces do not exist yet, and the stores use the hash index alone: only tests and `bench/ordered` use this one.
+//! Partitions of ordered keyspaces keep their keys in one, without places, beside their hash index (`key_order.rs`).
 //! Decision record 0013 has the layout, alternatives and figures.
 
 use std::fmt;
