@@ -40,6 +40,7 @@ pub(crate) enum PythonAnswer {
     Info(Option<Info>),
     Many(Vec<Result<Reply, Error>>),
     Keys(Option<Vec<ListedKey>>),
+    KeysAndValues(Option<Vec<ListedKey>>),
     Keyspace(Keyspace),
     KeyspaceStatus(Box<KeyspaceStatus>),
     Status(Box<Status>),
@@ -74,6 +75,7 @@ impl PythonAnswer {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
             Self::Record(None) | Self::Info(None) | Self::Blob(None) => Ok(py.None()),
+            Self::KeysAndValues(None) => Ok(py.None()),
             Self::Float(number) => number.into_py_any(py),
             Self::Blob(Some(BlobInfo {
                 id,
@@ -127,6 +129,13 @@ impl PythonAnswer {
             }
             Self::Keys(Some(keys)) => {
                 PyList::new(py, keys.iter().map(|listed| PyBytes::new(py, &listed.key)))?.into_py_any(py)
+            }
+            Self::KeysAndValues(Some(keys)) => {
+                let pair = |listed: &ListedKey| {
+                    let value = listed.value.as_ref().map(|value| PyBytes::new(py, value));
+                    (PyBytes::new(py, &listed.key), value)
+                };
+                PyList::new(py, keys.iter().map(pair))?.into_py_any(py)
             }
             Self::Keyspace(keyspace) => {
                 NativeKeyspace::new(Arc::clone(core), Arc::new(keyspace)).into_py_any(py)

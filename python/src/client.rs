@@ -9,8 +9,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zerohop_client::{
-    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, Keyspace, Secret, SnapshotOptions,
-    Token, no_address, read_key, read_secret, read_token, until_none_listens,
+    Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, KeyOrder, Keyspace, Secret,
+    SnapshotOptions, Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
 use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
 
@@ -98,6 +98,8 @@ impl NativeClient {
     }
 
     /// Creates a keyspace; omitted options have the cluster's defaults.
+    #[pyo3(signature = (name, durability, replicas, min_in_sync, partitions, ordered = false))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn create_keyspace(
         &self,
         py: Python<'_>,
@@ -106,9 +108,18 @@ impl NativeClient {
         replicas: Option<u32>,
         min_in_sync: Option<u32>,
         partitions: Option<u32>,
+        ordered: bool,
     ) -> PyResult<Py<PyAny>> {
-        let settings =
-            KeyspaceSettings { name, partitions, replicas, min_in_sync, durability, ..Default::default() };
+        let hash = ordered.then(|| KeyOrder::ORDERED.to_owned());
+        let settings = KeyspaceSettings {
+            name,
+            partitions,
+            hash,
+            replicas,
+            min_in_sync,
+            durability,
+            ..Default::default()
+        };
         self.keyspace_change(py, AdminQuestion::CreateKeyspace(settings))
     }
 

@@ -13,7 +13,7 @@ use crate::core::{CallOutcome, Core, UsedArguments};
 use crate::number::NumberChange;
 
 use crate::operation::PythonOperation;
-use crate::scan::NativeScan;
+use crate::scan::{NativeScan, ScanArguments};
 
 /// A keyspace. Every operation returns its result, or for an event loop a future of it.
 #[pyclass(frozen, module = "zerohop._native")]
@@ -213,9 +213,20 @@ impl NativeKeyspace {
         self.run(py, PythonOperation::Transform { key, change }, None)
     }
 
-    #[pyo3(signature = (prefix, page_keys = None))]
-    fn scan(&self, prefix: Blob, page_keys: Option<u32>) -> NativeScan {
-        NativeScan::new(Arc::clone(&self.core), &self.keyspace, prefix.as_ref(), page_keys)
+    #[pyo3(signature = (prefix, page_keys = None, from_ = None, to = None, reverse = false, limit = None, values = false))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn scan(
+        &self,
+        prefix: Blob,
+        page_keys: Option<u32>,
+        from_: Option<Blob>,
+        to: Option<Blob>,
+        reverse: bool,
+        limit: Option<u64>,
+        values: bool,
+    ) -> NativeScan {
+        let arguments = ScanArguments { prefix, page_keys, from: from_, to, reverse, limit, values };
+        NativeScan::new(Arc::clone(&self.core), &self.keyspace, &arguments)
     }
 }
 

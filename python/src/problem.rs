@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason, SecretFileError};
+use zerohop_wire::BadRequestReason;
 use zerohop_wire::error::ErrorCode;
 
 /// The reason for a failure.
@@ -149,9 +150,11 @@ impl<'a> ExceptionParts<'a> {
 
     fn of_failure(failure: &'a Failure<'static>) -> Self {
         let number = failure.code();
-        let code = match ErrorCode::from_number(number) {
-            Some(known) => Cow::Borrowed(known.text()),
-            None => Cow::Owned(format!("Code{number}")),
+        let code = match (failure, ErrorCode::from_number(number)) {
+            (Failure::BadRequest { reason: BadRequestReason::NotOrdered }, _) => Cow::Borrowed("NotOrdered"),
+            (Failure::BadRequest { reason: BadRequestReason::Bounds }, _) => Cow::Borrowed("Bounds"),
+            (_, Some(known)) => Cow::Borrowed(known.text()),
+            (_, None) => Cow::Owned(format!("Code{number}")),
         };
         let found = match failure {
             Failure::CompareFailed { seen, .. } => seen.as_deref(),

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from types import TracebackType
-from typing import Any, Optional, TypeVar, Union, cast, overload
+from typing import Any, Literal, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _values
 from zerohop._blobs import Blobs
@@ -116,11 +116,13 @@ class Client:
         replicas: Optional[int] = None,
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
+        ordered: bool = False,
     ) -> Keyspace:
         """Creates a keyspace, and returns it. Raises `RefusedError` if the name exists.
 
         `durability` is `memory`, `sync`, `interval`, or `interval:50ms` with a time from `1ms` to `60s`. Options that are
-        `None` have the cluster's defaults: three copies, of which two must store a write.
+        `None` have the cluster's defaults: three copies, of which two must store a write. An `ordered` keyspace has its
+        keys in byte order, so that `Keyspace.scan` can list ranges; it has one partition.
 
         >>> import zerohop
         >>> client = zerohop.local()
@@ -128,7 +130,7 @@ class Client:
         >>> papers["ship"] = b"Nautilus"
         >>> client.drop_keyspace("papers")
         """
-        self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
+        self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions, ordered)
         return self.keyspace(name)
 
     def alter_keyspace(
@@ -601,15 +603,63 @@ class Keyspace(MutableMapping[Key, Value]):
         """
         return sum(self._native.remove_many(list(keys)))
 
-    def scan(self, prefix: Key = b"", *, page: Optional[int] = None) -> Iterator[bytes]:
-        """All keys that begin with `prefix`, in no order, requested page by page.
+    @overload
+    def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: Literal[False] = False,
+    ) -> Iterator[bytes]: ...
+    @overload
+    def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: Literal[True],
+    ) -> Iterator[tuple[bytes, Optional[bytes]]]: ...
+    def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: bool = False,
+    ) -> Iterator[Any]:
+        """The keys that begin with `prefix`, at most `limit`, requested in pages of `page` keys. They are in byte order if
+        the keyspace is ordered, else in no order.
 
         >>> keyspace.set_many({"user:1": "Nemo", "user:2": "Ned", "ship": "Nautilus"})
         >>> sorted(keyspace.scan("user:"))
         [b'user:1', b'user:2']
+
+        Only an ordered keyspace accepts the other options; the first page of another one raises `NotOrderedError`. The range
+        is from the key `from_` up to the key `to`, which is not in it; `reverse` begins with the highest key. With `values`
+        the iterator returns keys with their values, and `None` as the value of a list.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client:
+        ...     events = client.create_keyspace("events", replicas=1, min_in_sync=1, durability="memory", ordered=True)
+        ...     events.set_many({"2026-01-30": "rain", "2026-02-01": "sun", "2026-02-09": "fog", "2026-03-01": "sun"})
+        ...     print(list(events.scan(from_="2026-02", to="2026-03", values=True)))
+        ...     print(list(events.scan(reverse=True, limit=1)))
+        ...     client.drop_keyspace("events")
+        [(b'2026-02-01', b'sun'), (b'2026-02-09', b'fog')]
+        [b'2026-03-01']
         """
-        scan = self._native.scan(prefix, page)
-        return _keys(scan)
+        return _listed(self._native.scan(prefix, page, from_, to, reverse, limit, values))
 
     # As a mapping.
 
@@ -738,9 +788,9 @@ class _Values(ValuesView[bytes]):
         return len(self._keyspace)
 
 
-def _keys(scan: NativeScan) -> Iterator[bytes]:
+def _listed(scan: NativeScan) -> Iterator[Any]:
     while True:
-        page: Optional[list[bytes]] = scan.next_page()
+        page: Optional[list[Any]] = scan.next_page()
         if page is None:
             return
         yield from page

@@ -33,6 +33,7 @@ class NativeClient:
         replicas: Optional[int],
         min_in_sync: Optional[int],
         partitions: Optional[int],
+        ordered: bool = False,
     ) -> Any: ...
     def alter_keyspace(
         self, name: str, durability: Optional[str], replicas: Optional[int], min_in_sync: Optional[int]
@@ -90,7 +91,16 @@ class NativeKeyspace:
     def transform(self, key: Key, operator: str, kind: str, operand: float, offset: int) -> Any: ...
     def blobs(self) -> NativeBlobs: ...
     def remove_many(self, keys: list[Key]) -> Any: ...
-    def scan(self, prefix: Key, page_keys: Optional[int] = None) -> NativeScan: ...
+    def scan(
+        self,
+        prefix: Key,
+        page_keys: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: bool = False,
+    ) -> NativeScan: ...
 
 class NativeSnapshot:
     @property

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Optional, TypeVar, Union, cast, overload
+from typing import Any, Literal, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
@@ -130,9 +130,10 @@ class Client:
         replicas: Optional[int] = None,
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
+        ordered: bool = False,
     ) -> Keyspace:
         """Creates a keyspace, and returns it: as `zerohop.Client.create_keyspace`."""
-        await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
+        await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions, ordered)
         return await self.keyspace(name)
 
     async def alter_keyspace(
@@ -388,16 +389,50 @@ class Keyspace:
         """Removes records, sent together. Returns how many existed."""
         return sum(await self._native.remove_many(list(keys)))
 
-    async def scan(self, prefix: Key = b"", *, page: Optional[int] = None) -> AsyncIterator[bytes]:
-        """All keys that begin with `prefix`, in no order, requested page by page: `async for key in
-        keyspace.scan():`."""
-        scan = self._native.scan(prefix, page)
+    @overload
+    def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: Literal[False] = False,
+    ) -> AsyncIterator[bytes]: ...
+    @overload
+    def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: Literal[True],
+    ) -> AsyncIterator[tuple[bytes, Optional[bytes]]]: ...
+    async def scan(
+        self,
+        prefix: Key = b"",
+        *,
+        page: Optional[int] = None,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        reverse: bool = False,
+        limit: Optional[int] = None,
+        values: bool = False,
+    ) -> AsyncIterator[Any]:
+        """The keys that begin with `prefix`, or those of a range of an ordered keyspace: `async for key in
+        keyspace.scan():`; as `zerohop.Keyspace.scan`."""
+        scan = self._native.scan(prefix, page, from_, to, reverse, limit, values)
         while True:
-            keys: Optional[list[bytes]] = await scan.next_page()
-            if keys is None:
+            listed: Optional[list[Any]] = await scan.next_page()
+            if listed is None:
                 return
-            for key in keys:
-                yield key
+            for one in listed:
+                yield one
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.scan()

@@ -56,6 +56,10 @@ class NotNumberError(Error, ValueError):
     """The record is not a decimal number of 64 bits, or would not be one any more."""
 
 
+class NotOrderedError(Error):
+    """The keyspace has no order of its keys, and so no ranges of them."""
+
+
 class ConditionFailedError(Error):
     """The record was present or absent, or had another version, contrary to the condition."""
 
@@ -172,6 +176,8 @@ _CLASSES: dict[str, type[Error]] = {
     "ConditionFailed": ConditionFailedError,
     "CompareFailed": CompareFailedError,
     "BadRequest": LimitError,
+    "Bounds": LimitError,
+    "NotOrdered": NotOrderedError,
     "KeyTooLong": LimitError,
     "ValueTooLong": LimitError,
     "TooMany": LimitError,
