@@ -32,7 +32,7 @@ impl SnapshotRangeScan<'_> {
     /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
     ///
     /// # Errors
-    /// As [`RangeScan::next_page`]; `SnapshotExpired`; the keyspace is not in the snapshot.
+    /// As [`RangeScan::next_page`](crate::procedures::RangeScan::next_page); `SnapshotExpired`; the keyspace is not in the snapshot.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
         check_order(self.keyspace)?;
         let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
