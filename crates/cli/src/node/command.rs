@@ -23,7 +23,7 @@ pub(crate) enum NodeCommand {
     /// Lists the nodes, with their numbers.
     ///
     /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the
-    /// next number. A number is not used again. Instances are numbered over all nodes, from 1 on, in the order in which
+    /// next number. A number is not used again. Instances are numbered over all nodes, from 0 on (from 1 on for a node alone), in the order in which
     /// their nodes joined: node 2 may have instance 1. `zerohop status` prints the instances of each node. Other
     /// commands name an instance as NODE:INSTANCE.
     #[command(visible_alias = "ls")]
