@@ -101,7 +101,7 @@ impl Problem {
                     BlobError::Absent => ExceptionParts::of_failure(&Failure::NotFound),
                     BlobError::Unfinished => plain("Unfinished"),
                     BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
-                        plain("Unfit")
+                        plain("InvalidTransaction")
                     }
                     BlobError::Contended | BlobError::ChangedMeanwhile => plain("Conflict"),
                 };
@@ -144,7 +144,7 @@ impl<'a> ExceptionParts<'a> {
             Reason::Aborted { .. } => plain("Aborted"),
             Reason::Unstaged { .. } => plain("Unstaged"),
             Reason::Unread { .. } => plain("Unread"),
-            Reason::Unfit(_) => plain("Unfit"),
+            Reason::InvalidTransaction(_) => plain("InvalidTransaction"),
         }
     }
 

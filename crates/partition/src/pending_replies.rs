@@ -85,7 +85,7 @@ impl PendingReplies {
     }
 
     /// The log was replaced by another.
-    pub(crate) fn lose_track(&mut self) {
+    pub(crate) fn mark_outcomes_unknown(&mut self) {
         self.retained.iter_mut().for_each(|one| one.index = u64::MAX);
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn unresolved_replies_end_as_unknown() {
         let (mut pending, mut out) = retained_replies(&[7, 8]);
         pending.truncate_after(7);
-        pending.lose_track();
+        pending.mark_outcomes_unknown();
         pending.resolve_retained(100, &mut out);
         assert_eq!(
             take_answers(&mut out),

@@ -497,7 +497,7 @@ impl ClientQueues {
     fn end(&mut self, number: u64, now_ms: u64, over: &mut Vec<FailedUnit>) {
         let is_sent = self.is_sent(number);
         let Some(queued) = self.take_unit(number, now_ms) else { return };
-        let ended = if is_sent && queued.may_write && !is_planted(Bug::DoubtDenied) {
+        let ended = if is_sent && queued.may_write && !is_planted(Bug::UnknownReportedAsFailed) {
             UnitFailure::OutcomeUnknown
         } else {
             UnitFailure::NotDone

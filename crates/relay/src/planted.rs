@@ -7,7 +7,7 @@ pub enum Bug {
     /// Writes whose connection to another node was lost are sent again.
     LostWritesSentAgain,
     /// A write that was sent and not answered is reported as not done.
-    DoubtDenied,
+    UnknownReportedAsFailed,
     /// An outcome from elsewhere counts for the first unit of its lane.
     OutcomesByOrder,
     /// A unit runs though the unit before it was sent back.
@@ -30,7 +30,7 @@ impl Bug {
     /// All mutants.
     pub const ALL: [Bug; 10] = [
         Bug::LostWritesSentAgain,
-        Bug::DoubtDenied,
+        Bug::UnknownReportedAsFailed,
         Bug::OutcomesByOrder,
         Bug::FollowerRuns,
         Bug::QueueOvertaken,

@@ -219,14 +219,14 @@ impl Replica {
         let Some(Round { own: Some(_), others, range, .. }) = &self.audit.round else { return };
         let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
         let mut found = self.lead.streams.iter().filter(|stream| stream.is_found);
-        if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, range, now_us)) {
+        if found.all(|stream| is_there(stream.member) || !self.is_catching_up(stream, range, now_us)) {
             self.end_round(effects);
         }
     }
 
     /// Whether the round waits for a digest. A client waits for a round with contents. A member without log progress will hardly
     /// send a digest: its disk is full, it is installing a snapshot, or it is silent.
-    fn comes_soon(&self, stream: &Stream, range: &ComparedKeys, now_us: u64) -> bool {
+    fn is_catching_up(&self, stream: &Stream, range: &ComparedKeys, now_us: u64) -> bool {
         let gets_on = stream.sending.is_none() && now_us < stream.progressed_us + AUDIT_ROUND_US;
         !range.contents
             || self.view.in_sync.contains(&stream.member)

@@ -16,7 +16,7 @@ use zerohop_wire::Message;
 use zerohop_wire::ids::PartitionEpoch;
 
 /// The end of a request at a lone replica.
-pub(super) enum LoneServed {
+pub(super) enum LoneOutcome {
     /// It serves on.
     Still(EngineResult<()>),
     /// An invariant is broken.
@@ -92,14 +92,14 @@ impl Replica {
         context: &mut Context<'_, D>,
         request: RecordRequest<'_>,
         effects: &mut dyn ReplicaEffects,
-    ) -> LoneServed {
+    ) -> LoneOutcome {
         let is_checked = cfg!(debug_assertions) || !matches!(request.message, Message::Read { .. });
         let result =
             self.partition.step(context.engine, context.at(), PartitionEvent::Request(request), effects);
         if is_checked && self.end_lone_write(context, effects) {
-            return LoneServed::Broken(result);
+            return LoneOutcome::Broken(result);
         }
-        LoneServed::Still(result)
+        LoneOutcome::Still(result)
     }
 
     /// Handles a request at a lone replica.

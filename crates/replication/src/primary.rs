@@ -391,7 +391,7 @@ impl Replica {
             return for_room;
         }
         let laggard = self.lead.streams.iter().find(|stream| {
-            let is_late = now_us >= self.blame_due_us(context, stream);
+            let is_late = now_us >= self.report_unresponsive_at_us(context, stream);
             self.view.in_sync.contains(&stream.member) && (is_late || stream.is_damaged)
         });
         if let Some(laggard) = laggard {
@@ -420,7 +420,11 @@ impl Replica {
     /// When an in-sync replica is to be reported, according to the present state. A replica is reported if for [`LAG_US`] it has
     /// granted no requested lease, or has lacked entries that it should have. A primary that was itself late during that time
     /// does not report it, because it may have missed the answers. [`u64::MAX`]: there is no reason to report it.
-    pub(super) fn blame_due_us<D: Disk>(&self, context: &Context<'_, D>, stream: &Stream) -> u64 {
+    pub(super) fn report_unresponsive_at_us<D: Disk>(
+        &self,
+        context: &Context<'_, D>,
+        stream: &Stream,
+    ) -> u64 {
         let mut since_us = u64::MAX;
         if !context.leases.is_valid(context.now_us, stream.member) {
             since_us = self.role_changed_us.max(context.leases.granted_us(stream.member));

@@ -21,7 +21,7 @@ use zerohop_wire::messages::Member;
 
 use super::copy_throttle::Pace;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
-use super::lone::LoneServed;
+use super::lone::LoneOutcome;
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent};
 use zerohop_partition::{Program, ProgramResult, RecordRequest, Token};
@@ -306,10 +306,10 @@ impl ReplicaTable {
         if !std::mem::replace(&mut slot.is_touched, true) {
             self.schedule.touched.push(at);
         }
-        if matches!(result, LoneServed::Broken(_)) {
+        if matches!(result, LoneOutcome::Broken(_)) {
             slot.lone_epoch = None;
         }
-        let (LoneServed::Still(done) | LoneServed::Broken(done)) = result;
+        let (LoneOutcome::Still(done) | LoneOutcome::Broken(done)) = result;
         Some(done)
     }
 

@@ -93,7 +93,7 @@ impl Replica {
         for stream in &self.lead.streams {
             at(self.member_due_us(context, stream));
             if !is_removing && self.view.in_sync.contains(&stream.member) {
-                at(self.blame_due_us(context, stream));
+                at(self.report_unresponsive_at_us(context, stream));
             }
         }
         wake_us

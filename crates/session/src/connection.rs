@@ -74,7 +74,7 @@ pub(crate) enum ConnectionPhase {
     /// The connection accepts requests.
     Ready,
     /// The connection is lost. The session opens it again at `until` if it is still needed.
-    Resting { until: Time },
+    BackingOff { until: Time },
 }
 
 impl Connection {
@@ -82,7 +82,7 @@ impl Connection {
         Self {
             address,
             serial: 0,
-            phase: ConnectionPhase::Resting { until: now },
+            phase: ConnectionPhase::BackingOff { until: now },
             queue: VecDeque::new(),
             collected: CollectedOperations::new(),
             unanswered: UnansweredFrames::new(now),
@@ -110,7 +110,7 @@ impl Connection {
     pub(crate) fn due(&self, quiet_us: u64) -> Time {
         match self.phase {
             ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } => due,
-            ConnectionPhase::Resting { until } => until,
+            ConnectionPhase::BackingOff { until } => until,
             ConnectionPhase::Ready => {
                 // Operations that are already due wait for an answer to free a slot, not for a time.
                 self.unanswered.due(quiet_us).min(self.collected.due())

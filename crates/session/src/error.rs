@@ -80,7 +80,7 @@ pub enum SessionError {
         why: Box<AttemptFailure>,
     },
     /// The transaction is invalid on every server.
-    Unfit(InvalidTransaction),
+    InvalidTransaction(InvalidTransaction),
     /// A server refuses this client, or this client refuses the server.
     Refused {
         /// The server's address.
@@ -247,7 +247,7 @@ impl fmt::Display for SessionError {
             Self::Unread { why } => {
                 write!(f, "what was read is not known ({why}); nothing was changed: read again")
             }
-            Self::Unfit(unfit) => unfit.fmt(f),
+            Self::InvalidTransaction(invalid) => invalid.fmt(f),
             Self::Refused { address, failure, expired_s } => {
                 write!(f, "the server at {address} cannot be used: {failure}")?;
                 match expired_s {

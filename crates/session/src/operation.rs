@@ -56,15 +56,15 @@ pub(crate) enum OperationState {
     /// In the queue, or among the collected operations, of the connection at this position.
     Queued { connection: u32 },
     /// All connections that the session may have are in use.
-    Starved,
+    NoFreeConnection,
     /// A write that waits for a session.
     AwaitingSession,
     /// A write whose partition has a full sequence window.
     WindowFull,
     /// In this frame, which is overdue at `due`. From `look` on the session checks whether the partition has another primary.
-    Flying { in_flight: Handle, due: Time, look: Time },
+    InFlight { in_flight: Handle, due: Time, look: Time },
     /// Waits until its next attempt.
-    Resting { until: Time },
+    BackingOff { until: Time },
 }
 
 /// A write's number in its session.
@@ -80,8 +80,8 @@ impl<T> OpenOperation<T> {
     /// When the session must look at the operation next.
     pub(crate) fn due(&self) -> Time {
         match self.state {
-            OperationState::Flying { due, look, .. } => due.min(look).min(self.deadline),
-            OperationState::Resting { until } => until.min(self.deadline),
+            OperationState::InFlight { due, look, .. } => due.min(look).min(self.deadline),
+            OperationState::BackingOff { until } => until.min(self.deadline),
             _ => self.deadline,
         }
     }
@@ -124,7 +124,7 @@ impl<T> OpenOperation<T> {
         matches!(self.request, RequestKind::Admin { .. })
     }
 
-    pub(crate) fn flies_in(&self, frame: Handle) -> bool {
-        matches!(self.state, OperationState::Flying { in_flight, .. } if in_flight == frame)
+    pub(crate) fn is_in_frame(&self, frame: Handle) -> bool {
+        matches!(self.state, OperationState::InFlight { in_flight, .. } if in_flight == frame)
     }
 }

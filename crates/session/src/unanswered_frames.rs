@@ -56,7 +56,7 @@ impl UnansweredFrames {
         self.pinged = true;
     }
 
-    pub(crate) fn is_pinged(&self) -> bool {
+    pub(crate) fn is_probed(&self) -> bool {
         self.pinged
     }
 

@@ -93,7 +93,7 @@ impl InstanceClock {
     }
 
     /// By how much the wall clock is ahead that is not followed.
-    pub(super) fn distrusted_ms(&self) -> u64 {
+    pub(super) fn clock_jump_ms(&self) -> u64 {
         self.wall_clock_ms.saturating_sub(self.day_ms)
     }
 
@@ -180,23 +180,23 @@ mod tests {
         }
         // A small step is followed, since others believe it.
         clock.advance(at(1_001_200, 1_000));
-        assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200, 0));
+        assert_eq!((clock.now().ms, clock.clock_jump_ms()), (1_001_200, 0));
         for ms in 1..1_000 {
             clock.advance(at(1_031_200 + ms, 1_000 + ms));
-            assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200 + ms, 30_000));
+            assert_eq!((clock.now().ms, clock.clock_jump_ms()), (1_001_200 + ms, 30_000));
         }
         clock.observe_peer_time(1_002_000);
         clock.advance(at(1_032_200, 2_000));
         assert_eq!(clock.now().ms, 1_002_200, "others go by the time that was");
         // The wall clock is corrected.
         clock.advance(at(1_002_210, 2_010));
-        assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_002_210, 0));
+        assert_eq!((clock.now().ms, clock.clock_jump_ms()), (1_002_210, 0));
         // The machine was asleep, and the others have advanced.
         clock.advance(at(2_002_220, 2_020));
         assert_eq!(clock.now().ms, 1_002_220);
         clock.observe_peer_time(2_002_100);
         clock.advance(at(2_002_230, 2_030));
-        assert_eq!((clock.now().ms, clock.distrusted_ms()), (2_002_230, 0));
+        assert_eq!((clock.now().ms, clock.clock_jump_ms()), (2_002_230, 0));
         // A single instance misleads no other.
         clock.set_shared(false);
         clock.advance(at(3_002_230, 2_040));

@@ -244,7 +244,7 @@ impl<D: Disk> Instance<D> {
             splits_pending,
             engine: engine.stats(),
             errors: counters.errors.clone(),
-            clock_distrusted_ms: clock.distrusted_ms(),
+            clock_distrusted_ms: clock.clock_jump_ms(),
             is_full: !engine.has_disk_space(),
             free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
             ..InstanceStats::default()

@@ -213,7 +213,7 @@ _CLASSES: dict[str, type[Error]] = {
     "Conflict": ConflictError,
     "Condition": ConditionFailedError,
     "Aborted": AbortedError,
-    "Unfit": LimitError,
+    "InvalidTransaction": LimitError,
     "Unfinished": UnfinishedError,
     "Ended": ClosedError,
     "NotReadBack": AbortedError,

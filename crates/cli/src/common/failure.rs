@@ -85,7 +85,7 @@ pub(crate) fn of_client(error: &Error) -> &'static str {
             Reason::PartitionLost { .. } => "partition_lost",
             Reason::NoKeyspace { .. } => "no_keyspace",
             Reason::Aborted { .. } => "aborted",
-            Reason::Unfit(_) => "too_large",
+            Reason::InvalidTransaction(_) => "too_large",
             _ => "unavailable",
         },
         Error::Blob { why, .. } => match why {

@@ -312,7 +312,7 @@ async fn several_records_are_read_in_one_round_with_own_writes() {
     let many = vec![(keyspace, "a"); 20_000];
     assert!(matches!(
         reason(&tx.read_many(&many).await.unwrap_err()),
-        Reason::Unfit(InvalidTransaction::Items { .. })
+        Reason::InvalidTransaction(InvalidTransaction::Items { .. })
     ));
 }
 
@@ -452,7 +452,7 @@ async fn invalid_transaction_is_refused_with_reason() {
     let client = Client::connect(&address).await.unwrap();
     let keyspace = client.keyspace("default").await.unwrap();
     let error = client.begin().commit().await.unwrap_err();
-    assert_eq!(reason(&error), &Reason::Unfit(InvalidTransaction::Empty));
+    assert_eq!(reason(&error), &Reason::InvalidTransaction(InvalidTransaction::Empty));
     let tx = client.begin();
     for number in 0..16_384 {
         tx.insert(&keyspace, &number.to_string(), "v").unwrap();
@@ -461,7 +461,7 @@ async fn invalid_transaction_is_refused_with_reason() {
     assert!(error.to_string().contains("16385 operations in one transaction, 16384 are allowed"), "{error}");
     let tx = client.begin();
     let error = tx.write(keyspace.lookup("k")).unwrap_err();
-    assert_eq!(reason(&error), &Reason::Unfit(InvalidTransaction::NoWrite));
+    assert_eq!(reason(&error), &Reason::InvalidTransaction(InvalidTransaction::NoWrite));
     tx.write(keyspace.transform("k", Transform::add(1_u32))).unwrap();
     assert_eq!(tx.get(&keyspace, "k").await.unwrap().as_deref(), Some(&[1, 0, 0, 0][..]));
     let error = tx.read(keyspace.inspect("k")).await.unwrap_err();

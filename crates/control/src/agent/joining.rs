@@ -1,7 +1,7 @@
 //! How a start of a node becomes a part of the cluster.
 //!
 //! ```text
-//!   Looking ── a command that changes nothing is decided: what was decided before this start has a lower mark
+//!   Synchronizing ── a command that changes nothing is decided: what was decided before this start has a lower mark
 //!   Waiting ── for a map of that mark, or a later one
 //!   Opening ── the shell opens its instances with it
 //!   Joining ── `Join`, naming the start that it replaces, as that map has it
@@ -38,7 +38,7 @@ pub(super) enum StartPhase {
     /// The cluster's name is not known yet.
     #[default]
     ClusterUnknown,
-    Looking,
+    Synchronizing,
     Waiting {
         applied_count: u64,
     },
@@ -65,7 +65,7 @@ impl Agent {
     pub(super) fn tick_start(&mut self) {
         match self.start {
             StartPhase::ClusterUnknown if self.cluster_is_known() => {
-                self.start = StartPhase::Looking;
+                self.start = StartPhase::Synchronizing;
                 self.propose_no_op();
             }
             StartPhase::Waiting { applied_count: mark }
@@ -96,7 +96,7 @@ impl Agent {
     }
 
     pub(super) fn no_op_decided(&mut self, mark: u64) {
-        if self.start == StartPhase::Looking {
+        if self.start == StartPhase::Synchronizing {
             self.start = StartPhase::Waiting { applied_count: mark };
             self.start_applied_count = Some(mark);
             self.fetch_soon();

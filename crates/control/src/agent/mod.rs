@@ -234,7 +234,7 @@ impl Agent {
         if self.has_ended {
             return Vec::new();
         }
-        self.forgive_pause(now);
+        self.ignore_pause(now);
         self.now = self.now.max(now);
         match event {
             AgentEvent::Tick => {}
@@ -332,7 +332,7 @@ impl Agent {
             StartPhase::ClusterUnknown => {
                 format!("the name of the cluster, from any of its nodes: {}", self.contacts_text())
             }
-            StartPhase::Looking => format!("a leader of the control group: {}", self.contacts_text()),
+            StartPhase::Synchronizing => format!("a leader of the control group: {}", self.contacts_text()),
             StartPhase::Waiting { .. } => "the present map".to_owned(),
             StartPhase::Opening { .. } => "its instances to be opened".to_owned(),
             StartPhase::Joining { .. } => "the control group to take it in".to_owned(),

@@ -258,7 +258,7 @@ impl Agent {
             self.proposals.due.first().copied().filter(|(time, _)| *time <= self.now)
         {
             self.proposals.due.remove(&(time, number));
-            self.pursue(number);
+            self.resend(number);
         }
         let (late, rest) =
             std::mem::take(&mut self.proposals.decided).into_iter().partition(|one| one.until <= self.now);
@@ -270,7 +270,7 @@ impl Agent {
     }
 
     /// Sends a proposal, or abandons it.
-    fn pursue(&mut self, number: u64) {
+    fn resend(&mut self, number: u64) {
         let mark = self.group.mark();
         let Some(pending) = self.proposals.pending.get_mut(&number) else { return };
         if pending.until <= self.now {

@@ -69,7 +69,7 @@ impl Agent {
             for instance in own.instances() {
                 for (keyspace, partition, group) in map.partitions_of(instance) {
                     if group.state == GroupState::Recovering {
-                        self.owe((instance, keyspace, partition), group.epoch);
+                        self.queue_report((instance, keyspace, partition), group.epoch);
                     }
                 }
             }
@@ -84,7 +84,7 @@ impl Agent {
                     for instance in own.instances() {
                         let log = (instance, keyspace, partition);
                         match recovers.filter(|group| group.members().any(|member| member == instance)) {
-                            Some(group) => self.owe(log, group.epoch),
+                            Some(group) => self.queue_report(log, group.epoch),
                             None => drop(self.log_reports.recovering.remove(&log)),
                         }
                     }
@@ -97,7 +97,7 @@ impl Agent {
         }
     }
 
-    fn owe(&mut self, log: LogKey, epoch: PartitionEpoch) {
+    fn queue_report(&mut self, log: LogKey, epoch: PartitionEpoch) {
         let now = self.now;
         let duty = self.log_reports.recovering.entry(log).or_insert(ReportTimer {
             epoch,

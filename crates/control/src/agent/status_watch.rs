@@ -161,7 +161,7 @@ impl Agent {
 
     /// After a long pause of this process: it could not receive messages in that time, so the pause does not
     /// count.
-    pub(super) fn forgive_pause(&mut self, now: Time) {
+    pub(super) fn ignore_pause(&mut self, now: Time) {
         let gap_us = now.since_us(self.now);
         if gap_us > PAUSE_MS * 1_000 && self.has_joined() {
             self.watch.leader_known_at = self.watch.leader_known_at.after_us(gap_us).min(now);

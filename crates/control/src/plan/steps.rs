@@ -106,9 +106,9 @@ impl<'a> Planner<'a> {
             let pin = self.pin(keyspace, partition);
             // No member leaves in exchange for a target that was a follower before.
             if counted > wanted
-                && let Some(leaver) = self.leaver(config, group, pin, Some(target))
+                && let Some(replica_to_remove) = self.replica_to_remove(config, group, pin, Some(target))
             {
-                self.tally.add_copies(leaver, -1);
+                self.tally.add_copies(replica_to_remove, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
             // A target that is only briefly considered dead, or restarts, continues as target.
@@ -127,11 +127,12 @@ impl<'a> Planner<'a> {
         } else if self.awaits_pinned(keyspace, partition, group, &gone) {
             None
         } else if counted > wanted {
-            let leaver = self.leaver(config, group, self.pin(keyspace, partition), None);
-            if let Some(leaver) = leaver {
-                self.tally.add_copies(leaver, -1);
+            let replica_to_remove =
+                self.replica_to_remove(config, group, self.pin(keyspace, partition), None);
+            if let Some(replica_to_remove) = replica_to_remove {
+                self.tally.add_copies(replica_to_remove, -1);
             }
-            leaver.and_then(|leaver| self.leave(group, leaver))
+            replica_to_remove.and_then(|replica_to_remove| self.leave(group, replica_to_remove))
         } else if group.in_sync.len() + 1 > usize::from(config.min_in_sync)
             && let Some(heir) = self.balancing_successor(keyspace, partition, group)
         {
@@ -197,12 +198,12 @@ impl<'a> Planner<'a> {
     }
 
     /// How a surplus member leaves: a primary hands over first.
-    fn leave(&self, group: Group<'_>, leaver: InstanceId) -> Option<GroupStep> {
-        if group.followers.contains(&leaver) {
-            return Some(GroupStep::RemoveFollower(leaver));
+    fn leave(&self, group: Group<'_>, replica_to_remove: InstanceId) -> Option<GroupStep> {
+        if group.followers.contains(&replica_to_remove) {
+            return Some(GroupStep::RemoveFollower(replica_to_remove));
         }
-        if group.in_sync.contains(&leaver) {
-            return Some(GroupStep::Leave(leaver));
+        if group.in_sync.contains(&replica_to_remove) {
+            return Some(GroupStep::Leave(replica_to_remove));
         }
         let heir =
             group.in_sync.iter().copied().filter(|one| !self.is_down(*one)).min_by_key(|one| {
@@ -214,7 +215,7 @@ impl<'a> Planner<'a> {
     /// The member that leaves a group that has, or will have, one member too many. Preferred is a member on a
     /// draining node, then a member that shares a domain, then the member with the most copies relative to
     /// its share. A member is not chosen if too few would stay in sync.
-    fn leaver(
+    fn replica_to_remove(
         &self,
         config: &KeyspaceConfig,
         group: Group<'_>,

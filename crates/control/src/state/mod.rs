@@ -56,7 +56,7 @@ use tokens::put_token;
 
 /// Data about a node that only the control group needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct KnownNode {
     /// The node's failure domain.
     pub domain: u32,
     /// Its capacity, relative to others; at least 1.
@@ -65,7 +65,7 @@ pub struct Facts {
     pub draining: bool,
     /// A new cluster was forced since the start of this node. A decision that removed it from groups may be
     /// lost, so that a clean shutdown does not count.
-    pub doubted: bool,
+    pub unconfirmed: bool,
     /// The start before its present one was shut down cleanly, so that the loss of its data in memory was
     /// intended.
     pub closed: bool,
@@ -75,7 +75,7 @@ pub struct Facts {
 #[derive(Clone, Debug)]
 pub struct ControlState {
     history: MapHistory,
-    facts: BTreeMap<NodeId, Facts>,
+    facts: BTreeMap<NodeId, KnownNode>,
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
@@ -157,12 +157,12 @@ impl ControlState {
     }
 
     /// The facts about a node.
-    pub fn facts(&self, node: NodeId) -> Facts {
-        self.facts.get(&node).copied().unwrap_or(Facts {
+    pub fn facts(&self, node: NodeId) -> KnownNode {
+        self.facts.get(&node).copied().unwrap_or(KnownNode {
             domain: node.get(),
             capacity: 1,
             draining: false,
-            doubted: false,
+            unconfirmed: false,
             closed: false,
         })
     }

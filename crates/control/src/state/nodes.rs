@@ -7,7 +7,7 @@ use zerohop_wire::words::counted;
 
 use super::group_decision::GroupContext;
 use super::groups::RestartedDisk;
-use super::{ControlState, Facts, MapDraft};
+use super::{ControlState, KnownNode, MapDraft};
 use crate::command::{CommandRefusal, JoinNode};
 
 impl ControlState {
@@ -42,14 +42,14 @@ impl ControlState {
             instances: join.instances.clone(),
             ..known.clone()
         };
-        let was_doubted = self.facts(id).doubted;
+        let was_doubted = self.facts(id).unconfirmed;
         let is_another = known.incarnation != join.incarnation;
         let kept = RestartedDisk { intact: join.intact, closed: join.closed && !was_doubted };
         let restarted = is_another.then_some(kept);
-        let doubted = was_doubted && !is_another;
+        let unconfirmed = was_doubted && !is_another;
         let (domain, capacity) = (join.domain, join.capacity.max(1));
         let closed = if is_another { kept.closed } else { self.facts(id).closed };
-        self.facts.insert(id, Facts { domain, capacity, draining, doubted, closed });
+        self.facts.insert(id, KnownNode { domain, capacity, draining, unconfirmed, closed });
         if node != known {
             self.put_node(node, restarted, draft);
         }
@@ -78,7 +78,8 @@ impl ControlState {
             instances: join.instances.clone(),
         }));
         let (domain, capacity) = (join.domain, join.capacity.max(1));
-        self.facts.insert(id, Facts { domain, capacity, draining: false, doubted: false, closed: false });
+        self.facts
+            .insert(id, KnownNode { domain, capacity, draining: false, unconfirmed: false, closed: false });
         Ok(u64::from(id.get()))
     }
 

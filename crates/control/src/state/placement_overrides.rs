@@ -51,7 +51,7 @@ impl ControlState {
         }
         let members: Vec<InstanceId> = group.members().collect();
         let to = self.target(node, instance, &members)?;
-        let from = self.leaver_for(to, node, &members)?;
+        let from = self.replica_to_remove_for(to, node, &members)?;
         if self.pins.len() >= PINS_MAX && !self.pins.contains_key(&place) {
             return Err(refused(format!("operators have moved {PINS_MAX} partitions: release some first")));
         }
@@ -102,23 +102,24 @@ impl ControlState {
     /// The member that leaves in favour of an instance of this node: the primary, or a member in the same
     /// failure domain. Refused if the instance would share a domain with another copy though some other node
     /// that is up would not.
-    fn leaver_for(
+    fn replica_to_remove_for(
         &self,
         to: InstanceId,
         id: NodeId,
         members: &[InstanceId],
     ) -> Result<InstanceId, CommandRefusal> {
         let node_of = |one: InstanceId| self.map().instance(one).map(|found| found.node);
-        let shared = |node: NodeId, leaver: InstanceId| {
+        let shared = |node: NodeId, replica_to_remove: InstanceId| {
             let domain = self.facts(node).domain;
-            let others = members.iter().filter(|one| **one != leaver).filter_map(|one| node_of(*one));
+            let others =
+                members.iter().filter(|one| **one != replica_to_remove).filter_map(|one| node_of(*one));
             others.filter(|other| *other == node || self.facts(*other).domain == domain).count()
         };
         let least = |node: NodeId| {
             members.iter().map(|one| (shared(node, *one), *one)).min_by_key(|(count, _)| *count)
         };
         // Of several, the first: the primary.
-        let Some((count, leaver)) = least(id) else { return Err(CommandRefusal::NotUp) };
+        let Some((count, replica_to_remove)) = least(id) else { return Err(CommandRefusal::NotUp) };
         let is_free = |one: InstanceId| one != to && !members.contains(&one);
         let better = self.map().nodes().find(|node| {
             node.state() == NodeState::Up
@@ -131,7 +132,7 @@ impl ControlState {
                 "node {id} is in the failure domain of another copy; node {}, for example, is not",
                 better.id()
             ))),
-            None => Ok(leaver),
+            None => Ok(replica_to_remove),
         }
     }
 

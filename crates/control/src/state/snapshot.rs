@@ -9,7 +9,7 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{ControlState, DroppingKeyspace, Facts, Loss, Pin, Recovery};
+use super::{ControlState, DroppingKeyspace, KnownNode, Loss, Pin, Recovery};
 use crate::command::{self, CommandOutcome, LogEnd, RequestId};
 use crate::limits::APPLIED_MAX;
 
@@ -102,7 +102,7 @@ struct NodeFacts {
     #[prost(bool, tag = "4")]
     draining: bool,
     #[prost(bool, tag = "5")]
-    doubted: bool,
+    unconfirmed: bool,
     #[prost(bool, tag = "6")]
     closed: bool,
 }
@@ -190,7 +190,7 @@ impl ControlState {
             domain: facts.domain,
             capacity: facts.capacity,
             draining: facts.draining,
-            doubted: facts.doubted,
+            unconfirmed: facts.unconfirmed,
             closed: facts.closed,
         });
         let pins = self.pins.iter().map(|((keyspace, partition), pin)| PinnedPlacement {
@@ -255,8 +255,8 @@ impl ControlState {
             bytes => ClusterMap::decode(bytes).map_err(wrong)?,
         };
         let facts = snapshot.facts.into_iter().map(|facts| {
-            let NodeFacts { node, domain, capacity, draining, doubted, closed } = facts;
-            (NodeId(node), Facts { domain, capacity, draining, doubted, closed })
+            let NodeFacts { node, domain, capacity, draining, unconfirmed, closed } = facts;
+            (NodeId(node), KnownNode { domain, capacity, draining, unconfirmed, closed })
         });
         let mut outcomes = Vec::new();
         for one in snapshot.outcomes {

@@ -354,7 +354,7 @@ fn decode_chain(body: &[u8], is_chunk: bool) -> Option<ChainPiece<'_>> {
 
 /// Turns the bytes of a checkpoint into another partition's: header and salt differ, and all locations stay valid where the
 /// segments are copies of this partition's. Corrupt bytes stay corrupt.
-pub fn rebrand(from: &CheckpointHeader, partition: PartitionId, bytes: &mut [u8]) {
+pub fn restamp(from: &CheckpointHeader, partition: PartitionId, bytes: &mut [u8]) {
     let to = CheckpointHeader { partition, ..*from };
     let salts = from.salt() ^ to.salt();
     let Some((head, mut rest)) = bytes.split_first_chunk_mut::<HEADER_BYTES>() else { return };

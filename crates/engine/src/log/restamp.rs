@@ -25,7 +25,7 @@ impl SegmentHeader {
 
 /// Turns the bytes of a segment with one header into those of a segment with another that differs in its partition only.
 /// Returns whether every byte of it could be read.
-pub fn rebrand(from: &SegmentHeader, to: &SegmentHeader, bytes: &mut [u8]) -> bool {
+pub fn restamp(from: &SegmentHeader, to: &SegmentHeader, bytes: &mut [u8]) -> bool {
     let salts = from.base.salt ^ to.base.salt;
     let mut is_clean = true;
     let mut entries = Vec::new();

@@ -416,7 +416,7 @@ impl PartitionStore {
             read?;
             // A checkpoint that has become corrupt is no substitute for another.
             let Ok(header) = CheckpointHeader::decode(&bytes) else { continue };
-            crate::checkpoint::rebrand(&header, partition, &mut bytes);
+            crate::checkpoint::restamp(&header, partition, &mut bytes);
             let file = io.disk.open(&format!("{folder}/{}", name.name), OpenMode::Create)?;
             let written = io.disk.append(file, &bytes);
             let synced = written.and_then(|()| io.disk.sync(file).map_err(DiskError::beyond_repair));

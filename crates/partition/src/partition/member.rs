@@ -253,7 +253,7 @@ impl Partition {
         engine: &mut Engine<D>,
         (id, options): (PartitionId, MemberOptions),
     ) -> EngineResult<()> {
-        self.pending_replies.lose_track();
+        self.pending_replies.mark_outcomes_unknown();
         match engine.drop_partition(id) {
             Ok(()) | Err(EngineError::UnknownPartition) => {}
             Err(error) => return Err(error),
@@ -294,7 +294,7 @@ impl Partition {
     /// Installs the state that belongs to the end of the log that was received.
     pub fn install<D: Disk>(&mut self, engine: &mut Engine<D>, state: &[u8]) -> Result<(), StateError> {
         let mut state = PartitionState::decode(state)?;
-        self.pending_replies.lose_track();
+        self.pending_replies.mark_outcomes_unknown();
         let last = self.log_writer.last();
         if engine.commit(self.handle(), last).is_err() {
             return Err(StateError::Damaged);

@@ -42,17 +42,17 @@ fn append_error(error: &Error, may_write: bool, reply: &mut Vec<u8>) {
         None if aborted == Some(AbortReason::NoRoom) => error_reply(&format!("OOM {error}"), reply),
         None if error.is_temporary() => error_reply(&format!("TRYAGAIN {error}"), reply),
         None => {
-            let unfit = match error {
+            let invalid = match error {
                 Error::Operation { reason, .. } => match &**reason {
-                    Reason::Unfit(unfit) => Some(unfit),
+                    Reason::InvalidTransaction(invalid) => Some(invalid),
                     _ => None,
                 },
                 _ => None,
             };
-            match unfit {
+            match invalid {
                 // The key is only that of the operation at which the limit was reached.
-                Some(unfit) if unfit.is_of_whole() => {
-                    error_reply(&format!("ERR {unfit}; nothing was done"), reply)
+                Some(invalid) if invalid.is_of_whole() => {
+                    error_reply(&format!("ERR {invalid}; nothing was done"), reply)
                 }
                 Some(_) => error_reply(&format!("ERR {error}; nothing was done"), reply),
                 None => error_reply(&format!("ERR {error}"), reply),

@@ -199,7 +199,7 @@ impl Error {
                 | Reason::Split { .. } => true,
                 Reason::Unknown { .. }
                 | Reason::NoKeyspace { .. }
-                | Reason::Unfit(_)
+                | Reason::InvalidTransaction(_)
                 | Reason::Refused { .. }
                 | Reason::Closed => false,
             },

@@ -29,11 +29,11 @@ impl ClusterHandle {
         let item = |(keyspace, key): &(&Keyspace, K)| {
             let read = RecordOperation::Read(RecordRead { key: key.as_ref(), query: Query::Lookup });
             let item = CompositeItem::new(keyspace.id(), &read, None);
-            item.map_err(|unfit| Error::about(key.as_ref(), Reason::Unfit(unfit)))
+            item.map_err(|invalid| Error::about(key.as_ref(), Reason::InvalidTransaction(invalid)))
         };
         let items = records.iter().map(item).collect::<Result<Vec<CompositeItem>, Error>>()?;
         let request = SessionRequest::read_many(items, self.limit_us());
-        let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
+        let request = request.map_err(|invalid| Error::general(Reason::InvalidTransaction(invalid)))?;
         let Reply::Many(answers) = self.send_request(request).await? else { return Err(Error::Unexpected) };
         let results = answers.into_iter().zip(records).map(|(answer, (_, key))| match record(answer) {
             Some(Ok(found)) => Ok(found),

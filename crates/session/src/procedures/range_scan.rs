@@ -20,7 +20,7 @@ use crate::{KeyRange, ListedKey, Reply, SessionRequest};
 
 /// What is left of a scan of a range.
 #[derive(Clone, Debug)]
-pub(super) struct Rest {
+pub(super) struct RangeScanState {
     pub(super) range: KeyRange,
     pub(super) prefix: Bytes,
     pub(super) page_keys: u32,
@@ -36,12 +36,12 @@ pub(super) struct Rest {
     long_bytes: usize,
 }
 
-impl Rest {
-    pub(super) fn new(range: KeyRange) -> Rest {
+impl RangeScanState {
+    pub(super) fn new(range: KeyRange) -> RangeScanState {
         let cursor = (!range.is_empty()).then(Bytes::new);
         let (prefix, pending) = (Bytes::new(), VecDeque::new());
         let (page_keys, limit) = (SCAN_PAGE_KEYS_MAX, u64::MAX);
-        Rest { range, prefix, page_keys, limit, cursor, pending, ready: 0, long_bytes: 0 }
+        RangeScanState { range, prefix, page_keys, limit, cursor, pending, ready: 0, long_bytes: 0 }
     }
 
     /// No key of the last page is left, so that the next page is due.
@@ -73,7 +73,7 @@ impl Rest {
         next.map(|listed| listed.key.clone())
     }
 
-    /// Takes the record of [`Rest::missing_value`]. One that is gone is left out.
+    /// Takes the record of [`RangeScanState::missing_value`]. One that is gone is left out.
     pub(super) fn add_record(&mut self, record: Option<Record>) {
         let Some(listed) = self.pending.get_mut(self.ready) else { return };
         match record {
@@ -102,12 +102,12 @@ impl Rest {
 #[derive(Clone, Debug)]
 pub struct RangeScan {
     keyspace: Keyspace,
-    rest: Rest,
+    rest: RangeScanState,
 }
 
 impl RangeScan {
     pub(super) fn new(keyspace: Keyspace, range: KeyRange) -> RangeScan {
-        RangeScan { keyspace, rest: Rest::new(range) }
+        RangeScan { keyspace, rest: RangeScanState::new(range) }
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn pages_of_long_values_are_returned_in_parts() {
-        let mut rest = Rest::new(KeyRange::of::<&str>(..));
+        let mut rest = RangeScanState::new(KeyRange::of::<&str>(..));
         rest.range.values = true;
         rest.limit = 100;
         let keys = vec![

@@ -25,7 +25,7 @@ pub(super) enum AnswerMeaning {
     /// The operation ends with this result.
     Outcome(Result<Reply, SessionError>),
     /// The answer does not fit the operation, which is sent again.
-    Misfit,
+    Mismatched,
     /// The operation has been sent again since: the answer to that frame decides.
     Late,
     /// An error that is not the operation's outcome.
@@ -69,7 +69,7 @@ impl<T> OpenOperation<T> {
                         PointMessage::Stage => {
                             AnswerMeaning::Outcome(Ok(Reply::Staged(StageId { session, sequence })))
                         }
-                        PointMessage::Transact => AnswerMeaning::Misfit,
+                        PointMessage::Transact => AnswerMeaning::Mismatched,
                     }
                 }
                 _ => {
@@ -80,7 +80,7 @@ impl<T> OpenOperation<T> {
             Err(failure) if self.is_outcome(&failure) && !(self.may_be_executed && is_of_frame(&failure)) => {
                 AnswerMeaning::Outcome(Err(SessionError::Answer { failure: failure.into_owned() }))
             }
-            Err(_) if !self.flies_in(in_flight) => AnswerMeaning::Late,
+            Err(_) if !self.is_in_frame(in_flight) => AnswerMeaning::Late,
             Err(failure) => AnswerMeaning::Failed(failure.into_owned()),
         }
     }
@@ -92,7 +92,7 @@ impl<T> OpenOperation<T> {
         whole: Option<&Bytes>,
     ) -> AnswerMeaning {
         if !matches!(self.request, RequestKind::Point { what: PointMessage::Transact, .. }) {
-            return AnswerMeaning::Misfit;
+            return AnswerMeaning::Mismatched;
         }
         let partition = self.partition.unwrap_or_default();
         AnswerMeaning::Outcome(Ok(Reply::of_transaction(transacted, partition, whole)))

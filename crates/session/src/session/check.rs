@@ -55,7 +55,7 @@ fn check_all<T>(session: &Session<T>) -> Result<(), BrokenInvariant> {
     operations.check_all(composites.bytes(), timers)?;
     numbering.check_all(operations)?;
     let flies = |state| match state {
-        OperationState::Flying { in_flight, .. } => connections.frames.get(in_flight).is_some(),
+        OperationState::InFlight { in_flight, .. } => connections.frames.get(in_flight).is_some(),
         _ => true,
     };
     let all_fly = operations.iter().all(|(_, operation)| flies(operation.state));
@@ -143,7 +143,7 @@ mod tests {
             let (due, look) = (operation.deadline, operation.deadline);
             // No frame has the handle of another table's value with such a position.
             let in_flight = Handle::unpack(u64::MAX).0;
-            operation.state = OperationState::Flying { in_flight, due, look };
+            operation.state = OperationState::InFlight { in_flight, due, look };
         });
         assert_eq!(found, only_all("an operation that was sent is in a frame in flight"));
         let found = broken_by(|session, handle| {

@@ -123,7 +123,7 @@ impl ConnectionTable {
     /// The position of a connection with this id that is open or being opened.
     pub(super) fn live(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.places.get(id.index as usize)?.as_ref()?;
-        let open = !matches!(connection.phase, ConnectionPhase::Resting { .. });
+        let open = !matches!(connection.phase, ConnectionPhase::BackingOff { .. });
         (open && connection.serial == id.serial).then_some(id.index)
     }
 
@@ -244,7 +244,7 @@ impl ConnectionTable {
     /// Drops the output of a connection. Returns its id if it is open, so that the shell must close it.
     pub(super) fn close(&mut self, index: u32) -> Option<ConnectionId> {
         let connection = self.existing(index);
-        if matches!(connection.phase, ConnectionPhase::Resting { .. }) {
+        if matches!(connection.phase, ConnectionPhase::BackingOff { .. }) {
             return None;
         }
         // Output for this opening must not be sent in the next one.
@@ -266,7 +266,7 @@ impl ConnectionTable {
         let was_ready = connection.phase == ConnectionPhase::Ready;
         connection.failures = connection.failures.saturating_add(1);
         let until = now.after_us(pause_us(connection.failures));
-        connection.phase = ConnectionPhase::Resting { until };
+        connection.phase = ConnectionPhase::BackingOff { until };
         connection.protocol.reset();
         connection.out.clear();
         connection.open = None;
@@ -392,9 +392,9 @@ impl ConnectionTable {
 
     /// The frames in flight on this connection.
     pub(super) fn frames_on(&self, index: u32) -> Vec<Handle> {
-        let aboard =
+        let batch_handles =
             |(handle, in_flight): (Handle, &InFlightFrame)| (in_flight.connection == index).then_some(handle);
-        self.frames.iter().filter_map(aboard).collect()
+        self.frames.iter().filter_map(batch_handles).collect()
     }
 
     /// Records that no operation waits for this frame's answer any more. Returns the position of its connection if that now has too many such

@@ -391,13 +391,13 @@ impl<T> Session<T> {
             ConnectionPhase::Connecting { due } | ConnectionPhase::Greeting { due } if now >= due => {
                 self.lose(now, index, silent, true);
             }
-            ConnectionPhase::Resting { until } if now >= until => self.reopen(now, index),
+            ConnectionPhase::BackingOff { until } if now >= until => self.reopen(now, index),
             ConnectionPhase::Ready => {
                 connection.collected.pass_time(now);
                 let quiet = connection.unanswered.is_quiet(now, quiet_us);
-                if connection.due(quiet_us) <= now && quiet && connection.unanswered.is_pinged() {
+                if connection.due(quiet_us) <= now && quiet && connection.unanswered.is_probed() {
                     self.lose(now, index, silent, true);
-                } else if quiet && !connection.unanswered.is_pinged() {
+                } else if quiet && !connection.unanswered.is_probed() {
                     connection.unanswered.record_ping();
                     let map_epoch = self.mapping.epoch();
                     self.connections.send_own(
@@ -463,7 +463,7 @@ impl<T> Session<T> {
         operation: Handle,
         trouble: &AttemptFailure,
     ) {
-        if self.operations.get(operation).is_some_and(|found| found.flies_in(in_flight)) {
+        if self.operations.get(operation).is_some_and(|found| found.is_in_frame(in_flight)) {
             self.retry(now, operation, trouble.clone());
         }
     }

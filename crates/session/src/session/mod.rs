@@ -242,12 +242,12 @@ impl<T> Session<T> {
             return self.expire(now, handle);
         }
         match operation.state {
-            OperationState::Flying { in_flight, due, .. } if now >= due => {
+            OperationState::InFlight { in_flight, due, .. } if now >= due => {
                 self.mark_overdue(now, in_flight);
                 // Not if the connection was closed for it, because that has already sent the operation again.
                 self.operation_lost(now, in_flight, handle, &AttemptFailure::Overdue);
             }
-            OperationState::Flying { in_flight, due, look } if now >= look => {
+            OperationState::InFlight { in_flight, due, look } if now >= look => {
                 match self.mapping.has_newer_group(operation) {
                     true => {
                         self.mark_overdue(now, in_flight);
@@ -258,12 +258,12 @@ impl<T> Session<T> {
                         self.request_map_soon(now);
                         if let Some(operation) = self.operations.get_mut(handle) {
                             let look = now.after_us(SILENT_US);
-                            operation.state = OperationState::Flying { in_flight, due, look };
+                            operation.state = OperationState::InFlight { in_flight, due, look };
                         }
                     }
                 }
             }
-            OperationState::Resting { until } if now >= until => self.dispatch(now, handle),
+            OperationState::BackingOff { until } if now >= until => self.dispatch(now, handle),
             _ => {}
         }
         if let Some(operation) = self.operations.get(handle) {
@@ -277,7 +277,7 @@ impl<T> Session<T> {
         let (lost, place) =
             (self.mapping.lost_partition(operation), self.mapping.place_of_primary(operation));
         let waited_us = now.since_us(operation.submitted);
-        if let OperationState::Flying { in_flight, .. } = operation.state {
+        if let OperationState::InFlight { in_flight, .. } = operation.state {
             self.mark_overdue(now, in_flight);
         }
         let behind = self.wait_cause(&waiting);
@@ -318,7 +318,7 @@ impl<T> Session<T> {
     ) {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let last = operation.last.take();
-        let sent = operation.may_be_executed || matches!(operation.state, OperationState::Flying { .. });
+        let sent = operation.may_be_executed || matches!(operation.state, OperationState::InFlight { .. });
         let error = match sent && operation.changes() && !is_planted(Bug::UnknownReportedNotDone) {
             true => SessionError::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
             false => clean(last),
@@ -362,10 +362,10 @@ impl<T> Session<T> {
                 Some(found) => WaitReason::Connection { address: found.address.clone() },
                 None => WaitReason::Map,
             },
-            OperationState::Starved => WaitReason::FreeConnection,
+            OperationState::NoFreeConnection => WaitReason::FreeConnection,
             OperationState::AwaitingSession => WaitReason::Session,
             OperationState::WindowFull => WaitReason::Window,
-            OperationState::Flying { in_flight, .. } => {
+            OperationState::InFlight { in_flight, .. } => {
                 let address = self
                     .connections
                     .frames
@@ -373,7 +373,7 @@ impl<T> Session<T> {
                     .and_then(|in_flight| address(in_flight.connection));
                 address.map_or(WaitReason::Pause, |address| WaitReason::Answer { address })
             }
-            OperationState::Resting { .. } => WaitReason::Pause,
+            OperationState::BackingOff { .. } => WaitReason::Pause,
         }
     }
 

@@ -162,7 +162,7 @@ impl<T> OperationTable<T> {
     /// Lets an operation wait for a connection.
     pub(super) fn await_connection(&mut self, handle: Handle) {
         let Some(operation) = self.open.get_mut(handle) else { return };
-        operation.state = OperationState::Starved;
+        operation.state = OperationState::NoFreeConnection;
         self.starved.push(handle);
         if self.is_overgrown(self.starved.len()) {
             self.starved.retain(|handle| self.open.get(*handle).is_some());
@@ -203,7 +203,7 @@ impl<T> OperationTable<T> {
         operation.pauses += 1;
         let least = us.clamp(PAUSE_US_MIN, PAUSE_US_MAX);
         let until = now.after_us(jitter.pause_us(operation.pauses, least, PAUSE_US_MAX));
-        operation.state = OperationState::Resting { until };
+        operation.state = OperationState::BackingOff { until };
         timers.arm(Subject::Operation(handle.index), until);
     }
 
@@ -219,7 +219,7 @@ impl<T> OperationTable<T> {
             }
         };
         operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = OperationState::Flying { in_flight, due, look };
+        operation.state = OperationState::InFlight { in_flight, due, look };
         timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 

@@ -250,7 +250,7 @@ impl<T> Session<T> {
         self.seen = self.seen.max(version_in(&answer));
         match operation.meaning_of(in_flight, answer, whole) {
             AnswerMeaning::Outcome(result) => self.finish(now, handle, result, Some(frame)),
-            AnswerMeaning::Misfit => self.repeat(now, in_flight, handle),
+            AnswerMeaning::Mismatched => self.repeat(now, in_flight, handle),
             AnswerMeaning::Late => {}
             AnswerMeaning::Failed(failure) => self.handle_failure(now, handle, failure),
         }
@@ -468,7 +468,7 @@ impl<T> Session<T> {
     /// Sends an operation again after a pause: the session must not loop on a server that cannot answer properly.
     fn repeat(&mut self, now: Time, in_flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
-        if !found.flies_in(in_flight) {
+        if !found.is_in_frame(in_flight) {
             return;
         }
         if found.is_admin() {

@@ -208,7 +208,7 @@ impl<T> Transmitter<'_, T> {
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_FIELDS_BYTES);
         let mut packed = std::mem::take(self.packed);
         packed.clear();
-        let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
+        let mut batch_handles: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
         let mut first: Option<Stamp> = None;
         let mut used = 0;
         let mut time_out = 0;
@@ -218,8 +218,8 @@ impl<T> Transmitter<'_, T> {
                 continue;
             };
             let RequestKind::Record { item, write, .. } = &operation.request else { break };
-            let full = aboard.len() == BATCH_ITEMS_MAX as usize || packed.len() + item.len() > limit;
-            if full && !aboard.is_empty() {
+            let full = batch_handles.len() == BATCH_ITEMS_MAX as usize || packed.len() + item.len() > limit;
+            if full && !batch_handles.is_empty() {
                 break;
             }
             used += 1;
@@ -232,9 +232,9 @@ impl<T> Transmitter<'_, T> {
             }
             time_out = time_out.max(wanted);
             packed.extend_from_slice(&item);
-            aboard.push(*handle);
+            batch_handles.push(*handle);
         }
-        match *aboard {
+        match *batch_handles {
             [] => {}
             [only] => {
                 let stamp = first.unwrap_or_default();
@@ -244,8 +244,8 @@ impl<T> Transmitter<'_, T> {
                 // A batch of reads also carries the highest timestamp that the session has seen.
                 let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
                 match gathers && packed.len() <= COALESCED_REQUEST_BYTES_MAX {
-                    true => self.coalesce_batch(aboard, &packed, (stamp, time_out)),
-                    false => self.send_packed(aboard, &packed, (stamp, time_out)),
+                    true => self.coalesce_batch(batch_handles, &packed, (stamp, time_out)),
+                    false => self.send_packed(batch_handles, &packed, (stamp, time_out)),
                 }
             }
         }
@@ -282,44 +282,54 @@ impl<T> Transmitter<'_, T> {
     }
 
     /// Same as [`Self::coalesce_operation`], for a batch.
-    fn coalesce_batch(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
-        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+    fn coalesce_batch(
+        &mut self,
+        batch_handles: Vec<Handle>,
+        packed: &[u8],
+        (stamp, time_out_ms): (Stamp, u32),
+    ) {
+        let Some(operation) = batch_handles.first().and_then(|handle| self.operations.get(*handle)) else {
+            return;
+        };
         let place = address_of(operation);
-        let head = OperationBatch::encode_head(&stamp, aboard.len() as u32)
+        let head = OperationBatch::encode_head(&stamp, batch_handles.len() as u32)
             .expect("stamps are made as they should be");
-        let contents = FrameContents::Batch(aboard.clone());
-        let (kind, read_lock) = (FrameKind::Batch.number(), self.want_read_locks(&aboard));
+        let contents = FrameContents::Batch(batch_handles.clone());
+        let (kind, read_lock) = (FrameKind::Batch.number(), self.want_read_locks(&batch_handles));
         let request = CoalescedRequest { place, kind, time_out_ms, read_lock };
         let timers = &mut *self.timers;
         let in_flight =
             self.connections.add_coalesced(self.now, self.index, request, (&head, packed), contents, timers);
-        for handle in aboard {
+        for handle in batch_handles {
             self.operations.record_sent(self.now, handle, in_flight, self.timers);
         }
     }
 
-    fn send_packed(&mut self, aboard: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
-        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+    fn send_packed(&mut self, batch_handles: Vec<Handle>, packed: &[u8], (stamp, time_out_ms): (Stamp, u32)) {
+        let Some(operation) = batch_handles.first().and_then(|handle| self.operations.get(*handle)) else {
+            return;
+        };
         let mut envelope = Envelope {
             keyspace: operation.keyspace(),
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms,
-            read_lock: self.want_read_locks(&aboard),
+            read_lock: self.want_read_locks(&batch_handles),
             ..Envelope::default()
         };
-        let operations = Elements::packed(aboard.len() as u32, packed).expect("it was packed item by item");
+        let operations =
+            Elements::packed(batch_handles.len() as u32, packed).expect("it was packed item by item");
         let in_flight = self.connections.register_frame(
             self.now,
             self.index,
-            FrameContents::Batch(aboard.clone()),
+            FrameContents::Batch(batch_handles.clone()),
             self.timers,
         );
         envelope.request = request_id(in_flight, 0);
         self.connections
             .write(self.index, &envelope, &Message::Batch(OperationBatch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
-        for handle in aboard {
+        for handle in batch_handles {
             self.operations.record_sent(self.now, handle, in_flight, self.timers);
         }
     }

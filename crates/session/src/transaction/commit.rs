@@ -93,7 +93,9 @@ impl Commit {
                 failure: Failure::UnknownKeyspace { keyspace },
             })),
             Err(NoPlan::Keyspace(_)) => CompositeStep::AwaitMap,
-            Err(NoPlan::Unfit(unfit)) => CompositeStep::End(Err(SessionError::Unfit(unfit))),
+            Err(NoPlan::InvalidTransaction(invalid)) => {
+                CompositeStep::End(Err(SessionError::InvalidTransaction(invalid)))
+            }
         }
     }
 
@@ -188,7 +190,7 @@ impl Commit {
     fn transact(&mut self) -> CompositeStep {
         self.phase = CommitPhase::Deciding;
         let Some((coordinator, bytes)) = self.plan.as_ref().and_then(TransactionPlan::encoded) else {
-            return CompositeStep::End(Err(SessionError::Unfit(InvalidTransaction::Empty)));
+            return CompositeStep::End(Err(SessionError::InvalidTransaction(InvalidTransaction::Empty)));
         };
         let RoutingKey { keyspace, point } = coordinator;
         let query = RequestKind::Point { keyspace, point, what: PointMessage::Transact, bytes };

@@ -51,7 +51,7 @@ pub(crate) struct ConsistentRead {
 enum ReadPhase {
     Beginning,
     /// This many have not been read yet.
-    Looking {
+    Fetching {
         left: usize,
     },
     /// This many have not been confirmed yet; those in the list are known to have changed.
@@ -113,7 +113,7 @@ impl ConsistentRead {
     ) -> CompositeStep {
         match &mut self.phase {
             ReadPhase::Beginning => CompositeStep::Wait,
-            ReadPhase::Looking { left } => {
+            ReadPhase::Fetching { left } => {
                 *left -= 1;
                 let is_last = *left == 0;
                 let got = match result {
@@ -171,7 +171,7 @@ impl ConsistentRead {
 
     /// Reads these records.
     fn read_records(&mut self, which: Vec<usize>) -> CompositeStep {
-        self.phase = ReadPhase::Looking { left: which.len() };
+        self.phase = ReadPhase::Fetching { left: which.len() };
         // A record that has just changed gets no read lock.
         let wants_read_lock = self.failures == 0 && self.items.len() > 1;
         let sending = |at: usize| {
@@ -239,7 +239,7 @@ impl ConsistentRead {
                 self.phase = ReadPhase::Transaction { commit, is_check };
                 step
             }
-            Err(unfit) => CompositeStep::End(Err(SessionError::Unfit(unfit))),
+            Err(invalid) => CompositeStep::End(Err(SessionError::InvalidTransaction(invalid))),
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) enum NoPlan {
     /// The map does not have this keyspace, or the keyspace is being dropped.
     Keyspace(KeyspaceId),
     /// No map makes a plan possible.
-    Unfit(InvalidTransaction),
+    InvalidTransaction(InvalidTransaction),
 }
 
 impl TransactionPlan {
@@ -98,13 +98,16 @@ impl TransactionPlan {
         let parts: Vec<PlannedPart> = parts.into_values().collect();
         if parts.len() > PARTICIPANTS_MAX {
             let (count, limit) = (parts.len(), PARTICIPANTS_MAX);
-            return Err(NoPlan::Unfit(InvalidTransaction::Partitions { count, limit }));
+            return Err(NoPlan::InvalidTransaction(InvalidTransaction::Partitions { count, limit }));
         }
         let mut plan = TransactionPlan { parts, pieces: Vec::new(), lists: Vec::new(), staged: Vec::new() };
         plan.choose_staged();
         let limit = STAGED_PART_BYTES_MAX;
         if let Some(most) = plan.parts.iter().map(|part| part.staged).max().filter(|most| *most > limit) {
-            return Err(NoPlan::Unfit(InvalidTransaction::PartitionBytes { length: most, limit }));
+            return Err(NoPlan::InvalidTransaction(InvalidTransaction::PartitionBytes {
+                length: most,
+                limit,
+            }));
         }
         Ok(plan)
     }

@@ -120,10 +120,10 @@ fn empty_and_oversized_transactions_are_refused_with_reason() {
     assert_eq!(refused(Vec::new()), InvalidTransaction::Empty);
     let limit = TRANSACTION_ITEMS_MAX as usize;
     let many = vec![read_item("k"); limit + 1];
-    let unfit = InvalidTransaction::Items { count: limit + 1, limit };
-    assert_eq!(refused(many.clone()), unfit);
-    assert_eq!(SessionRequest::read_many(many, LIMIT_US).unwrap_err(), unfit);
-    assert!(unfit.to_string().contains("16385 operations in one transaction, 16384 are allowed"));
+    let invalid = InvalidTransaction::Items { count: limit + 1, limit };
+    assert_eq!(refused(many.clone()), invalid);
+    assert_eq!(SessionRequest::read_many(many, LIMIT_US).unwrap_err(), invalid);
+    assert!(invalid.to_string().contains("16385 operations in one transaction, 16384 are allowed"));
     assert_eq!(
         SessionRequest::read_many(vec![put("k", b"v")], LIMIT_US).unwrap_err(),
         InvalidTransaction::Writes

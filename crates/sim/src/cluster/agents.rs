@@ -69,7 +69,7 @@ impl SimulatedCluster {
         self.handle_agent_event(at, AgentEvent::Tick);
     }
 
-    pub(super) fn agent_hears(&mut self, at: usize, bytes: Vec<u8>) {
+    pub(super) fn deliver_to_agent(&mut self, at: usize, bytes: Vec<u8>) {
         let now = self.now();
         let host = &mut self.hosts[at];
         if !host.is_up {
@@ -141,7 +141,7 @@ impl SimulatedCluster {
                 self.joined(at, (node, first_instance), epoch.0)
             }
             AgentEffect::RequestLogEnds(wanted) => self.report_log_ends(at, &wanted),
-            AgentEffect::Answered { token, result } => self.operator_hears(token, result),
+            AgentEffect::Answered { token, result } => self.deliver_to_operator(token, result),
             AgentEffect::WritesMayBeLost { keyspace, partition } => self.watch_loss(keyspace, partition),
             AgentEffect::Ended(ended) => self.agent_ends(at, &ended),
         }

@@ -43,7 +43,7 @@ impl SimulatedCluster {
         self.focus = Some((keyspace, now.after_us(length_us + 2_000 * MS)));
         for _ in 0..count {
             let at = now.after_us(self.streams.node.below(length_us));
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Blow { keyspace, partition }));
+            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::StrikePartition { keyspace, partition }));
         }
     }
 

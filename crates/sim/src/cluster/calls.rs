@@ -287,7 +287,7 @@ impl SimulatedCluster {
         if self.hosts[host].slots[slot].instance.is_none() || self.phase != ClusterPhase::Faults {
             return;
         }
-        let link = self.network.open(now, Opener::Ghost, Some(place));
+        let link = self.network.open(now, Opener::CopiedFrames, Some(place));
         self.trace.record(now, format_args!("{link} brings n{host}/{slot} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,

@@ -26,7 +26,7 @@ pub(super) enum ClusterFault {
     /// One of the kinds of this run.
     Any,
     /// The disks of a node work again.
-    DiskWell { host: usize, life: u32 },
+    DiskRestored { host: usize, life: u32 },
     /// A process that was just promoted is killed.
     Restart { host: usize, life: u32 },
     /// Clients are paused for longer than sessions are remembered.
@@ -44,7 +44,7 @@ pub(super) enum ClusterFault {
     /// The primary of a partition breaks an invariant.
     Break,
     /// A member of a partition is struck.
-    Blow { keyspace: KeyspaceId, partition: PartitionId },
+    StrikePartition { keyspace: KeyspaceId, partition: PartitionId },
 }
 
 /// Kinds that strike at random moments of a fault window. The others apply all the time, or are the
@@ -133,7 +133,7 @@ impl SimulatedCluster {
                     }
                 }
             }
-            ClusterFault::DiskWell { host, life }
+            ClusterFault::DiskRestored { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
             {
                 self.trace.record(now, format_args!("DISKS of n{host} are well"));
@@ -157,7 +157,7 @@ impl SimulatedCluster {
             ClusterFault::Aim => AimedCrashes { world: self }.aim(),
             ClusterFault::StallEnds { number } => self.end_stall(number),
             ClusterFault::ElectionFaults => self.disturb_election(),
-            ClusterFault::Blow { keyspace, partition } => self.blow(keyspace, partition),
+            ClusterFault::StrikePartition { keyspace, partition } => self.blow(keyspace, partition),
             ClusterFault::Restart { host, life } | ClusterFault::Kill { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
             {
@@ -443,7 +443,7 @@ impl SimulatedCluster {
         self.watch.record_disk_fault(host, now);
         self.trace.record(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
         let life = self.hosts[host].life;
-        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskWell { host, life }));
+        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskRestored { host, life }));
     }
 
     /// A primary was promoted: some such processes are killed soon after.

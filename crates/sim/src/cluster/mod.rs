@@ -332,7 +332,7 @@ impl SimulatedCluster {
         match event {
             ClusterEvent::Travel(thing) => self.arrive(thing),
             ClusterEvent::ToInstance { host, slot, frames } => self.receive_frames(host, slot, frames),
-            ClusterEvent::ToAgent { host, bytes } => self.agent_hears(host, bytes),
+            ClusterEvent::ToAgent { host, bytes } => self.deliver_to_agent(host, bytes),
             ClusterEvent::Persisted { host, life, number } => self.agent_persisted(host, life, number),
             ClusterEvent::RunSlot { host, slot } => self.run_slot(host, slot),
             ClusterEvent::RunAgent { host, life } => self.run_agent(host, life),

@@ -315,7 +315,7 @@ impl SimulatedCluster {
         self.handle_agent_event(at, AgentEvent::Operate { token, command });
     }
 
-    pub(super) fn operator_hears(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {
+    pub(super) fn deliver_to_operator(&mut self, token: u64, result: Result<CommandOutcome, NoOutcome>) {
         let now = self.now();
         let Some(command) = self.operator.pending_commands.remove(&token) else { return };
         self.trace.record(now, format_args!("operator receives the result of {command:?}: {result:?}"));

@@ -88,7 +88,7 @@ pub(super) struct TargetedFaults {
     delayed_decisions: BTreeMap<DelayedDecision, Time>,
     /// Decisions that are drawn to be delivered.
     delivered_decisions: BTreeMap<DelayedDecision, Time>,
-    deaf: Option<DeafKeyspace>,
+    deaf: Option<UnreachableKeyspace>,
     /// The end of the clients' pause after the death of a coordinator.
     clients_paused_until: Option<Time>,
     /// The last frame with a `Drop` message, per transaction and receiver.
@@ -114,13 +114,13 @@ type DelayedDecision = (TransactionId, Option<RoutingKey>);
 /// A keyspace that does not receive some decisions; with `coordinators`, only those of that
 /// keyspace.
 #[derive(Clone, Copy, Debug)]
-struct DeafKeyspace {
+struct UnreachableKeyspace {
     keyspace: KeyspaceId,
     coordinators: Option<KeyspaceId>,
     until: Time,
 }
 
-impl DeafKeyspace {
+impl UnreachableKeyspace {
     fn concerns(&self, message: &ProtocolMessage) -> bool {
         message.to.keyspace == self.keyspace
             && self.coordinators.is_none_or(|one| one == message.id.coordinator.keyspace)
@@ -326,7 +326,7 @@ impl SimulatedCluster {
         length_us: u64,
     ) -> Time {
         let until = self.now().after_us(length_us);
-        self.targeted_faults.deaf = Some(DeafKeyspace { keyspace, coordinators, until });
+        self.targeted_faults.deaf = Some(UnreachableKeyspace { keyspace, coordinators, until });
         until
     }
 }

@@ -29,7 +29,7 @@ pub(crate) enum Opener {
     /// A client's session, in this life of the client.
     Client { client: usize, life: u32, connection: ConnectionId },
     /// A sender of copied frames, which ignores answers.
-    Ghost,
+    CopiedFrames,
     /// A Redis client.
     Redis { client: usize },
     /// An instance, for units to an instance of the node `target`.
@@ -126,7 +126,7 @@ impl Network {
 
     /// Opens a connection to an instance; none if the address has no listener.
     pub(crate) fn open(&mut self, now: Time, opener: Opener, instance: Option<usize>) -> LinkId {
-        let refused = opener != Opener::Ghost && self.happens(self.faults.refused);
+        let refused = opener != Opener::CopiedFrames && self.happens(self.faults.refused);
         self.open_to(now, opener, instance.unwrap_or(usize::MAX), instance.is_some() && !refused)
     }
 
@@ -175,7 +175,7 @@ impl Network {
             self.put(now, link, to, LinkArrival::Bytes(piece));
         }
         if self.happens(self.faults.breaks) {
-            self.break_somehow(now, link);
+            self.break_randomly(now, link);
         }
         if self.happens(self.faults.half_open) {
             let which = self.random.below(3);
@@ -205,7 +205,7 @@ impl Network {
     /// Clients need no reset, as they give up a connection that is silent.
     fn can_learn(&self, link: LinkId, end: LinkEnd) -> bool {
         self.links.get(&link).is_none_or(|link| {
-            matches!(link.opener, Opener::Client { .. } | Opener::Ghost) || !link.pipe(end).is_shut
+            matches!(link.opener, Opener::Client { .. } | Opener::CopiedFrames) || !link.pipe(end).is_shut
         })
     }
 
@@ -304,7 +304,7 @@ impl Network {
 
     /// Either both ends learn of it and data on its way is lost, or one learns at once while its
     /// data still arrives, late.
-    fn break_somehow(&mut self, now: Time, link: LinkId) {
+    fn break_randomly(&mut self, now: Time, link: LinkId) {
         let (first, other) = match self.random.below(3) {
             0 => return self.reset(now, link),
             1 => (LinkEnd::Opener, LinkEnd::Node),
@@ -334,7 +334,7 @@ impl Network {
                 let way = if to == LinkEnd::Node { (host, target) } else { (target, host) };
                 self.cut_nodes.get(&way).copied().unwrap_or(Time(0))
             }
-            Opener::Ghost | Opener::Redis { .. } => Time(0),
+            Opener::CopiedFrames | Opener::Redis { .. } => Time(0),
         };
         let pipe = link.pipe_mut(to);
         if pipe.is_shut {

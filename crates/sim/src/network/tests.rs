@@ -19,7 +19,7 @@ const FAULT_FREE: NetworkFaults = NetworkFaults {
 
 fn network(faults: NetworkFaults) -> (Network, LinkId) {
     let mut network = Network::new(Random::new(7), faults, 1);
-    let link = network.open(Time(0), Opener::Ghost, Some(0));
+    let link = network.open(Time(0), Opener::CopiedFrames, Some(0));
     network.take_in_transit();
     (network, link)
 }
@@ -70,7 +70,7 @@ fn close_follows_sent_bytes_and_crash_loses_bytes_in_transit() {
     network.close(Time(0), link, LinkEnd::Opener);
     assert_eq!(arrived(&mut network, LinkEnd::Node), (b"abc".to_vec(), true));
 
-    let link = network.open(Time(0), Opener::Ghost, Some(0));
+    let link = network.open(Time(0), Opener::CopiedFrames, Some(0));
     network.take_in_transit();
     network.send(Time(0), link, LinkEnd::Node, b"abc");
     network.lose_node(Time(0), true, |_| true);

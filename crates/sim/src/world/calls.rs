@@ -168,7 +168,7 @@ impl NodeWorld {
         if self.node.down.is_some() || self.phase != RunPhase::Faults {
             return;
         }
-        let link = self.network.open(now, Opener::Ghost, Some(instance));
+        let link = self.network.open(now, Opener::CopiedFrames, Some(instance));
         self.trace.record(now, format_args!("{link} brings i{instance} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,

@@ -17,7 +17,7 @@ pub(super) enum NodeFault {
     PauseNode,
     /// A disk fails, fills or slows down, and works again some time later.
     DiskFault,
-    DiskWell,
+    DiskRestored,
     /// Nothing passes between a client and the node for a while.
     CutOff,
     PauseClient,
@@ -66,7 +66,7 @@ impl NodeWorld {
             NodeFault::Alter => scenario.alter_every_us,
             NodeFault::Split => scenario.split_every_us,
             NodeFault::SetClock if scenario.node.wild_clock => 3_000_000,
-            NodeFault::SetClock | NodeFault::DiskWell | NodeFault::Sleep => 0,
+            NodeFault::SetClock | NodeFault::DiskRestored | NodeFault::Sleep => 0,
         };
         if every_us > 0 {
             let wait_us = self.streams.node.wait(every_us);
@@ -80,7 +80,7 @@ impl NodeWorld {
             return;
         }
         let now = self.now();
-        if now < self.asleep_until && fault != NodeFault::DiskWell {
+        if now < self.asleep_until && fault != NodeFault::DiskRestored {
             let wait_us = self.streams.node.below(1_000_000);
             return self.agenda.at(self.asleep_until.after_us(wait_us), NodeWorldEvent::Fault(fault));
         }
@@ -97,7 +97,7 @@ impl NodeWorld {
                 self.coverage.pauses += 1;
             }
             NodeFault::DiskFault if is_up => self.begin_disk_fault(),
-            NodeFault::DiskWell => {
+            NodeFault::DiskRestored => {
                 self.trace.record(now, format_args!("DISKS are well"));
                 (0..self.slots.len()).for_each(|slot| self.repair_disk(slot));
             }
@@ -226,7 +226,7 @@ impl NodeWorld {
         self.trace.record(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
         self.record_fault_until(until);
         self.coverage.disk_faults += 1;
-        self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskWell));
+        self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskRestored));
     }
 
     /// `interval` promises nothing from now until then, and until the effects are gone.

@@ -107,7 +107,7 @@ const OTHERS: [Row; 65] = [
     (BugPlace::Partition(partition::Bug::ReverseRangeEndsAtPage), &[18]),
     (BugPlace::Session(session::Bug::ScanSkipsChildren), &[35, 7]),
     (BugPlace::Session(session::Bug::ScanCursorLost), &[35, 21]),
-    (BugPlace::Relay(relay::Bug::DoubtDenied), &[8]),
+    (BugPlace::Relay(relay::Bug::UnknownReportedAsFailed), &[8]),
     (BugPlace::Relay(relay::Bug::QueueOvertaken), &[11]),
     (BugPlace::Relay(relay::Bug::FollowerRuns), &[10]),
     (BugPlace::Relay(relay::Bug::UnknownUnitRunAgain), &[11]),

@@ -113,9 +113,9 @@ async fn transaction_above_a_limit_is_refused_before_sending() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let (client, keyspace) = one_keyspace(&cluster.endpoints()).await;
-    let unfit = |error: Error| match error {
+    let invalid = |error: Error| match error {
         Error::Operation { reason, .. } => match *reason {
-            Reason::Unfit(unfit) => unfit,
+            Reason::InvalidTransaction(invalid) => invalid,
             other => panic!("{other}"),
         },
         other => panic!("{other}"),
@@ -125,7 +125,7 @@ async fn transaction_above_a_limit_is_refused_before_sending() {
         transaction.write(keyspace.increment(&key(number), 1)).unwrap();
     }
     let refused = transaction.write(keyspace.increment("one more", 1)).unwrap_err();
-    assert_eq!(unfit(refused), InvalidTransaction::Items { count: 16_385, limit: 16_384 });
+    assert_eq!(invalid(refused), InvalidTransaction::Items { count: 16_385, limit: 16_384 });
     // A value that is larger than a piece.
     let transaction = client.begin();
     let refused = transaction.write(keyspace.insert("long", &vec![0; (16 << 20) + 1])).map(drop).unwrap_err();
@@ -138,7 +138,7 @@ async fn transaction_above_a_limit_is_refused_before_sending() {
         transaction.stage(keyspace.append(&key(0), &[format!("{number}").as_bytes(), &long])).await.unwrap();
     }
     let refused = transaction.commit().await.unwrap_err();
-    assert!(matches!(unfit(refused), InvalidTransaction::PartitionBytes { limit: 268_435_456, .. }));
+    assert!(matches!(invalid(refused), InvalidTransaction::PartitionBytes { limit: 268_435_456, .. }));
     assert_eq!(keyspace.lookup_bytes(&key(0)).await.unwrap(), None);
     cluster.stop_in_order();
 }

@@ -4,7 +4,7 @@ use super::Segment;
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::EngineResult;
-use crate::log::restamp::rebrand;
+use crate::log::restamp::restamp;
 use crate::planted::{Bug, is_planted};
 use crate::resources::LogResources;
 
@@ -20,7 +20,7 @@ impl Segment {
         let mut bytes = Vec::new();
         let was_checked = self.read(io.disk, 0, self.bytes as usize, &mut bytes)?;
         let header = self.header.of_partition(partition);
-        let is_clean = rebrand(&self.header, &header, &mut bytes) || was_checked;
+        let is_clean = restamp(&self.header, &header, &mut bytes) || was_checked;
         let mut copy = if in_memory_only {
             let mut copy = Segment::new(header, folder);
             (copy.blocks, copy.bytes) = (Vec::new(), 0);

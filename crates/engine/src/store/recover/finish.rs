@@ -1,6 +1,6 @@
 //! The end of a recovery: torn tails are truncated, and the log is made ready for new entries.
 
-use super::{Recovery, SuspectSpot};
+use super::{Recovery, SuspectEntry};
 use crate::DamageKind;
 use crate::disk::Disk;
 use crate::error::EngineResult;
@@ -50,7 +50,7 @@ impl Recovery<'_> {
         self.store.commit(io, self.commit)
     }
 
-    fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectSpot) -> EngineResult<()> {
+    fn truncate_at_suspect<D: Disk>(&mut self, io: &mut Io<D>, doubt: &SuspectEntry) -> EngineResult<()> {
         let (_, keep) = doubt.before;
         let keep = if is_planted(Bug::ValidEntryTruncated) { keep.saturating_sub(1) } else { keep };
         self.report.from_log -= self.store.forget_pending_after(&mut io.logs, keep);

@@ -49,7 +49,7 @@ pub struct PartitionReport {
 }
 
 /// A bad spot that is not confirmed as synced yet.
-struct SuspectSpot {
+struct SuspectEntry {
     /// The first log index that may be lost there.
     index: u64,
     slot: u32,
@@ -75,7 +75,7 @@ struct Recovery<'a> {
     /// The last reported gap starts behind this index.
     gap_reported_after: Option<u64>,
     /// In log order.
-    doubts: Vec<SuspectSpot>,
+    doubts: Vec<SuspectEntry>,
     /// Segment files without a readable header: first log index, path, bytes.
     headless: Vec<(u64, String, u64)>,
     /// Segments that do not end with their footer, and the end of the last valid entry of each.
@@ -361,7 +361,7 @@ impl Recovery<'_> {
         place: String,
     ) {
         let damage = Damage { partition: self.partition(), kind, place };
-        let doubt = SuspectSpot { index, slot, offset, before: self.reached, damage };
+        let doubt = SuspectEntry { index, slot, offset, before: self.reached, damage };
         if index <= self.synced && self.doubts.is_empty() {
             self.confirm(logs, doubt)
         } else {
@@ -369,7 +369,7 @@ impl Recovery<'_> {
         }
     }
 
-    fn confirm(&mut self, logs: &mut Logs, doubt: SuspectSpot) {
+    fn confirm(&mut self, logs: &mut Logs, doubt: SuspectEntry) {
         logs.separate_mut(self.store.handle).segment_mut(doubt.slot).is_damaged = true;
         self.report.damage.push(doubt.damage);
     }

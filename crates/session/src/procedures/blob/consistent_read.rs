@@ -114,11 +114,11 @@ impl Blob<'_> {
             let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
             let read = WireOperation::Read(RecordRead { key: &key, query });
             let item = CompositeItem::new(self.keyspace.id(), &read, None);
-            items.push(item.map_err(|unfit| about(Reason::Unfit(unfit)))?);
+            items.push(item.map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?);
         }
         let client = self.client();
         let request = SessionRequest::read_unconfirmed(items, client.limit_us());
-        let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let request = request.map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
         let reply = client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)?;
         let Reply::UnconfirmedReads { answers, is_one_moment } = reply else { return Err(Error::Unexpected) };
         let mut all = Vec::with_capacity(parts.len());

@@ -109,7 +109,7 @@ impl BlobTransaction<'_, '_> {
         let Blob { client, name, .. } = self.blob;
         let about = |reason| Error::about(name, reason);
         let request = SessionRequest::transaction(self.items, client.limit_us());
-        let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let request = request.map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
         match client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)? {
             Reply::Transacted { version, answers } => Ok((version, answers)),
             _ => Err(Error::Unexpected),
@@ -118,7 +118,9 @@ impl BlobTransaction<'_, '_> {
 
     fn add(&mut self, operation: &WireOperation<'_>, seen: Option<Timestamp>) -> Result<(), Error> {
         let item = CompositeItem::new(self.blob.keyspace.id(), operation, seen);
-        self.items.push(item.map_err(|unfit| Error::about(&self.blob.name, Reason::Unfit(unfit)))?);
+        self.items.push(
+            item.map_err(|invalid| Error::about(&self.blob.name, Reason::InvalidTransaction(invalid)))?,
+        );
         Ok(())
     }
 }

@@ -113,7 +113,7 @@ impl<'a> BlobPut<'a> {
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.blob = self.blob.outside_calls().in_call();
         match self.push_on(bytes).await {
-            Err(error) => Err(self.beaten(error).await),
+            Err(error) => Err(self.contended_error(error).await),
             Ok(()) => Ok(()),
         }
     }
@@ -156,7 +156,7 @@ impl<'a> BlobPut<'a> {
             },
         };
         if let Err(error) = published {
-            published = Err(self.beaten(error).await);
+            published = Err(self.contended_error(error).await);
         }
         if let Err(error) = &published
             && !error.is_unknown()
@@ -239,7 +239,7 @@ impl<'a> BlobPut<'a> {
     }
 
     /// The error of a put. If a put that does not replace has lost against another client, the blob of that client is the reason.
-    async fn beaten(&self, error: Error) -> Error {
+    async fn contended_error(&self, error: Error) -> Error {
         let is_beaten = matches!(error, Error::Blob { why: BlobError::Contended, .. });
         if self.options.replaces || !is_beaten {
             return error;

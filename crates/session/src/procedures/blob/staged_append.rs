@@ -135,7 +135,7 @@ impl StagedAppend<'_> {
                 blob.remember(None);
                 Ok(size)
             }
-            Err(error) => Err(self.beaten(error)),
+            Err(error) => Err(self.contended_error(error)),
         }
     }
 
@@ -187,11 +187,11 @@ impl StagedAppend<'_> {
         let Some((answer, length)) = self.under_way.pop_front() else { return Ok(()) };
         self.under_way_bytes -= length;
         let answer = answer.await.unwrap_or(Err(Reason::Closed));
-        answer.map(drop).map_err(|reason| self.beaten(Error::about(&self.blob.name, reason)))
+        answer.map(drop).map_err(|reason| self.contended_error(Error::about(&self.blob.name, reason)))
     }
 
     /// The meaning of a refusal: another client has written to the blob, or removed it.
-    fn beaten(&self, error: Error) -> Error {
+    fn contended_error(&self, error: Error) -> Error {
         self.blob.remember(None);
         match error.failure() {
             Some(Failure::StaleBlob { .. } | Failure::NotFound) => self.blob.error(BlobError::Contended),

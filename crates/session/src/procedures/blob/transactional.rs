@@ -516,7 +516,7 @@ impl TransactionBlob<'_> {
 
     fn item(&self, operation: &WireOperation<'_>) -> Result<CompositeItem, Error> {
         let item = CompositeItem::new(self.blob.keyspace.id(), operation, None);
-        item.map_err(|unfit| Error::about(&self.blob.name, Reason::Unfit(unfit)))
+        item.map_err(|invalid| Error::about(&self.blob.name, Reason::InvalidTransaction(invalid)))
     }
 
     fn record_change(&self, change: impl FnOnce(&mut PresentBlob, &mut Edits)) -> Result<(), Error> {

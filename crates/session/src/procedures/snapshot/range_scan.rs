@@ -9,7 +9,7 @@ use zerohop_wire::{BadRequestReason, Failure};
 use super::Snapshot;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
-use crate::procedures::range_scan::{Rest, check_order, options_of_ranges};
+use crate::procedures::range_scan::{RangeScanState, check_order, options_of_ranges};
 use crate::{KeyRange, ListedKey};
 
 /// A scan of a range of an ordered keyspace in a snapshot: see [`Snapshot::scan_range`].
@@ -17,12 +17,12 @@ use crate::{KeyRange, ListedKey};
 pub struct SnapshotRangeScan<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
-    rest: Rest,
+    rest: RangeScanState,
 }
 
 impl<'s> SnapshotRangeScan<'s> {
     pub(super) fn new(snapshot: &'s Snapshot, keyspace: &'s Keyspace, range: KeyRange) -> Self {
-        SnapshotRangeScan { snapshot, keyspace, rest: Rest::new(range) }
+        SnapshotRangeScan { snapshot, keyspace, rest: RangeScanState::new(range) }
     }
 }
 
@@ -42,7 +42,7 @@ impl SnapshotRangeScan<'_> {
         loop {
             if self.rest.is_returned() {
                 let Some((cursor, keys_max)) = self.rest.next() else { return Ok(None) };
-                let Rest { prefix, range, .. } = &self.rest;
+                let RangeScanState { prefix, range, .. } = &self.rest;
                 let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
                 let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
                 let to = (self.keyspace.id(), PartitionId(0), partitions);

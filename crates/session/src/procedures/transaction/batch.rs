@@ -49,7 +49,10 @@ impl Transaction {
     pub async fn stat_blobs(&self, blobs: &[Blob<'_>]) -> Result<Vec<Option<BlobInfo>>, Error> {
         let (count, limit) = (blobs.len(), TRANSACTION_ITEMS_MAX);
         if count > limit {
-            return Err(Error::general(Reason::Unfit(InvalidTransaction::Items { count, limit })));
+            return Err(Error::general(Reason::InvalidTransaction(InvalidTransaction::Items {
+                count,
+                limit,
+            })));
         }
         let blobs: Vec<TransactionBlob<'_>> =
             blobs.iter().map(|blob| TransactionBlob::of(self, blob.clone())).collect();
@@ -72,7 +75,10 @@ impl Transaction {
     ) -> Result<(Vec<Option<Record>>, Vec<Bytes>), Error> {
         let (count, limit) = (records.len() + ranges.len(), TRANSACTION_ITEMS_MAX);
         if count > limit {
-            return Err(Error::general(Reason::Unfit(InvalidTransaction::Items { count, limit })));
+            return Err(Error::general(Reason::InvalidTransaction(InvalidTransaction::Items {
+                count,
+                limit,
+            })));
         }
         let blobs: Vec<TransactionBlob<'_>> =
             ranges.iter().map(|(blob, ..)| TransactionBlob::of(self, (*blob).clone())).collect();
@@ -94,7 +100,9 @@ impl Transaction {
         for (keyspace, key) in records {
             let key = key.as_ref();
             let lookup = keyspace.lookup(key);
-            let item = lookup.item(None).map_err(|unfit| Error::about(key, Reason::Unfit(unfit)))?;
+            let item = lookup
+                .item(None)
+                .map_err(|invalid| Error::about(key, Reason::InvalidTransaction(invalid)))?;
             let is_known = matches!(
                 self.with(|buffer| buffer.find(&item))?,
                 BufferLookup::Known(_) | BufferLookup::Never
@@ -130,7 +138,8 @@ impl Transaction {
     /// A record that was read, with the transaction's own writes applied.
     fn known(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Record>, Error> {
         let about = |reason| Error::about(key, reason);
-        let item = keyspace.lookup(key).item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let item =
+            keyspace.lookup(key).item(None).map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
         let BufferLookup::Known(answer) = self.with(|buffer| buffer.find(&item))? else {
             return Err(Error::NotReadBack { key: key.into() });
         };

@@ -159,7 +159,7 @@ impl Buffer {
     /// Adds a write and returns its index. Errors: the transaction is too large.
     pub(super) fn write(&mut self, item: CompositeItem, cell: Cell) -> Result<usize, Reason> {
         if !super::is_write(&item.operation()) {
-            return Err(Reason::Unfit(InvalidTransaction::NoWrite));
+            return Err(Reason::InvalidTransaction(InvalidTransaction::NoWrite));
         }
         self.admit(&item, 1)?;
         let at = self.writes.len();
@@ -251,11 +251,11 @@ impl Buffer {
     fn admit(&mut self, item: &CompositeItem, more: usize) -> Result<(), Reason> {
         let (count, limit) = (self.writes.len() + self.reads + more, TRANSACTION_ITEMS_MAX);
         if count > limit {
-            return Err(Reason::Unfit(InvalidTransaction::Items { count, limit }));
+            return Err(Reason::InvalidTransaction(InvalidTransaction::Items { count, limit }));
         }
         let (length, limit) = (self.bytes + item.packed().len() as u64, TRANSACTION_BYTES_MAX);
         if length > limit {
-            return Err(Reason::Unfit(InvalidTransaction::Bytes { length, limit }));
+            return Err(Reason::InvalidTransaction(InvalidTransaction::Bytes { length, limit }));
         }
         self.bytes = length;
         self.here += item.packed().len();

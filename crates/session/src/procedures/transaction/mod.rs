@@ -97,7 +97,9 @@ impl Transaction {
     pub async fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
         let read = operation.reply_reader();
         let key = operation.key().to_vec();
-        let item = operation.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
+        let item = operation
+            .item(None)
+            .map_err(|invalid| Error::about(&key, Reason::InvalidTransaction(invalid)))?;
         let found = self.with(|buffer| buffer.find(&item))?;
         let answer = match found {
             BufferLookup::Known(answer) => answer,
@@ -110,7 +112,9 @@ impl Transaction {
             BufferLookup::Under => {
                 let base = operation.keyspace().lookup(&key);
                 let answer = self.fetch(&base).await?;
-                let whole = base.item(None).map_err(|unfit| Error::about(&key, Reason::Unfit(unfit)))?;
+                let whole = base
+                    .item(None)
+                    .map_err(|invalid| Error::about(&key, Reason::InvalidTransaction(invalid)))?;
                 let noted =
                     self.with(|buffer| buffer.record_read(&whole, &answer).map(|()| buffer.find(&item)))?;
                 match noted.map_err(|reason| Error::about(&key, reason))? {
@@ -140,7 +144,7 @@ impl Transaction {
     /// Buffers a write and returns its index.
     fn buffer_write<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);
-        let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let item = operation.item(None).map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
         self.add(item, operation.keyspace().hash_and_partition(operation.key()), operation.key())
     }
 
@@ -204,7 +208,7 @@ impl Transaction {
         let staged = commit.items.iter().filter(|item| item.is_ahead()).count() as u64;
         let limit_us = self.client.limit_us().saturating_add(staged * STAGED_ITEM_US);
         let request = SessionRequest::transaction(commit.items, limit_us);
-        let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
+        let request = request.map_err(|invalid| Error::general(Reason::InvalidTransaction(invalid)))?;
         let result = self.client.submit(request).await.unwrap_or(Err(Reason::Closed));
         if matches!(result, Ok(_) | Err(Reason::Unknown { .. })) {
             pieces.keep();

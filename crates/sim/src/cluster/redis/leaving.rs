@@ -65,10 +65,10 @@ impl RedisRun<'_> {
         let (now, life) = (self.world.now(), self.world.hosts[host].life);
         let until = now.after_us(STEP_US_MAX);
         self.world.redis.leaving.insert(host, LeavingNode { life, step, until });
-        self.look_again(host, life);
+        self.recheck(host, life);
     }
 
-    fn look_again(&mut self, host: usize, life: u32) {
+    fn recheck(&mut self, host: usize, life: u32) {
         let now = self.world.now();
         for slot in 0..self.world.hosts[host].slots.len() {
             self.world.schedule_slot(host, slot, now);
@@ -84,13 +84,13 @@ impl RedisRun<'_> {
             return;
         }
         if now < self.world.hosts[host].paused_until {
-            return self.look_again(host, life);
+            return self.recheck(host, life);
         }
         let is_late = now >= leaving.until;
         match leaving.step {
             LeaveStep::Yielding => {
                 if !is_late && !self.all_sides(host, |side| side.has_yielded()) {
-                    return self.look_again(host, life);
+                    return self.recheck(host, life);
                 }
                 self.world.handle_agent_event(host, AgentEvent::Leave);
                 self.enter(host, LeaveStep::HandingOver);
@@ -100,7 +100,7 @@ impl RedisRun<'_> {
                 let node = self.world.hosts[host].folder.node.and_then(|id| map.node(id));
                 let is_gone = node.is_none_or(|node| node.state() == NodeState::Down);
                 if !is_late && !is_gone {
-                    return self.look_again(host, life);
+                    return self.recheck(host, life);
                 }
                 if !self.world.redis.habits.asks_leaving_nodes {
                     return self.end_clients(host);
@@ -114,7 +114,7 @@ impl RedisRun<'_> {
             LeaveStep::LastCommands => self.end_clients(host),
             LeaveStep::Ending => {
                 if !is_late && !self.all_sides(host, |side| side.has_ended()) {
-                    return self.look_again(host, life);
+                    return self.recheck(host, life);
                 }
                 self.world.redis.leaving.remove(&host);
                 if !is_late {
