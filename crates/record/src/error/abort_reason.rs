@@ -12,9 +12,9 @@ numbered!(
         /// The client's map is older than a split.
         Misplaced = 3, "a partition was asked for data of another partition: fetch the map, and send it again";
         /// Staged data has expired.
-        StagedGone = 4, "what had been staged for it has expired: stage it again";
+        StagedGone = 4, "the staged data of the transaction has expired: stage it again";
         /// A partition has reached a limit.
-        Overloaded = 5, "a partition has too many transactions to deal with: try again later";
+        Overloaded = 5, "a partition has too many pending transactions: try again later";
         /// The transaction was not decided in time.
         TimedOut = 6, "it was not decided in time: a partition does not answer, or many transactions use the same records";
         /// The coordinator no longer knew the transaction.

@@ -14,13 +14,13 @@ numbered!(
         NoSecretThere = 3, "a secret was given, but the server has none and proves nothing: start its nodes with the \
                             secret, or leave it out here";
         /// A method of proof that this program does not know.
-        Method = 4, "the way of proving that was chosen is not known here: bring the older program up to date";
+        Method = 4, "the method of proof is not supported here: update the older program";
         /// The server requires a proof that was not agreed on.
-        NotAsked = 5, "the server wants another proof than was offered";
+        NotAsked = 5, "the server requires another proof than this client offers";
         /// The token is unknown or was revoked.
         Token = 6, "the token is unknown to this cluster, or was revoked: ask its administrator for another";
         /// The server accepts only TLS on this connection, which has none.
-        TlsWanted = 7, "it takes only TLS here: name the certificate of its CA, with --tls-ca or ZEROHOP_TLS_CA";
+        TlsWanted = 7, "the server accepts only TLS: name the certificate of its CA, with --tls-ca or ZEROHOP_TLS_CA";
         /// The client has a CA, and the server does not reply with TLS.
         NoTlsThere = 8, "the certificate of a CA was given, but the server does not speak TLS: start its nodes with --tls-cert \
                          and --tls-key, or leave it out here";

@@ -191,7 +191,7 @@ impl Links {
             Err(failure) => failure.to_string(),
         };
         if !std::mem::replace(&mut link.is_logged, true) {
-            warn!(instance = instance.0, reason, "another instance cannot be talked to");
+            warn!(instance = instance.0, reason, "the connection to another instance has failed");
         }
         replies.hang_up(connection);
     }

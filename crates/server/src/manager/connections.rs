@@ -51,7 +51,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 if let Some(attempts) = failures.record(started.elapsed_ms(), 1) {
-                    warn!(%error, attempts, "the manager can take up no connection");
+                    warn!(%error, attempts, "the manager cannot accept a connection");
                 }
                 sleep(ACCEPT_RETRY).await;
                 continue;
@@ -94,7 +94,7 @@ async fn serve(visitor: &Visitor, stream: TcpStream) {
                     let peer = peer.map(|peer| peer.to_string()).unwrap_or_default();
                     warn!(peer, reason = %error, "a client is refused by the manager");
                 }
-                false => debug!(%error, "a connection did not come about"),
+                false => debug!(%error, "a connection was not set up"),
             }
         }
         // The connection is closed, broken, or silent.

@@ -166,15 +166,17 @@ const GAUGES: [StatMetric; 21] = [
     ("segments", "Segment files", |stats| stats.segments),
     ("checkpoint_bytes", "Bytes of the newest checkpoints", |stats| stats.checkpoint_bytes),
     ("copies", "Copies of partitions that are being sent whole to other instances", |stats| stats.copies),
-    ("copies_left_bytes", "Bytes that these copies are yet to have, about", |stats| stats.copies_left_bytes),
+    ("copies_left_bytes", "Bytes that are left to send to these copies, about", |stats| {
+        stats.copies_left_bytes
+    }),
     ("resident_log_bytes", "Bytes of logs in memory", |stats| stats.engine.resident_bytes),
     ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
     ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
     ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
     ("staged", "Pieces staged for transactions to come", |stats| stats.staged),
     ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
-    ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
-    ("troubles", "Troubles that no request was at fault of", |stats| stats.errors.len() as u64),
+    ("waits", "Waits for a record that are pending", |stats| stats.waits),
+    ("troubles", "Errors in the background, which no request has caused", |stats| stats.errors.len() as u64),
     (
         "partitions_damaged",
         "Partitions that are not served, because their only in-sync copy is here and damaged",
@@ -227,7 +229,7 @@ const STATS_COUNTERS: [StatMetric; 6] = [
 
 const COUNTERS: [CounterMetric; 11] = [
     ("connections_accepted", "Connections accepted", |counters| counters.accepted),
-    ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
+    ("accept_errors", "Connections that the system could not accept", |counters| counters.accept_errors),
     ("frames_refused", "Requests refused before they were accepted", |counters| counters.refused),
     ("answers", "Answers sent", |counters| counters.answers),
     ("batches", "Turns of the event loop that did something", |counters| counters.batches),
@@ -323,13 +325,17 @@ impl MetricsSnapshot {
             gauge("process_resident_bytes", "Memory of the process that is resident", bytes as f64)?;
         }
         let answered = self.instances.iter().filter(|one| one.figures.is_some()).count();
-        gauge("instances_answering", "Instances that said how they stand, in time", answered as f64)?;
+        gauge("instances_answering", "Instances that reported their state in time", answered as f64)?;
         let mut counter = |name: &str, help: &str, value: f64| {
             let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None)
         };
         counter("process_cpu_seconds", "Processor time of the process", cpu_s())?;
-        counter("manager_connections_refused", "Connections that found no room", self.refused as f64)
+        counter(
+            "manager_connections_refused",
+            "Connections refused because of their limit",
+            self.refused as f64,
+        )
     }
 
     /// The cluster as seen by this node.

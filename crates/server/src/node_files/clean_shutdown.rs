@@ -51,7 +51,7 @@ pub(crate) fn take_mark(folder: &Path) -> Result<Option<Incarnation>, String> {
     remove_file(folder, FILE).map_err(failed)?;
     let found = decode(&bytes);
     if found.is_none() {
-        warn!(path = %path.display(), "what should be the mark of a stop in order is none");
+        warn!(path = %path.display(), "the file of an orderly stop is not valid: the stop counts as a crash");
     }
     Ok(found)
 }

@@ -99,7 +99,7 @@ fn only_clients_and_nodes_with_certificate_are_served() {
         }
         // Without TLS there is no certificate, also on this machine.
         let bare = output(zerohop(&["kv", "lookup", "k1", "--endpoint", endpoint]), b"");
-        assert!(code(&bare) == 3 && stderr(&bare).contains("takes only TLS"), "{bare:?}");
+        assert!(code(&bare) == 3 && stderr(&bare).contains("accepts only TLS"), "{bare:?}");
     }
     assert_eq!(stdout(&run(instance, &ours, own, &["kv", "lookup", "k1"])), "v");
     for is_of_manager in [true, false] {

@@ -31,7 +31,7 @@ fn remote_client_without_tls_is_refused_with_reason() {
     bare.args(["kv", "lookup", "k1", "--endpoint", &nodes.endpoints()[0]]).env("ZEROHOP_TLS_CA", "");
     let refused = bare.output().unwrap();
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(3) && error.contains("takes only TLS"), "{refused:?}");
+    assert!(refused.status.code() == Some(3) && error.contains("accepts only TLS"), "{refused:?}");
     assert!(error.contains("--tls-ca"), "{error}");
     // Over HTTP, and over Redis at an instance.
     for (port, words, answer) in [

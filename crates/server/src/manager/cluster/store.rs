@@ -62,7 +62,7 @@ impl ManagerStore {
             let result = writer.retry_while_full(|folder| folder.truncate_control_log(log_bytes));
             let result = result.and_then(|()| writer.serve(&writes_in));
             if let Err(reason) = result {
-                error!(reason, "the node cannot write what it must remember, and stops");
+                error!(reason, "the node cannot write its control state, and stops");
                 // The receiver may have ended.
                 drop(writer.inputs.blocking_send(Input::StoreFailed(reason)));
             }
