@@ -1,0 +1,53 @@
+//! Objects: buckets, objects and multipart uploads as records of one ordered keyspace, with their bytes in blobs.
+//!
+//! ```text
+//!   gateway, program ──▶ procedure (step: event in, effect out) ──▶ driver ──▶ transactions, scans, blobs
+//! ```
+//!
+//! - An object's record names a *body set*. A set has one body (a plain put), or the bodies and the *manifest* of a
+//!   completed upload. Copies share a set by a counted reference, which the transaction of the object changes.
+//! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`sweep`]
+//!   removes what stays pending, and sets without references after the time of grace for readers.
+//! - Each transaction is a function of what it reads, and its commit confirms the version of each record read.
+//!
+//! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
+
+mod adjust;
+mod bucket;
+mod complete;
+mod condition;
+mod copy;
+mod error;
+mod ids;
+pub mod keys;
+mod list;
+mod object;
+mod optimistic;
+mod part;
+pub mod planted;
+mod procedure;
+mod records;
+mod removal;
+mod store;
+mod sweep;
+mod upload;
+
+pub use adjust::Lifetimes;
+pub use bucket::{ListBuckets, change_bucket, create_bucket, head_bucket};
+pub use complete::{Assemble, CompleteUpload, NamedPart};
+pub use condition::{Conditions, ETagMatch};
+pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_object, copy_part};
+pub use error::ObjectError;
+pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
+pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
+pub use object::{FoundObject, PutObject, change_tags, delete_object, get_object, put_object, stage_body};
+pub use part::{PutPart, put_part, renew_body, stage_part};
+pub use procedure::{Effect, Event, Procedure, Step, Version, Versioned, Write};
+pub use records::{
+    BodyRecord, BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, PartRecord, Record, SetRecord,
+    UploadRecord,
+};
+pub use removal::DeleteBucket;
+pub use store::{Store, StorePage, run};
+pub use sweep::{Sweep, SweepReport};
+pub use upload::{CreateUpload, abort_upload, create_upload, head_upload};

@@ -1,0 +1,33 @@
+//! Mutants that a test can switch on, to prove that the tests find them. A build without debug assertions has none: there the checks
+//! are constants.
+
+/// A mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A commit checks only the records that it also writes.
+    OnlyWrittenChecked,
+    /// A commit checks nothing.
+    NothingChecked,
+    /// A replaced object does not release its set.
+    ReplacedNotReleased,
+    /// A copy does not count as a reference.
+    CopyNotCounted,
+    /// A set without references is deleted at once.
+    NoGrace,
+    /// The sweep deletes bodies of a pending set before the transaction that ends the set.
+    SweepDeletesFirst,
+    /// A completion does not stop uploads of parts.
+    PartsNotFrozen,
+    /// The bodies of parts that a completion leaves out stay.
+    UnlistedPartsStay,
+    /// The sweep of left-out parts removes a set that has died meanwhile.
+    DyingSetForgotten,
+    /// A listing continues behind the last key that it has scanned, not behind the last that it reported.
+    ListingSkips,
+    /// An aborted upload does not release the sources of its copied parts.
+    CopiedPartsNotReleased,
+    /// A put into a bucket under removal leaves the removal valid.
+    RemovalNotInterrupted,
+}
+
+zerohop_base::mutant_switch!(Bug);

@@ -1,0 +1,535 @@
+//! A client: it draws operations and carries them out step by step.
+
+use zerohop_base::random::Random;
+use zerohop_objects::keys::{self, RecordKey};
+use zerohop_objects::{
+    BodyId, BodyRange, CompleteUpload, Conditions, CopyObject, CopyPart, CreateUpload, DeleteBucket, ETag,
+    ETagMatch, Effect, Event, FoundObject, Lifetimes, ListEntry, ListPage, ListRequest, NamedPart,
+    ObjectError, ObjectRecord, Procedure, PutObject, PutPart, SetId, Step, Sweep, WHOLE_OBJECT, abort_upload,
+    copy_object, copy_part, create_bucket, create_upload, delete_object, get_object, list_objects,
+    put_object, put_part, renew_body, stage_body, stage_part,
+};
+
+use crate::world::{Intent, World};
+
+pub(crate) const LIFETIMES: Lifetimes = Lifetimes { pending: 400, skew: 50, grace: 600 };
+
+const NAMES: [&str; 6] = ["a", "a/b", "a/c", "b", "b/", "c/d"];
+
+/// What an operation results in.
+enum Outcome {
+    Done,
+    Until(u64),
+    Found(FoundObject),
+    Page(ListPage<ObjectRecord>),
+}
+
+type Machine = Box<dyn FnMut(u64, Event) -> Step<Outcome>>;
+
+fn erase<P: Procedure + 'static>(mut procedure: P, map: impl Fn(P::Output) -> Outcome + 'static) -> Machine {
+    Box::new(move |now, event| match procedure.step(now, event) {
+        Step::Effect(effect) => Step::Effect(effect),
+        Step::Done(result) => Step::Done(result.map(&map)),
+    })
+}
+
+fn done<P: Procedure + 'static>(procedure: P) -> Machine {
+    erase(procedure, |_| Outcome::Done)
+}
+
+/// What a writer does behind the body.
+#[derive(Clone)]
+enum Goal {
+    Object,
+    Part(u16),
+}
+
+enum Phase {
+    /// The only or the last procedure.
+    Last,
+    /// A body becomes pending.
+    Staging,
+    /// Bytes are written; how many are.
+    Writing { until: u64, written: usize },
+    /// A body is renewed.
+    Renewing { written: usize },
+    /// A range of an object is read.
+    Reading { ranges: Vec<BodyRange>, bytes: Vec<u8> },
+}
+
+/// An upload that the clients know.
+#[derive(Clone)]
+pub(crate) struct KnownUpload {
+    target: (String, Vec<u8>),
+    id: SetId,
+    parts: Vec<(u16, ETag)>,
+}
+
+struct ActiveOperation {
+    key: RecordKey,
+    target: (String, Vec<u8>),
+    body: BodyId,
+    goal: Goal,
+    bytes: Vec<u8>,
+    conditions: Conditions,
+    intent: Intent,
+    listing: Option<ListRequest>,
+    is_get: bool,
+    machine: Machine,
+    effect: Option<Effect>,
+    phase: Phase,
+    since: u64,
+    since_time: u64,
+}
+
+/// What the clients share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) uploads: Vec<KnownUpload>,
+    values: u64,
+    /// How many operations of each kind ended well.
+    pub(crate) successes: std::collections::BTreeMap<&'static str, u64>,
+}
+
+#[derive(Default)]
+pub(crate) struct Actor {
+    running: Option<ActiveOperation>,
+}
+
+impl Actor {
+    /// Drops the operation.
+    pub(crate) fn crash(&mut self) {
+        self.running = None;
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.running.is_none()
+    }
+
+    /// Does one step. The error is a violation.
+    pub(crate) fn step(
+        &mut self,
+        world: &mut World,
+        shared: &mut Shared,
+        random: &mut Random,
+    ) -> Result<(), String> {
+        let Some(mut running) = self.running.take() else {
+            let mut running = draw(world, shared, random);
+            let first = (running.machine)(world.now, Event::Start);
+            return self.after(running, first, world, shared, random);
+        };
+        match &mut running.phase {
+            Phase::Writing { until, written } => {
+                if world.now > *until {
+                    return Ok(());
+                }
+                if *written < running.bytes.len() {
+                    let piece = (1 + random.below(20) as usize).min(running.bytes.len() - *written);
+                    let blob = world.blobs.entry(running.body).or_default();
+                    blob.extend_from_slice(&running.bytes[*written..*written + piece]);
+                    *written += piece;
+                    if random.chance(1, 8) {
+                        let written = *written;
+                        running.machine = erase(renew_body(running.body, LIFETIMES), Outcome::Until);
+                        running.phase = Phase::Renewing { written };
+                        let first = (running.machine)(world.now, Event::Start);
+                        return self.after(running, first, world, shared, random);
+                    }
+                    self.running = Some(running);
+                    return Ok(());
+                }
+                running.phase = Phase::Last;
+                running.machine = commit_machine(&running);
+                let first = (running.machine)(world.now, Event::Start);
+                self.after(running, first, world, shared, random)
+            }
+            Phase::Reading { .. } if random.chance(2, 3) => {
+                self.running = Some(running);
+                Ok(())
+            }
+            Phase::Reading { ranges, bytes } => {
+                let Some(range) = ranges.pop() else {
+                    let bytes = std::mem::take(bytes);
+                    if !world.was(&running.key, running.since, |state| {
+                        state.is_some_and(|(_, expected)| *expected == bytes)
+                    }) {
+                        return Err(format!(
+                            "a get of {:?} is no put",
+                            String::from_utf8_lossy(&running.key)
+                        ));
+                    }
+                    *shared.successes.entry("get").or_default() += 1;
+                    return Ok(());
+                };
+                let length = range.length.min(7);
+                if length < range.length {
+                    let rest =
+                        BodyRange { offset: range.offset + length, length: range.length - length, ..range };
+                    ranges.push(rest);
+                }
+                match world.read_body(range.body, range.offset, length) {
+                    Ok(read) => {
+                        bytes.extend_from_slice(read);
+                        self.running = Some(running);
+                        Ok(())
+                    }
+                    Err(_) if world.now >= running.since_time + LIFETIMES.grace => Ok(()),
+                    Err(_) => Err(format!("{:?} was freed early", range.body)),
+                }
+            }
+            _ => {
+                let effect = running.effect.take().expect("a running procedure has an effect");
+                let conditions = running.conditions.clone();
+                let event = world.perform(&effect, &running.intent, &conditions)?;
+                if event == Event::Committed && random.chance(1, 30) {
+                    // The client dies after its transaction, before it knows.
+                    return Ok(());
+                }
+                let step = (running.machine)(world.now, event);
+                self.after(running, step, world, shared, random)
+            }
+        }
+    }
+
+    fn after(
+        &mut self,
+        mut running: ActiveOperation,
+        step: Step<Outcome>,
+        world: &World,
+        shared: &mut Shared,
+        _: &mut Random,
+    ) -> Result<(), String> {
+        match step {
+            Step::Effect(effect) => {
+                running.effect = Some(effect);
+                self.running = Some(running);
+                Ok(())
+            }
+            Step::Done(Err(error)) => failed(&running, &error, world),
+            Step::Done(Ok(Outcome::Until(until))) => {
+                let written = if let Phase::Renewing { written } = running.phase { written } else { 0 };
+                running.phase = Phase::Writing { until, written };
+                self.running = Some(running);
+                Ok(())
+            }
+            Step::Done(Ok(Outcome::Found(found))) => {
+                let mut ranges = found.ranges(0, found.object.size);
+                ranges.reverse();
+                running.phase = Phase::Reading { ranges, bytes: Vec::new() };
+                self.running = Some(running);
+                Ok(())
+            }
+            Step::Done(Ok(Outcome::Page(page))) => {
+                *shared.successes.entry("list").or_default() += 1;
+                let request = running.listing.as_ref().expect("only listings result in pages");
+                check_page(request, &page, world, running.since)
+            }
+            Step::Done(Ok(Outcome::Done)) => {
+                succeeded(&running, shared);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn succeeded(running: &ActiveOperation, shared: &mut Shared) {
+    let kind = match &running.intent {
+        Intent::None => "other",
+        Intent::Put(_) => "put",
+        Intent::Delete => "delete",
+        Intent::Copy(_) => "copy",
+        Intent::Complete(..) => "complete",
+        Intent::Part(_) => "part",
+        Intent::PartCopy(..) => "part copy",
+    };
+    *shared.successes.entry(kind).or_default() += 1;
+    let number = match (&running.intent, &running.goal) {
+        (Intent::Part(_) | Intent::PartCopy(..), Goal::Part(number)) => *number,
+        _ => return,
+    };
+    if let Some(upload) = shared.uploads.iter_mut().find(|upload| upload.id == running.body.set) {
+        upload.parts.retain(|(one, _)| *one != number);
+        upload.parts.push((number, etag(running.body.number)));
+        upload.parts.sort_by_key(|(number, _)| *number);
+    }
+}
+
+fn failed(running: &ActiveOperation, error: &ObjectError, world: &World) -> Result<(), String> {
+    match error {
+        ObjectError::Corrupt(key) => Err(format!("{key:?} is called corrupt")),
+        ObjectError::Unavailable(why) => Err(why.clone()),
+        ObjectError::PreconditionFailed => {
+            let fails = world.was(&running.key, running.since, |state| {
+                let tag = state.map(|(tag, _)| tag);
+                let matches = |wanted: &ETagMatch| match wanted {
+                    ETagMatch::Any => tag.is_some(),
+                    ETagMatch::OneOf(tags) => tag.is_some_and(|tag| tags.contains(tag)),
+                };
+                running.conditions.if_match.as_ref().is_some_and(|wanted| !matches(wanted))
+                    || running.conditions.if_none_match.as_ref().is_some_and(matches)
+            });
+            if fails { Ok(()) } else { Err("a condition fails that held all the time".to_owned()) }
+        }
+        ObjectError::NoSuchObject if running.is_get => {
+            if world.was(&running.key, running.since, |state| state.is_none()) {
+                return Ok(());
+            }
+            Err("a get does not find an object that was there all the time".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Each name of the page had its state at a moment of the listing, and so had each name that is not there.
+fn check_page(
+    request: &ListRequest,
+    page: &ListPage<ObjectRecord>,
+    world: &World,
+    since: u64,
+) -> Result<(), String> {
+    let last = page.entries.last().map(|entry| entry.name().to_vec());
+    for name in NAMES.map(str::as_bytes) {
+        let key = keys::object(&request.bucket, name);
+        let entry = page.entries.iter().find_map(|entry| match entry {
+            ListEntry::Record(one, _, object) if one == name => Some(object.etag.to_string()),
+            _ => None,
+        });
+        let in_page = name.starts_with(&request.prefix)
+            && request.after.as_ref().is_none_or(|after| name > &after[..])
+            && (!page.is_truncated || last.as_ref().is_some_and(|last| name <= &last[..]));
+        if entry.is_some() && !in_page {
+            return Err("a listing has a name that it should not".to_owned());
+        }
+        let as_prefix =
+            |entry: &ListEntry<_>| matches!(entry, ListEntry::Prefix(one) if name.starts_with(one));
+        if !in_page || page.entries.iter().any(as_prefix) {
+            continue;
+        }
+        if !world.was(&key, since, |state| state.map(|(tag, _)| tag) == entry.as_ref()) {
+            return Err(format!("a listing shows {:?} as {entry:?}", String::from_utf8_lossy(name)));
+        }
+    }
+    Ok(())
+}
+
+fn etag(number: u64) -> ETag {
+    let mut md5 = [0; 16];
+    md5[..8].copy_from_slice(&number.to_be_bytes());
+    ETag { md5, parts: 0 }
+}
+
+fn commit_machine(running: &ActiveOperation) -> Machine {
+    let size = running.bytes.len() as u64;
+    match running.goal {
+        Goal::Object => done(put_object(PutObject {
+            bucket: running.target.0.clone(),
+            name: running.target.1.clone(),
+            set: running.body.set,
+            size,
+            etag: etag(u64::from_be_bytes(*running.body.set.0.first_chunk().expect("an id has 16 bytes"))),
+            checksum: None,
+            attributes: Vec::new(),
+            tags: Vec::new(),
+            conditions: running.conditions.clone(),
+            lifetimes: LIFETIMES,
+        })),
+        Goal::Part(number) => done(put_part(PutPart {
+            target: running.target.clone(),
+            body: running.body,
+            number,
+            size,
+            etag: etag(running.body.number),
+            checksum: None,
+            lifetimes: LIFETIMES,
+        })),
+    }
+}
+
+fn new_value(shared: &mut Shared, random: &mut Random) -> (SetId, Vec<u8>) {
+    shared.values += 1;
+    let mut id = [0; 16];
+    random.fill(&mut id);
+    id[..8].copy_from_slice(&(shared.values + 1).to_be_bytes());
+    let size = random.below(60) as usize;
+    (SetId(id), (0..size).map(|_| random.below(256) as u8).collect())
+}
+
+fn draw_name(random: &mut Random) -> (String, Vec<u8>) {
+    let bucket = ["one", "two"][random.below(2) as usize];
+    (bucket.to_owned(), NAMES[random.below(6) as usize].as_bytes().to_vec())
+}
+
+fn draw_conditions(world: &World, key: &[u8], random: &mut Random) -> Conditions {
+    let tag = world.current(key).map_or_else(|| "none".to_owned(), |(tag, _)| tag.clone());
+    let tag = Some(ETagMatch::OneOf(vec![tag]));
+    match random.below(6) {
+        0 => Conditions { if_match: None, if_none_match: Some(ETagMatch::Any) },
+        1 => Conditions { if_match: tag, if_none_match: None },
+        2 => Conditions { if_match: None, if_none_match: tag },
+        _ => Conditions::default(),
+    }
+}
+
+fn draw(world: &World, shared: &mut Shared, random: &mut Random) -> ActiveOperation {
+    let target = draw_name(random);
+    let (set, bytes) = new_value(shared, random);
+    let mut running = ActiveOperation {
+        key: keys::object(&target.0, &target.1),
+        body: BodyId { set, number: WHOLE_OBJECT },
+        goal: Goal::Object,
+        bytes,
+        conditions: Conditions::default(),
+        intent: Intent::None,
+        listing: None,
+        is_get: false,
+        machine: Box::new(|_, _| Step::Done(Ok(Outcome::Done))),
+        effect: None,
+        phase: Phase::Last,
+        since: world.moment,
+        since_time: world.now,
+        target,
+    };
+    let (bucket, name) = running.target.clone();
+    let upload = (!shared.uploads.is_empty())
+        .then(|| shared.uploads[random.below(shared.uploads.len() as u64) as usize].clone());
+    match (random.below(27), upload) {
+        (0..=4, _) => {
+            running.conditions = draw_conditions(world, &running.key, random);
+            running.intent = Intent::Put(running.bytes.clone());
+            running.phase = Phase::Staging;
+            running.machine = erase(stage_body(bucket, set, LIFETIMES), Outcome::Until);
+        }
+        (5..=7, _) => {
+            running.is_get = true;
+            running.machine = erase(get_object(bucket, name), Outcome::Found);
+        }
+        (8, _) => {
+            running.intent = Intent::Delete;
+            running.conditions = draw_conditions(world, &running.key, random);
+            running.conditions.if_none_match = None;
+            running.machine = done(delete_object(bucket, name, running.conditions.clone(), LIFETIMES));
+        }
+        (9..=10, _) => {
+            let source = draw_name(random);
+            running.conditions = draw_conditions(world, &running.key, random);
+            running.intent = Intent::Copy(keys::object(&source.0, &source.1));
+            running.machine = done(copy_object(CopyObject {
+                source,
+                target: running.target.clone(),
+                check_source: Box::new(|_| Ok(())),
+                attributes: None,
+                tags: None,
+                conditions: running.conditions.clone(),
+                lifetimes: LIFETIMES,
+            }));
+        }
+        (11, _) => {
+            let target = running.target.clone();
+            shared.uploads.push(KnownUpload { target: target.clone(), id: set, parts: Vec::new() });
+            running.machine = done(create_upload(CreateUpload {
+                target,
+                id: set,
+                checksum_algorithm: 0,
+                is_composite: false,
+                attributes: Vec::new(),
+                tags: Vec::new(),
+            }));
+        }
+        (12..=15, Some(upload)) => {
+            let number = 1 + random.below(3) as u16;
+            running.target.clone_from(&upload.target);
+            running.body = BodyId { set: upload.id, number: shared.values + 1 };
+            running.goal = Goal::Part(number);
+            running.intent = Intent::Part(running.bytes.clone());
+            running.phase = Phase::Staging;
+            let stage = stage_part(upload.target, running.body, LIFETIMES);
+            running.machine = erase(stage, |(_, until)| Outcome::Until(until));
+        }
+        (16..=17, Some(upload)) => copy_range(&mut running, upload, world, shared, random),
+        (18..=19, Some(upload)) => complete(&mut running, upload, world, random),
+        (20, Some(upload)) if random.chance(1, 2) => {
+            running.machine = done(abort_upload(upload.target, upload.id));
+        }
+        (21, _) => {
+            running.machine = match random.below(4) {
+                0 => done(DeleteBucket::new(bucket)),
+                _ => done(create_bucket(bucket, Vec::new())),
+            };
+        }
+        (22..=25, _) => running.machine = done(Sweep::new(LIFETIMES, 1 + random.below(10) as usize)),
+        _ => {
+            let after = random.chance(1, 3).then(|| NAMES[random.below(6) as usize].as_bytes().to_vec());
+            let request = ListRequest {
+                bucket,
+                prefix: if random.chance(1, 3) { b"a".to_vec() } else { Vec::new() },
+                delimiter: random.chance(1, 3).then(|| b"/".to_vec()),
+                after,
+                after_id: None,
+                max: 1 + random.below(5) as usize,
+            };
+            running.listing = Some(request.clone());
+            running.machine = erase(list_objects(request), Outcome::Page);
+        }
+    }
+    running
+}
+
+fn copy_range(
+    running: &mut ActiveOperation,
+    upload: KnownUpload,
+    world: &World,
+    shared: &Shared,
+    random: &mut Random,
+) {
+    let source = draw_name(random);
+    let source_key = keys::object(&source.0, &source.1);
+    let size = world.current(&source_key).map_or(0, |(_, bytes)| bytes.len() as u64);
+    let from = random.below(size + 1);
+    let length = random.below(size - from + 1);
+    let number = 1 + random.below(3) as u16;
+    let value = shared.values + 1;
+    running.goal = Goal::Part(number);
+    running.body = BodyId { set: upload.id, number: value };
+    running.intent = Intent::PartCopy(source_key, from as usize, (from + length) as usize);
+    running.machine = done(copy_part(CopyPart {
+        source,
+        range: Some((from, length)),
+        check_source: Box::new(|_| Ok(())),
+        describe: Box::new(move |_, _, _| (etag(value), None)),
+        target: upload.target,
+        upload: upload.id,
+        number,
+        lifetimes: LIFETIMES,
+    }));
+}
+
+fn complete(running: &mut ActiveOperation, upload: KnownUpload, world: &World, random: &mut Random) {
+    let mut parts = upload.parts;
+    if parts.len() > 1 && random.chance(1, 3) {
+        parts.remove(random.below(parts.len() as u64) as usize);
+    }
+    running.target.clone_from(&upload.target);
+    running.key = keys::object(&upload.target.0, &upload.target.1);
+    running.conditions = draw_conditions(world, &running.key, random);
+    running.intent = Intent::Complete(upload.id, parts.iter().map(|(number, _)| *number).collect());
+    let named = parts.iter().map(|(number, tag)| NamedPart {
+        number: *number,
+        etag: Some(tag.to_string()),
+        checksum: None,
+    });
+    running.machine = done(
+        CompleteUpload {
+            target: upload.target,
+            id: upload.id,
+            parts: named.collect(),
+            part_size_min: 0,
+            assemble: Box::new(|_, parts| {
+                let md5 = parts.last().map_or([0; 16], |part| part.etag.md5);
+                Ok((ETag { md5, parts: parts.len() as u16 }, None))
+            }),
+            conditions: running.conditions.clone(),
+            lifetimes: LIFETIMES,
+        }
+        .start(),
+    );
+}

@@ -1,0 +1,6 @@
+//! Procedures over a simulated store: clients whose steps interleave, that die between any two effects, beside sweeps.
+
+mod actor;
+mod listing;
+mod simulation;
+mod world;
