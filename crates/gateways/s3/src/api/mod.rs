@@ -1,0 +1,159 @@
+//! The operations of S3 over the layer of objects. Only this module, `checksum` and `server` know s3s.
+
+mod body;
+mod buckets;
+mod convert;
+mod copies;
+mod errors;
+mod listings;
+mod objects;
+mod uploads;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use s3s::dto::*;
+use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result};
+use zerohop_objects::{Lifetimes, Store};
+
+/// Sets the field of an output for the checksum's algorithm.
+macro_rules! set_checksum {
+    ($output:expr, $checksum:expr, $parts:expr) => {
+        if let Some(checksum) = $checksum {
+            let text = Some(crate::checksum::text(checksum, $parts));
+            match crate::checksum::Algorithm::of_number(checksum.algorithm) {
+                Some(crate::checksum::Algorithm::Crc32) => $output.checksum_crc32 = text,
+                Some(crate::checksum::Algorithm::Crc32c) => $output.checksum_crc32c = text,
+                Some(crate::checksum::Algorithm::Crc64Nvme) => $output.checksum_crc64nvme = text,
+                Some(crate::checksum::Algorithm::Sha1) => $output.checksum_sha1 = text,
+                Some(crate::checksum::Algorithm::Sha256) => $output.checksum_sha256 = text,
+                None => {}
+            }
+        }
+    };
+}
+use set_checksum;
+
+/// The name of the kind of a checksum.
+fn checksum_type(is_composite: bool) -> ChecksumType {
+    ChecksumType::from_static(if is_composite { ChecksumType::COMPOSITE } else { ChecksumType::FULL_OBJECT })
+}
+
+/// The most bytes of a put or a part.
+const BODY_MAX: u64 = 5 << 30;
+
+/// The operations of S3.
+pub(crate) struct ObjectApi<S> {
+    store: Arc<S>,
+    lifetimes: Lifetimes,
+    region: String,
+    part_size_min: u64,
+    idle: Duration,
+}
+
+impl<S> ObjectApi<S> {
+    pub(crate) const fn new(
+        store: Arc<S>,
+        lifetimes: Lifetimes,
+        region: String,
+        part_size_min: u64,
+        idle: Duration,
+    ) -> Self {
+        Self { store, lifetimes, region, part_size_min, idle }
+    }
+}
+
+/// The name of an object as the layer has it.
+fn object_name(key: &str) -> S3Result<Vec<u8>> {
+    if key.is_empty() || key.contains('\0') {
+        return Err(errors::refuse(
+            S3ErrorCode::InvalidArgument,
+            "The key is empty or has the character NUL.",
+        ));
+    }
+    if key.len() > 1024 {
+        return Err(errors::refuse(S3ErrorCode::KeyTooLongError, "The key is above 1024 bytes."));
+    }
+    Ok(key.as_bytes().to_vec())
+}
+
+/// A limit of a listing: 1000 at most.
+fn page_limit(wanted: Option<i32>) -> S3Result<usize> {
+    let limit = usize::try_from(wanted.unwrap_or(1000))
+        .map_err(|_| errors::refuse(S3ErrorCode::InvalidArgument, "A limit is negative."))?;
+    Ok(limit.min(1000))
+}
+
+/// Versions of objects are not implemented: the only one is `null`.
+fn check_version(version: Option<&String>) -> S3Result<()> {
+    match version.map(String::as_str) {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(errors::refuse(S3ErrorCode::InvalidArgument, "There is no such version.")),
+    }
+}
+
+macro_rules! operations {
+    ($($module:ident::$name:ident: $input:ty => $output:ty;)*) => {
+        #[async_trait::async_trait]
+        impl<S: Store + 'static> S3 for ObjectApi<S> {
+            $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                $module::$name(self, request).await.map(S3Response::new)
+            })*
+
+            async fn get_object(
+                &self,
+                request: S3Request<GetObjectInput>,
+            ) -> S3Result<S3Response<GetObjectOutput>> {
+                objects::get_object(self, request).await
+            }
+
+            async fn head_object(
+                &self,
+                request: S3Request<HeadObjectInput>,
+            ) -> S3Result<S3Response<HeadObjectOutput>> {
+                objects::head_object(self, request).await
+            }
+        }
+    };
+}
+
+operations! {
+    buckets::create_bucket: CreateBucketInput => CreateBucketOutput;
+    buckets::head_bucket: HeadBucketInput => HeadBucketOutput;
+    buckets::delete_bucket: DeleteBucketInput => DeleteBucketOutput;
+    buckets::list_buckets: ListBucketsInput => ListBucketsOutput;
+    buckets::get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
+    buckets::get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+    objects::put_object: PutObjectInput => PutObjectOutput;
+    objects::delete_object: DeleteObjectInput => DeleteObjectOutput;
+    objects::delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
+    objects::get_object_attributes: GetObjectAttributesInput => GetObjectAttributesOutput;
+    objects::get_object_tagging: GetObjectTaggingInput => GetObjectTaggingOutput;
+    objects::put_object_tagging: PutObjectTaggingInput => PutObjectTaggingOutput;
+    objects::delete_object_tagging: DeleteObjectTaggingInput => DeleteObjectTaggingOutput;
+    copies::copy_object: CopyObjectInput => CopyObjectOutput;
+    copies::upload_part_copy: UploadPartCopyInput => UploadPartCopyOutput;
+    uploads::create_multipart_upload: CreateMultipartUploadInput => CreateMultipartUploadOutput;
+    uploads::upload_part: UploadPartInput => UploadPartOutput;
+    uploads::complete_multipart_upload: CompleteMultipartUploadInput => CompleteMultipartUploadOutput;
+    uploads::abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput;
+    listings::list_parts: ListPartsInput => ListPartsOutput;
+    listings::list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput;
+    listings::list_objects: ListObjectsInput => ListObjectsOutput;
+    listings::list_objects_v2: ListObjectsV2Input => ListObjectsV2Output;
+}
+
+impl<S: Store> ObjectApi<S> {
+    /// Runs a procedure.
+    async fn run<P: zerohop_objects::Procedure + Send>(&self, procedure: P) -> S3Result<P::Output>
+    where
+        P::Output: Send,
+    {
+        zerohop_objects::run(&*self.store, procedure).await.map_err(errors::of)
+    }
+
+    /// An id for a set.
+    fn new_set(&self) -> zerohop_objects::SetId {
+        zerohop_objects::SetId(self.store.random())
+    }
+}

@@ -1,0 +1,6 @@
+//! A gateway over a store in memory, and requests byte by byte.
+
+mod bodies;
+mod memory;
+mod races;
+mod signed;
