@@ -229,6 +229,21 @@ def test_signatures(s3):
     assert s3.get_object(Bucket="bucket", Key="signed")["Body"].read() == b"new"
 
 
+def test_forms(s3):
+    post = s3.generate_presigned_post(
+        "bucket", "form", Fields={"Content-Type": "text/y"}, Conditions=[{"Content-Type": "text/y"}]
+    )
+    fields = "".join(
+        f'--edge\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in post["fields"].items()
+    )
+    file = '--edge\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\nposted\r\n--edge--\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=edge"}
+    urllib.request.urlopen(urllib.request.Request(post["url"], (fields + file).encode(), headers))
+    got = s3.get_object(Bucket="bucket", Key="form")
+    assert got["Body"].read() == b"posted" and got["ContentType"] == "text/y", got["ContentType"]
+
+
 def client(endpoint, name="tester", secret="tester-secret", **more):
     return boto3.client(
         "s3",

@@ -17,7 +17,7 @@ use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use tokio::net::{TcpListener, TcpStream};
-use zerohop_objects::{Lifetimes, Store};
+use zerohop_objects::{Lifetimes, Store, Sweep, run};
 
 use crate::api::ObjectApi;
 use crate::base64;
@@ -29,6 +29,11 @@ const HEADERS_MAX: usize = 16 << 10;
 const DOCUMENT_MAX: usize = 2 << 20;
 /// The most bytes of an object that a form posts: s3s gathers it in memory.
 const POST_MAX: u64 = 64 << 20;
+
+/// The timers of one sweep.
+const SWEEP_PAGE: usize = 1000;
+/// Between two sweeps. With the lifetimes of bodies it stays below 10 minutes.
+const SWEEP_PAUSE: Duration = Duration::from_secs(30);
 
 /// The secret keys by access key ids.
 pub type Secrets = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -77,12 +82,13 @@ impl S3Auth for SecretsOfTokens {
 /// A gateway: it answers requests of S3 over a store.
 pub struct S3Gateway<S> {
     store: Arc<S>,
+    lifetimes: Lifetimes,
     service: S3Service,
 }
 
 impl<S> Clone for S3Gateway<S> {
     fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store), service: self.service.clone() }
+        Self { store: Arc::clone(&self.store), lifetimes: self.lifetimes, service: self.service.clone() }
     }
 }
 
@@ -109,7 +115,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             let host = MultiDomain::new(options.domains.iter()).map_err(|error| error.to_string())?;
             builder.set_host(host);
         }
-        Ok(Self { store, service: builder.build() })
+        Ok(Self { store, lifetimes: options.lifetimes, service: builder.build() })
     }
 
     /// Answers the connections of `listener`, until the task is dropped.
@@ -128,6 +134,20 @@ impl<S: Store + 'static> S3Gateway<S> {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
+        }
+    }
+
+    /// Deletes bodies that nothing names, again and again, until the task is dropped. Several gateways may do so at once.
+    pub async fn sweep(self) {
+        loop {
+            match run(&*self.store, Sweep::new(self.lifetimes, SWEEP_PAGE)).await {
+                // There may be more: a full page is followed at once.
+                Ok(report) if report.timers == SWEEP_PAGE as u64 => continue,
+                Ok(report) if report.bodies > 0 => tracing::debug!(bodies = report.bodies, "the sweep of S3"),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the sweep of S3 stops"),
+            }
+            tokio::time::sleep(SWEEP_PAUSE).await;
         }
     }
 

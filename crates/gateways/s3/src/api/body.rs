@@ -131,7 +131,8 @@ pub(super) async fn receive<S: Store>(
             md5.update(&piece);
             hashers.iter_mut().for_each(|(_, hasher)| hasher.update(&piece));
             pending.extend_from_slice(&piece);
-            if pending.len() >= PIECE {
+            // Also a slow body keeps its blob.
+            if pending.len() >= PIECE || store.now() + lifetimes.pending / 2 > until {
                 until = append(store, body, until, lifetimes, &mut pending).await?;
             }
         }

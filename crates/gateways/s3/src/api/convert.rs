@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use hyper::HeaderMap;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use s3s::dto::{self, Timestamp, TimestampFormat};
 use s3s::{S3ErrorCode, S3Result};
 use zerohop_objects::{Conditions, ETag, ETagMatch, ObjectRecord, Pairs};
@@ -114,6 +114,27 @@ pub(super) fn attributes(headers: &HeaderMap) -> S3Result<Pairs> {
         return Err(errors::refuse(S3ErrorCode::MetadataTooLarge, "The user metadata is above 2 KiB."));
     }
     Ok(pairs)
+}
+
+/// The headers that the fields of a posted form stand for.
+pub(super) fn headers_of_form(input: &dto::PutObjectInput) -> S3Result<HeaderMap> {
+    let invalid = || errors::refuse(S3ErrorCode::InvalidArgument, "A field of the form is no header.");
+    let fields = [
+        ("cache-control", &input.cache_control),
+        ("content-disposition", &input.content_disposition),
+        ("content-encoding", &input.content_encoding),
+        ("content-language", &input.content_language),
+        ("content-type", &input.content_type),
+    ];
+    let metadata = input.metadata.iter().flatten();
+    let metadata = metadata.map(|(name, value)| (format!("{METADATA}{}", name.to_ascii_lowercase()), value));
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.as_ref()?)));
+    let mut headers = HeaderMap::new();
+    for (name, value) in fields.chain(metadata) {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+        headers.append(name, HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?);
+    }
+    Ok(headers)
 }
 
 /// The value of a header of an object.

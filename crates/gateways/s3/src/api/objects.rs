@@ -13,7 +13,12 @@ pub(super) async fn put_object<S: Store>(
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<PutObjectOutput> {
     let name = object_name(&request.input.key)?;
-    let attributes = convert::attributes(&request.headers)?;
+    // The headers of a posted form are not those of the object.
+    let attributes = if request.method == hyper::Method::POST {
+        convert::attributes(&convert::headers_of_form(&request.input)?)?
+    } else {
+        convert::attributes(&request.headers)?
+    };
     let tags = convert::tags_of_header(request.input.tagging.as_deref())?;
     let trailers = request.trailing_headers.take();
     let input = &mut request.input;

@@ -44,6 +44,8 @@ impl Store for MemoryStore {
     }
 
     async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<Versioned>>, ObjectError> {
+        // Other requests run between any two calls.
+        tokio::task::yield_now().await;
         let contents = self.contents();
         Ok(keys.iter().map(|key| contents.records.get(key).cloned()).collect())
     }
@@ -53,6 +55,7 @@ impl Store for MemoryStore {
         conditions: Vec<(RecordKey, Option<Version>)>,
         writes: Vec<Write>,
     ) -> Result<bool, ObjectError> {
+        tokio::task::yield_now().await;
         let mut contents = self.contents();
         let stands = |(key, version): &(RecordKey, Option<Version>)| {
             contents.records.get(key).map(|record| record.version) == *version
