@@ -6,7 +6,7 @@
 //!
 //! - An object's record names a *body set*. A set has one body (a plain put), or the bodies and the *manifest* of a
 //!   completed upload. Copies share a set by a counted reference, which the transaction of the object changes.
-//! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`sweep`]
+//! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`Sweep`]
 //!   removes what stays pending, and sets without references after the time of grace for readers.
 //! - Each transaction is a function of what it reads, and its commit confirms the version of each record read.
 //!
