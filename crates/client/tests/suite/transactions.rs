@@ -352,6 +352,20 @@ async fn changed_read_aborts_transaction_and_names_the_record() {
     tx.get(&keyspace, "written").await.unwrap();
     keyspace.insert("read", "newer").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
+    // A version can be required without a read, also as all that the transaction does.
+    for (key, version, stands) in
+        [("read", None, false), ("read", Some(Timestamp(1)), false), ("nothing", None, true)]
+    {
+        let tx = client.begin();
+        tx.require(&keyspace, key, version).unwrap();
+        let result = tx.commit().await;
+        assert_eq!(result.as_ref().err().is_some_and(Error::is_conflict), !stands, "{key}: {result:?}");
+    }
+    let Some(Record::Bytes { version, .. }) = keyspace.lookup("read").await.unwrap() else { panic!() };
+    let tx = client.begin();
+    tx.require(&keyspace, "read", Some(version)).unwrap();
+    tx.insert(&keyspace, "read", "as required").unwrap();
+    tx.commit().await.unwrap();
     // The record is read in two ways, with a write in between.
     let tx = client.begin();
     tx.get(&keyspace, "read").await.unwrap();

@@ -29,6 +29,8 @@ pub(super) struct Buffer {
     /// The transaction's blobs, by name.
     pub(super) blobs: BTreeMap<RecordName, BlobBuffer>,
     reads: usize,
+    /// Whether a version is required that the transaction has not read itself: the commit checks it, also if it is the only item.
+    requires: bool,
     /// Bytes of all operations, and of the operations that the client still has in memory.
     bytes: u64,
     here: usize,
@@ -151,6 +153,12 @@ impl Buffer {
         self.add_read_dependency(read, version).map(drop)
     }
 
+    /// Adds a dependency on a version that the transaction has not read itself.
+    pub(super) fn require(&mut self, read: &CompositeItem, version: Timestamp) -> Result<(), Reason> {
+        self.requires = true;
+        self.add_version_dependency(read, version)
+    }
+
     /// The number of writes.
     pub(super) fn writes(&self) -> usize {
         self.writes.len()
@@ -218,7 +226,7 @@ impl Buffer {
 
     pub(super) fn into_commit(mut self) -> CommitItems {
         let mut items = Vec::new();
-        if self.writes.is_empty() && self.reads == 1 {
+        if self.writes.is_empty() && self.reads == 1 && !self.requires {
             let is_settled = self.records.values().find_map(|seen| seen.version);
             return CommitItems { items, checks: 0, is_empty: is_settled };
         }

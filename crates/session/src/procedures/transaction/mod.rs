@@ -181,6 +181,23 @@ impl Transaction {
         self.write(keyspace.remove(key.as_ref())).map(drop)
     }
 
+    /// Makes the commit depend on the version of a record, as a read does, without reading it. `None`: the record must be absent.
+    ///
+    /// # Errors
+    /// The transaction has read another version, for which [`Error::is_conflict`] is true; it has too many items; [`Error::Ended`].
+    pub fn require(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        version: Option<Timestamp>,
+    ) -> Result<(), Error> {
+        let key = key.as_ref();
+        let about = |reason| Error::about(key, reason);
+        let item = keyspace.inspect(key).item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let version = version.unwrap_or(Timestamp::ZERO);
+        self.with(|buffer| buffer.require(&item, version))?.map_err(about)
+    }
+
     /// Commits: applies all writes if everything that was read is unchanged.
     ///
     /// # Errors
