@@ -48,6 +48,6 @@ pub use records::{
     UploadRecord,
 };
 pub use removal::DeleteBucket;
-pub use store::{Store, StorePage, run};
+pub use store::{BodyWriter, Store, StorePage, run};
 pub use sweep::{Sweep, SweepReport};
 pub use upload::{CreateUpload, abort_upload, create_upload, head_upload};

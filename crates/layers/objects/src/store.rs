@@ -10,8 +10,21 @@ use crate::procedure::{Effect, Event, Procedure, Step, Version, Versioned, Write
 /// The records of a page of a scan, in the order of keys, and where the scan continues.
 pub type StorePage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
 
+/// Writes one body, whose blob appears with the first bytes or at the end. If the writer is dropped before the end, the sweep
+/// deletes what is there.
+pub trait BodyWriter: Send {
+    /// Appends bytes. They are durable after [`finish`](Self::finish).
+    fn append(&mut self, bytes: Vec<u8>) -> impl Future<Output = Result<(), ObjectError>> + Send;
+
+    /// Ends the body.
+    fn finish(self) -> impl Future<Output = Result<(), ObjectError>> + Send;
+}
+
 /// One ordered keyspace for records, and blobs for bodies.
 pub trait Store: Send + Sync {
+    /// Writes a body.
+    type Writer: BodyWriter;
+
     /// Milliseconds since 1970.
     fn now(&self) -> u64;
 
@@ -39,13 +52,8 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> impl Future<Output = Result<StorePage, ObjectError>> + Send;
 
-    /// Appends bytes to the blob of a body, which the first call creates. Bytes that are appended are durable after
-    /// [`finish_body`](Self::finish_body).
-    fn append_body(&self, body: BodyId, bytes: &[u8])
-    -> impl Future<Output = Result<(), ObjectError>> + Send;
-
-    /// Ends the writing of a body.
-    fn finish_body(&self, body: BodyId) -> impl Future<Output = Result<(), ObjectError>> + Send;
+    /// The writer of a body whose blob does not exist yet.
+    fn write_body(&self, body: BodyId) -> Self::Writer;
 
     /// Exactly `length` bytes of a body from `offset` on.
     fn read_body(

@@ -14,7 +14,7 @@ use s3s::dto::StreamingBlob;
 use s3s::stream::{ByteStream, RemainingLength};
 use s3s::{S3ErrorCode, S3Result, TrailingHeaders};
 use tokio::sync::mpsc;
-use zerohop_objects::{BodyId, BodyRange, Checksum, ETag, Lifetimes, Store, renew_body, run};
+use zerohop_objects::{BodyId, BodyRange, BodyWriter, Checksum, ETag, Lifetimes, Store, renew_body, run};
 
 use super::errors;
 use crate::base64;
@@ -108,6 +108,7 @@ pub(super) async fn receive<S: Store>(
     let mut hashers: Vec<(Algorithm, Hasher)> =
         algorithms.into_iter().map(|algorithm| (algorithm, Hasher::new(algorithm))).collect();
     let mut md5 = Md5::new();
+    let mut writer = store.write_body(body);
     let (mut size, mut pending) = (0_u64, Vec::new());
     if let Some(mut stream) = stream {
         loop {
@@ -133,7 +134,7 @@ pub(super) async fn receive<S: Store>(
             pending.extend_from_slice(&piece);
             // Also a slow body keeps its blob.
             if pending.len() >= PIECE || store.now() + lifetimes.pending / 2 > until {
-                until = append(store, body, until, lifetimes, &mut pending).await?;
+                until = append(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
             }
         }
     }
@@ -148,8 +149,8 @@ pub(super) async fn receive<S: Store>(
         hashers.into_iter().map(|(algorithm, hasher)| (algorithm, hasher.finish())).collect();
     verify(&expected, &md5, &values)?;
     if size > 0 {
-        append(store, body, until, lifetimes, &mut pending).await?;
-        store.finish_body(body).await.map_err(errors::of)?;
+        append(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
+        writer.finish().await.map_err(errors::of)?;
     }
     let value = values.into_iter().find(|(algorithm, _)| *algorithm == expected.stored);
     let value = value.map(|(_, value)| value).unwrap_or_default();
@@ -183,8 +184,8 @@ fn verify(expected: &Expected, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>)]) 
 /// Appends what is pending. Result: until when the body may be written.
 async fn append<S: Store>(
     store: &S,
-    body: BodyId,
-    mut until: u64,
+    writer: &mut S::Writer,
+    (body, mut until): (BodyId, u64),
     lifetimes: Lifetimes,
     pending: &mut Vec<u8>,
 ) -> S3Result<u64> {
@@ -193,8 +194,7 @@ async fn append<S: Store>(
         until = run(store, renew_body(body, lifetimes)).await.map_err(errors::of)?;
     }
     if !pending.is_empty() {
-        store.append_body(body, pending).await.map_err(errors::of)?;
-        pending.clear();
+        writer.append(std::mem::take(pending)).await.map_err(errors::of)?;
     }
     Ok(until)
 }

@@ -1,11 +1,11 @@
 //! A store in memory, with the promises of the layer's trait.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use zerohop_objects::keys::RecordKey;
-use zerohop_objects::{BodyId, ObjectError, Store, StorePage, Version, Versioned, Write};
+use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, Versioned, Write};
 
 #[derive(Default)]
 struct StoreContents {
@@ -17,7 +17,7 @@ struct StoreContents {
 /// The store.
 #[derive(Default)]
 pub(crate) struct MemoryStore {
-    contents: Mutex<StoreContents>,
+    contents: Arc<Mutex<StoreContents>>,
     /// Milliseconds that are added to the clock.
     pub(crate) ahead: AtomicU64,
 }
@@ -34,7 +34,27 @@ impl MemoryStore {
     }
 }
 
+/// Writes a body.
+pub(crate) struct MemoryWriter {
+    contents: Arc<Mutex<StoreContents>>,
+    body: BodyId,
+}
+
+impl BodyWriter for MemoryWriter {
+    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), ObjectError> {
+        let mut contents = self.contents.lock().expect("no test panics with the lock");
+        contents.blobs.entry(self.body).or_default().extend(bytes);
+        Ok(())
+    }
+
+    async fn finish(self) -> Result<(), ObjectError> {
+        Ok(())
+    }
+}
+
 impl Store for MemoryStore {
+    type Writer = MemoryWriter;
+
     fn now(&self) -> u64 {
         zerohop_system::clock::unix_ms() + self.ahead.load(Ordering::Relaxed)
     }
@@ -82,13 +102,8 @@ impl Store for MemoryStore {
         Ok((entries, next))
     }
 
-    async fn append_body(&self, body: BodyId, bytes: &[u8]) -> Result<(), ObjectError> {
-        self.contents().blobs.entry(body).or_default().extend_from_slice(bytes);
-        Ok(())
-    }
-
-    async fn finish_body(&self, _: BodyId) -> Result<(), ObjectError> {
-        Ok(())
+    fn write_body(&self, body: BodyId) -> MemoryWriter {
+        MemoryWriter { contents: Arc::clone(&self.contents), body }
     }
 
     async fn read_body(&self, body: BodyId, offset: u64, length: u64) -> Result<Vec<u8>, ObjectError> {
