@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?.port());
     tokio::spawn(gateway.clone().sweep());
-    tokio::spawn(gateway.serve(listener));
+    tokio::spawn(gateway.serve(listener, std::future::pending()));
     tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink())).await??;
     Ok(())
 }

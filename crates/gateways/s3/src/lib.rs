@@ -10,6 +10,8 @@
 mod api;
 mod base64;
 mod checksum;
+mod cluster;
 mod server;
 
+pub use cluster::{ClusterBodyWriter, ClusterStore};
 pub use server::{GatewayOptions, S3Gateway, Secrets};

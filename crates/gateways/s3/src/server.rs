@@ -1,6 +1,7 @@
 //! Connections: limits, request ids, and what s3s leaves to its caller.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{Body, S3Error, S3ErrorCode, S3Result};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use zerohop_objects::{Lifetimes, Store, Sweep, run};
 
 use crate::api::ObjectApi;
@@ -32,6 +35,8 @@ const POST_MAX: u64 = 64 << 20;
 
 /// The timers of one sweep.
 const SWEEP_PAGE: usize = 1000;
+/// The longest wait for requests under way when a gateway stops.
+const STOP_MAX: Duration = Duration::from_secs(10);
 /// Between two sweeps. With the lifetimes of bodies it stays below 10 minutes.
 const SWEEP_PAUSE: Duration = Duration::from_secs(30);
 
@@ -118,22 +123,32 @@ impl<S: Store + 'static> S3Gateway<S> {
         Ok(Self { store, lifetimes: options.lifetimes, service: builder.build() })
     }
 
-    /// Answers the connections of `listener`, until the task is dropped.
-    ///
-    /// # Errors
-    /// If the listener breaks.
-    pub async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
+    /// Answers the connections of `listener` until `stop` ends. Then no connection is accepted, and each ends behind the request
+    /// that it answers, or after ten seconds.
+    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let (serving, _) = watch::channel(());
+        let mut connections = JoinSet::new();
+        tokio::pin!(stop);
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    tokio::spawn(self.clone().connection(stream));
-                }
-                // The process has no descriptors left, or the client is gone already.
-                Err(error) => {
-                    tracing::warn!(%error, "a connection of S3 is not accepted");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
+            tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(self.clone().connection(stream, serving.subscribe()));
+                    }
+                    // The process has no descriptors left, or the client is gone already.
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection of S3 is not accepted");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
             }
+        }
+        drop((listener, serving));
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
+            tracing::warn!("requests of S3 end without an answer: they take too long");
         }
     }
 
@@ -151,7 +166,8 @@ impl<S: Store + 'static> S3Gateway<S> {
         }
     }
 
-    async fn connection(self, stream: TcpStream) {
+    /// Answers a connection. If `serving` has no sender any more, the connection ends.
+    async fn connection(self, stream: TcpStream, mut serving: watch::Receiver<()>) {
         // The answer has head and body in two writes.
         let _ = stream.set_nodelay(true);
         let service = service_fn(move |request| {
@@ -162,8 +178,15 @@ impl<S: Store + 'static> S3Gateway<S> {
             .timer(TokioTimer::new())
             .header_read_timeout(Duration::from_secs(60))
             .max_buf_size(64 << 10)
-            .serve_connection(TokioIo::new(stream), service)
-            .await;
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(served);
+        let served = tokio::select! {
+            served = served.as_mut() => served,
+            _ = serving.changed() => {
+                served.as_mut().graceful_shutdown();
+                served.await
+            }
+        };
         if let Err(error) = served {
             tracing::debug!(%error, "a connection of S3 ends");
         }
@@ -173,6 +196,7 @@ impl<S: Store + 'static> S3Gateway<S> {
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
         let id: String = self.store.random()[..8].iter().map(|byte| format!("{byte:02X}")).collect();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let waits = request.headers().contains_key(hyper::header::EXPECT);
         let mut response = match self.check(request).await {
             Ok(request) => self.service.call(request).await.unwrap_or_else(|error| {
                 tracing::error!(?error, id, "a request of S3 cannot be answered");
@@ -187,6 +211,10 @@ impl<S: Store + 'static> S3Gateway<S> {
         if response.status() == StatusCode::NOT_MODIFIED {
             *response.body_mut() = Body::empty();
             response.headers_mut().remove(hyper::header::CONTENT_LENGTH);
+        }
+        // The client may send the body that it held back, or not: what comes next on the connection is not known.
+        if waits && !response.status().is_success() {
+            response.headers_mut().insert(hyper::header::CONNECTION, HeaderValue::from_static("close"));
         }
         tracing::info!(id, %method, path, status = response.status().as_u16(), "S3");
         if let Ok(value) = HeaderValue::from_str(&id) {

@@ -119,6 +119,27 @@ async fn wrong_digests_and_short_bodies_store_nothing() {
 }
 
 #[tokio::test]
+async fn refusal_of_a_body_that_waits_ends_the_connection() {
+    let served = Served::start(|_| ()).await;
+    for (bucket, is_closed) in [("bucket", false), ("nothing", true)] {
+        let path = format!("/{bucket}/waits");
+        let (head, _) = Signed::new("PUT", &path).header("expect", "100-continue").head(3);
+        let head = head.replace("connection: close\r\n", "");
+        let mut stream =
+            tokio::net::TcpStream::connect(("127.0.0.1", served.port)).await.expect("the gateway listens");
+        let (mut answer, mut bytes) = (String::new(), [0; 4096]);
+        tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.expect("it reads");
+        while !answer.contains("\r\n\r\n") {
+            let read = tokio::io::AsyncReadExt::read(&mut stream, &mut bytes).await.expect("it answers");
+            answer += &String::from_utf8_lossy(&bytes[..read]);
+        }
+        let expected = if is_closed { "HTTP/1.1 404" } else { "HTTP/1.1 100" };
+        assert!(answer.starts_with(expected), "{answer}");
+        assert_eq!(answer.contains("connection: close"), is_closed, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn body_that_stops_is_refused() {
     let served = Served::start(|options| options.idle_body = Duration::from_millis(50)).await;
     let (head, _) = Signed::new("PUT", "/bucket/slow").head(1000);

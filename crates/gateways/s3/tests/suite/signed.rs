@@ -61,7 +61,7 @@ impl Served {
         let gateway = S3Gateway::new(Arc::clone(&store), options).expect("the options are valid");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("the listener has an address").port();
-        tokio::spawn(gateway.serve(listener));
+        tokio::spawn(gateway.serve(listener, std::future::pending()));
         let served = Self { store, port };
         let create = Signed::new("PUT", "/bucket");
         assert_eq!(served.send(&create, b"").await.status, 200);
