@@ -25,6 +25,7 @@ use crate::node::NodeArguments;
 use crate::output;
 use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
+use crate::s3::S3Arguments;
 use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
 use crate::tls::TlsCommand;
@@ -52,6 +53,13 @@ pub(crate) enum CliCommand {
     Up(UpArguments),
     /// Runs one node in the foreground, until Ctrl-C. Subcommands list, drain and remove nodes of a cluster.
     Node(Box<NodeArguments>),
+    /// Runs a gateway for clients of S3 in the foreground, until Ctrl-C.
+    ///
+    /// The gateway is a client of the cluster: several may serve the same objects at once. An object appears, is
+    /// replaced or removed completely, also if the gateway is killed; the client repeats its request at another gateway
+    /// or after the restart. The cluster must have no secret, and the gateway listens on this machine alone. The access
+    /// key id of its clients may be any, and the secret access key is `zerohop`.
+    S3(S3Arguments),
     /// Shows the nodes and keyspaces of the cluster, and their state.
     ///
     /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the

@@ -28,6 +28,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("node up", &["zerohop node up 4"]),
     ("node remove", &["zerohop node remove 4"]),
     ("node managers", &["zerohop node managers", "zerohop node managers --set 1,2,5"]),
+    ("s3", &["zerohop s3", "zerohop s3 --listen 127.0.0.1:9100 --keyspace pictures --endpoint login:7400"]),
     ("status", &["zerohop status", "zerohop status --watch", "zerohop status --wait whole --timeout 10m"]),
     ("top", &["zerohop top", "zerohop top --once --interval 500ms --json"]),
     ("doctor", &["zerohop doctor", "zerohop doctor --machine --data /data/zerohop"]),

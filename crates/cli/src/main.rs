@@ -19,6 +19,7 @@ mod manual_arguments;
 mod node;
 mod partition;
 mod recover;
+mod s3;
 mod secret;
 mod sim;
 mod status;
@@ -76,6 +77,7 @@ fn is_watched(command: &CliCommand) -> bool {
 fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
     match command {
         CliCommand::Up(arguments) => up::run(&arguments),
+        CliCommand::S3(arguments) => s3::run(&arguments),
         CliCommand::Node(arguments) => match *arguments {
             NodeArguments { command: Some(command), .. } => runtime()?.block_on(node::command(command)),
             arguments => node::run(&arguments),

@@ -122,6 +122,12 @@ impl ClusterTarget {
         self.tls.read()
     }
 
+    /// Whether a secret or token is named.
+    pub(crate) fn has_credential(&self) -> Result<bool, CommandError> {
+        let has_token = self.token_file.as_ref().is_some_and(|path| !path.is_empty());
+        Ok(has_token || self.secret.read()?.is_some())
+    }
+
     /// Each named file of a secret or token, and whether it can be used.
     pub(crate) fn proofs(&self) -> Vec<(String, Result<(), CommandError>)> {
         let mut proofs = Vec::new();

@@ -232,7 +232,7 @@ fn end_with(parent: u32) -> Result<(), CommandError> {
 }
 
 /// Parses a listening address; a name is resolved at once. For clap.
-fn listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn listen(text: &str) -> Result<SocketAddr, String> {
     let addresses =
         text.to_socket_addrs().map_err(|error| format!("{error}: write host:port, as in 127.0.0.1:7400"))?;
     addresses.into_iter().next().ok_or_else(|| "this name has no address".to_owned())
