@@ -32,7 +32,7 @@ use tokio::task::JoinSet;
 use zerohop_client::Client;
 
 use self::loads::{ClientLoad, check, connect};
-use self::nodes::NodeCluster;
+pub(crate) use self::nodes::NodeCluster;
 use self::redis::Redis;
 
 /// Clients under whose load the node is killed.

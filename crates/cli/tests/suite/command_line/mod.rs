@@ -30,6 +30,7 @@ mod ranges;
 mod records;
 mod redis_tls;
 mod replaced_blobs;
+mod s3;
 mod secrets;
 mod sentences;
 mod sparse_blobs;

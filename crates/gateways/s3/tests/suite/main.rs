@@ -4,3 +4,4 @@ mod bodies;
 mod memory;
 mod races;
 mod signed;
+mod signing;
