@@ -193,7 +193,8 @@ impl Transaction {
     ) -> Result<(), Error> {
         let key = key.as_ref();
         let about = |reason| Error::about(key, reason);
-        let item = keyspace.inspect(key).item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let item =
+            keyspace.inspect(key).item(None).map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
         let version = version.unwrap_or(Timestamp::ZERO);
         self.with(|buffer| buffer.require(&item, version))?.map_err(about)
     }
