@@ -192,6 +192,28 @@ fn operations_of_clients_work_and_a_second_gateway_sees_them() {
     assert!(read.head.contains("x-amz-meta-colour: blue"), "{}", read.head);
     let refused = send(other, Signed::new("PUT", "/bucket/short").header("if-none-match", "*"), b"x");
     assert_eq!(refused.status, 412, "{refused:?}");
+    for round in 0..5 {
+        let path = format!("/bucket/race-{round}");
+        let winners: Vec<String> = std::thread::scope(|scope| {
+            let puts: Vec<_> = (0..8)
+                .map(|writer: usize| {
+                    let (path, gateway) = (&path, [one, other][writer % 2]);
+                    let put = move || {
+                        let put = Signed::new("PUT", path).header("if-none-match", "*");
+                        (send(gateway, put, writer.to_string().as_bytes()).status, writer.to_string())
+                    };
+                    scope.spawn(put)
+                })
+                .collect();
+            let ends = puts.into_iter().map(|put| put.join().unwrap());
+            ends.filter(|(status, _)| *status != 412)
+                .inspect(|(status, _)| assert_eq!(*status, 200))
+                .map(|(_, writer)| writer)
+                .collect()
+        });
+        assert_eq!(winners, [ok(one, Signed::new("GET", &path), b"").body]);
+        ok(other, Signed::new("DELETE", &path), b"");
+    }
     // Parts, of which the second is put through the other gateway.
     let started = ok(one, with_query("POST", "/bucket/long", "uploads"), b"").body;
     let id = all_between(&started, "UploadId")[0].to_owned();

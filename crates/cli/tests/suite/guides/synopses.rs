@@ -35,7 +35,8 @@ fn synopses(guide: &str) -> Vec<Synopsis> {
         let words = text.strip_prefix("zerohop ");
         if let Some(words) = words {
             let is_word = |word: &&str| {
-                word.chars().all(|c| c.is_ascii_lowercase() || c == '-') && !word.starts_with('-')
+                word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+                    && word.starts_with(|c: char| c.is_ascii_lowercase())
             };
             let words = words.split(' ').take_while(is_word).map(str::to_owned).collect();
             found.push(Synopsis { line: at + 1, words, options: Vec::new() });
