@@ -112,6 +112,15 @@ fn list(address: SocketAddr, ends: &AtomicBool) -> u32 {
     lists
 }
 
+/// Ends the clients when it is dropped.
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Each node has a copy of each partition, so that no copy moves.
 #[test]
 fn split_alone_leaves_no_write_in_doubt() {
@@ -143,6 +152,8 @@ fn split_under_load(nodes: Vec<Server>, doubt_after: Duration) {
     let ends = AtomicBool::new(false);
     let (appends, lists) = std::thread::scope(|scope| {
         let ends = &ends;
+        // The clients end also if a split fails.
+        let _end = EndOnDrop(ends);
         let append = |(client, address): (usize, &SocketAddr)| {
             let address = *address;
             scope.spawn(move || append(address, client, doubt_after, ends))

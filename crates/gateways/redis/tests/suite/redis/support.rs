@@ -30,6 +30,10 @@ pub(crate) fn make_sync_keyspace(manager: SocketAddr, name: &str) {
     make_keyspace(manager, name, "sync");
 }
 
+/// How often a split is requested while copies move, and the pause between two requests.
+const SPLIT_ATTEMPTS_MAX: u32 = 1_200;
+const SPLIT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// The same with any durability.
 pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
     let settings = KeyspaceSettings {
@@ -45,7 +49,16 @@ pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
 pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
     let partitions = Some(partitions);
     let settings = KeyspaceSettings { name: name.to_owned(), partitions, ..KeyspaceSettings::default() };
-    about_keyspace(manager, AdminQuestion::AlterKeyspace(settings));
+    // A partition that is being moved is not split: after the split before, copies move.
+    for _ in 0..SPLIT_ATTEMPTS_MAX {
+        match admin(manager, AdminQuestion::AlterKeyspace(settings.clone())) {
+            Some(AdminReply::Keyspace(_)) => return,
+            Some(AdminReply::Refused(refusal)) if refusal.reason.contains("is being moved") => {}
+            other => panic!("{other:?}"),
+        }
+        std::thread::sleep(SPLIT_PAUSE);
+    }
+    panic!("a partition of {name} is being moved all the time");
 }
 
 /// Drops a keyspace. Instances learn of it later.
