@@ -45,13 +45,4 @@ impl<'e, D: Disk> KeysInOrder<'e, D> {
         self.store.complete_order(self.io)?;
         self.store.index.keys_of(range, most, at).ok_or(EngineError::NotOrdered)
     }
-
-    /// The number of keys of a range.
-    ///
-    /// # Errors
-    /// As [`KeysInOrder::keys`].
-    pub fn count(self, range: KeyRange<'_>) -> EngineResult<u64> {
-        self.store.complete_order(self.io)?;
-        self.store.index.count(range).ok_or(EngineError::NotOrdered)
-    }
 }

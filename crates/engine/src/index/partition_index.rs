@@ -112,11 +112,6 @@ impl PartitionIndex {
         Some(self.kept()?.keys_of(range, most, at))
     }
 
-    /// The number of keys of a range; `None`: the order is not complete.
-    pub(crate) fn count(&self, range: KeyRange<'_>) -> Option<u64> {
-        Some(self.kept()?.count(range))
-    }
-
     /// Memory that it uses, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.hash.bytes() + self.kept().map_or(0, KeyOrder::bytes)
