@@ -1,11 +1,13 @@
 //! Corruption is found without reads, repaired with another replica's entry, and gone once the
 //! segment is rewritten.
 
+use std::ops::Bound;
+
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    CorruptEntry, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_JOINED, Handle, Meta,
-    PartitionId, PartitionOptions, ScrubFrom,
+    CorruptEntry, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_JOINED, Handle, KeyRange,
+    Meta, PartitionId, PartitionOptions, ScrubFrom,
 };
 
 use crate::support::TestEngine as Store;
@@ -48,6 +50,11 @@ fn filled_disk(disk: &SimulatedDisk) {
 
 /// Flips a byte of one key's value on the disk. Returns its log index.
 fn corruption(disk: &SimulatedDisk, n: u32) -> u64 {
+    flip_byte(disk, n, 100)
+}
+
+/// Flips a byte at an offset in one key and its value on the disk. Returns its log index.
+fn flip_byte(disk: &SimulatedDisk, n: u32, offset: u64) -> u64 {
     let mut reader = disk.clone();
     for name in reader.list("p-0000000000000001").expect("lists") {
         let path = format!("p-0000000000000001/{}", name.name);
@@ -60,7 +67,7 @@ fn corruption(disk: &SimulatedDisk, n: u32) -> u64 {
         reader.close(file);
         let wanted = [&n.to_le_bytes()[..], &VALUE].concat();
         if let Some(at) = bytes.windows(wanted.len()).position(|window| *window == *wanted) {
-            disk.corrupt_at(&path, at as u64 + 100, 0x40).expect("is there");
+            disk.corrupt_at(&path, at as u64 + offset, 0x40).expect("is there");
             return u64::from(n) + 1;
         }
     }
@@ -274,4 +281,23 @@ fn paused_compaction_removes_nothing() {
     }
     run(&mut engine);
     assert!(!(1..=1_200).all(|index| engine.has_entry(p, index) == Ok(true)));
+}
+
+#[test]
+fn order_of_keys_is_refused_while_a_key_is_unreadable_and_complete_afterwards() {
+    let disk = SimulatedDisk::new(1);
+    filled_disk(&disk);
+    flip_byte(&disk, 7, 0);
+    let (mut engine, p) = open(&disk);
+    let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse: false };
+    let order = |engine: &mut Store| engine.key_order(p).expect("is open").keys(all, usize::MAX, None);
+    assert_eq!(order(&mut engine), Err(EngineError::NotOrdered));
+    let kept = engine.key_order(p).expect("is open").keep();
+    assert!(matches!(kept, Err(EngineError::Corrupt { .. })), "{kept:?}");
+    assert!(engine.key_order(p).expect("is open").is_kept(), "it is to be kept");
+    assert!(matches!(order(&mut engine), Err(EngineError::Corrupt { .. })));
+    engine.write(p, EntryKind::Put, 0, 1_000, &7u32.to_le_bytes(), b"again").expect("is accepted");
+    let mut keys: Vec<Vec<u8>> = (0..600u32).map(|n| n.to_le_bytes().to_vec()).collect();
+    keys.sort_unstable();
+    assert_eq!(order(&mut engine).expect("is complete").keys, keys);
 }
