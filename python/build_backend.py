@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional
@@ -48,6 +49,15 @@ def profile(settings: Settings) -> str:
     return "release"
 
 
+def for_version(settings: Settings, version: tuple[int, ...] = sys.version_info[:2]) -> Settings:
+    """The settings for this version of Python. One before 3.11 gets a library of its own: the stable interface has
+    the buffer protocol from 3.11 on."""
+    if version >= (3, 11):
+        return settings
+    given = [*maturin.get_maturin_pep517_args(settings), "--no-default-features"]
+    return {**(settings or {}), "build-args": given, "maturin.build-args": given}
+
+
 def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS) -> None:
     """Builds the program and puts it where maturin looks for scripts. Exits with advice if the
     build fails."""
@@ -79,7 +89,7 @@ def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS
 
 def prepare_metadata_for_build_wheel(folder: str, settings: Settings = None) -> str:
     SCRIPTS.mkdir(parents=True, exist_ok=True)
-    return str(maturin.prepare_metadata_for_build_wheel(folder, settings))
+    return str(maturin.prepare_metadata_for_build_wheel(folder, for_version(settings)))
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -87,9 +97,9 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_wheel(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
     place_program(settings)
-    return str(maturin.build_wheel(folder, settings, metadata))
+    return str(maturin.build_wheel(folder, for_version(settings), metadata))
 
 
 def build_editable(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
     place_program(settings)
-    return str(maturin.build_editable(folder, settings, metadata))
+    return str(maturin.build_editable(folder, for_version(settings), metadata))

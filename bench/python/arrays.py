@@ -12,6 +12,7 @@ import subprocess
 import time
 
 import numpy
+import report
 import zerohop
 
 BYTES = 1 << 30
@@ -104,4 +105,15 @@ def compare(endpoint, program, rounds, size):
     print(
         f"\n{rounds} rounds, arrays of {size} bytes, a node with data on disk on core 0, clients on the last core by turns; NumPy "
         f"{numpy.__version__}, Python {platform.python_version()}; load average {load:.1f} when it began, {os.cpu_count()} cores."
+    )
+    rates = {key: [size / 1e9 / took for took, _ in told[1:]] for key, told in figures.items()}
+    return report.scenario(
+        "arrays",
+        f"An array of {size} bytes that Python and Rust write and read in turns, on a node with data on disk on core 0.",
+        rounds,
+        [(client.name, [(f"{act}, GB/s", rates[act, client.name]) for act in ("write", "read")]) for client in pair],
+        [
+            (f"{act}: Python over Rust", report.ratios(rates[act, python.name], rates[act, rust.name]), GOAL)
+            for act in ("write", "read")
+        ],
     )

@@ -1,9 +1,9 @@
-"""The Python package and redis-py, one connection each: `compare.py [--rounds N] [--only records|arrays]`, in an environment that
-has both. The arrays are in `arrays.py`.
+"""The Python package and redis-py, one connection each: `compare.py [--rounds N] [--only records|arrays] [--json FILE]`, in an
+environment that has both. The arrays are in `arrays.py`.
 
 Both servers keep everything in memory and are pinned to core 0, this process to core 1; of the servers only one is asked at
 a time. A round asks all clients for every test, one right after the other; what counts is the ratio within a round, of which
-the median and the range are told.
+the median and the range are shown.
 """
 
 import argparse
@@ -20,6 +20,7 @@ import time
 
 import arrays
 import redis
+import report
 from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import Connection
 
@@ -168,14 +169,19 @@ def main():
     options.add_argument("--rounds", type=int, default=ROUNDS)
     options.add_argument("--only", choices=["records", "arrays"])
     options.add_argument("--array-bytes", type=int, default=arrays.BYTES)
+    options.add_argument("--json", help="also write everything measured to this file")
     options.add_argument("--rust", help=argparse.SUPPRESS)
     given = options.parse_args()
+    scenarios = []
     if given.only != "arrays":
-        records(given.rounds)
+        scenarios.append(records(given.rounds))
     if given.only != "records":
         # In its folder: arrays are longer than the memory that a node takes.
         with node("--data", "data") as endpoint:
-            arrays.compare(endpoint, given.rust, given.rounds, given.array_bytes)
+            scenarios.append(arrays.compare(endpoint, given.rust, given.rounds, given.array_bytes))
+    if given.json:
+        with open(given.json, "w") as file:
+            json.dump({"missing": [], "scenarios": scenarios}, file)
 
 
 def records(rounds):
@@ -210,6 +216,20 @@ def records(rounds):
         f"\n{rounds} rounds of {SECONDS} s each, servers on core 0, clients on the last core, keys of 15 and values of "
         f"{len(VALUE)} bytes; Python {platform.python_version()}; load average {load:.1f} when it began, "
         f"{os.cpu_count()} cores."
+    )
+    return report.scenario(
+        "records",
+        f"One connection each, keys of 15 and values of {len(VALUE)} bytes, servers in memory on core 0.",
+        rounds,
+        [
+            (client.name, [(f"{name}, K/s", [rate / 1e3 for rate in figures[name, client.name]]) for name, _, _ in TESTS])
+            for client in clients
+        ],
+        [
+            (f"{name}: zerohop over {peer.name}", report.ratios(figures[name, ours.name], figures[name, peer.name]), goal)
+            for name, _, goal in TESTS
+            for peer in peers
+        ],
     )
 
 

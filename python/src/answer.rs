@@ -16,7 +16,7 @@ use zerohop_wire::admin::{KeyspaceStatus, Status};
 
 use crate::cluster;
 use crate::core::Core;
-use crate::keyspace::NativeKeyspace;
+use crate::handles::{NativeKeyspace, NativePinnedBlobs, NativeSnapshot, NativeStagedContents};
 use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
 
@@ -47,28 +47,6 @@ pub(crate) enum PythonAnswer {
     Snapshot(Snapshot),
 }
 
-/// Staged contents, which the client renews while the object exists.
-#[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeStagedContents(
-    #[expect(dead_code, reason = "it ends the renewal")] OwnedByProcess<StagedContents>,
-);
-
-/// Blobs as they were at one moment. Every operation returns its result, or for an event loop a future of it.
-#[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativePinnedBlobs {
-    pub(crate) core: Arc<Core>,
-    pub(crate) pinned: OwnedByProcess<Arc<PinnedBlobs>>,
-}
-
-/// A snapshot. Every operation returns its result, or for an event loop a future of it.
-#[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeSnapshot {
-    pub(crate) core: Arc<Core>,
-    /// `None` after `close`.
-    pub(crate) snapshot: OwnedByProcess<Mutex<Option<Arc<Snapshot>>>>,
-    pub(crate) at: u64,
-}
-
 impl PythonAnswer {
     /// Converts it to a Python object.
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
@@ -90,7 +68,7 @@ impl PythonAnswer {
             Self::StagedContents(staged) => {
                 core.keep_up();
                 let (name, id) = (PyBytes::new(py, &staged.name), staged.id);
-                (name, id, NativeStagedContents(OwnedByProcess::new(staged))).into_py_any(py)
+                (name, id, NativeStagedContents::new(staged)).into_py_any(py)
             }
             Self::PinnedBlobs(pinned) => {
                 core.keep_up();

@@ -8,13 +8,15 @@ use zerohop_client::{Keyspace, PinnedBlobs, StagedContents};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
-use crate::blob::{BlobOperation, NativeBlobList};
-use crate::core::{CallOutcome, Core, UsedArguments};
-use crate::fill::NativeStagedAppend;
+use crate::blob::BlobOperation;
+use crate::blob_list::NativeBlobList;
+use crate::core::Core;
 use crate::memory::Memory;
 use crate::number::NumberChange;
 use crate::operation::BATCH_OPERATIONS_MAX;
+use crate::outcome::{self, CallOutcome, UsedArguments};
 use crate::problem::Problem;
+use crate::staged_append::NativeStagedAppend;
 
 /// The blobs of a keyspace. Every operation returns its result, or for an event loop a future of
 /// it.
@@ -36,7 +38,7 @@ impl NativeBlobs {
 
     fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> BlobCallResult {
         let keyspace = Arc::clone(&self.keyspace);
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let result = stat_many(&keyspace, &names).await;
             CallOutcome { result, spent: UsedArguments::Names(names) }
         })
@@ -69,7 +71,7 @@ impl NativeBlobs {
     /// The blobs as they are at this moment, for reads of any part of them later on.
     fn pin(&self, py: Python<'_>, names: Vec<Name>) -> BlobCallResult {
         let keyspace = Arc::clone(&self.keyspace);
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let copied: Vec<Bytes> = names.iter().map(|name| Bytes::copy_from_slice(name.as_ref())).collect();
             let result = PinnedBlobs::open(&keyspace, &copied).await.map(PythonAnswer::PinnedBlobs);
             CallOutcome { result: result.map_err(Problem::from), spent: UsedArguments::Names(names) }
@@ -85,7 +87,7 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Write { offset, bytes })
     }
 
-    fn fill(&self, name: Name) -> NativeStagedAppend {
+    fn staged_append(&self, name: Name) -> NativeStagedAppend {
         let name = Bytes::copy_from_slice(name.as_ref());
         NativeStagedAppend::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
     }
@@ -150,7 +152,7 @@ impl NativeBlobs {
     fn run(&self, py: Python<'_>, name: &Name, operation: BlobOperation) -> BlobCallResult {
         let (keyspace, name) = (Arc::clone(&self.keyspace), Bytes::copy_from_slice(name.as_ref()));
         let unfinished = self.unfinished;
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let result = operation.run(&keyspace, name, unfinished).await;
             CallOutcome { result, spent: UsedArguments::Blob(operation) }
         })

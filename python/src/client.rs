@@ -18,7 +18,8 @@ use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, Credentials, limit};
 use crate::cluster;
 use crate::core::Core;
-use crate::keyspace::NativeKeyspace;
+use crate::handles::NativeKeyspace;
+use crate::outcome;
 use crate::problem::Problem;
 use crate::transaction::NativeTransaction;
 
@@ -37,7 +38,7 @@ impl NativeClient {
     fn new(py: Python<'_>, create_future: Option<Py<PyAny>>) -> PyResult<Self> {
         let core = match create_future {
             None => Core::here(),
-            Some(create_future) => Core::aside(create_future),
+            Some(create_future) => Core::side_thread(create_future),
         };
         Ok(Self(Arc::new(core.map_err(|problem| problem.exception(py))?)))
     }
@@ -70,16 +71,19 @@ impl NativeClient {
         (options.secret, options.token) = proof(credentials, py)?;
         options.tls = tls_of((tls_ca, tls_cert, tls_key), py)?;
         let core = Arc::clone(&self.0);
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
             let looked_up = AtomicUsize::new(0);
             let connected = tokio::select! {
                 connected = Client::connect_with(&endpoints, options) => connected,
                 why = until_none_listens(&endpoints, &looked_up) => return Err(Problem::NoListener(why)).into(),
             };
-            let host = looked_up.load(Ordering::Relaxed).checked_sub(1).and_then(|place| endpoints.get(place));
+            let host =
+                looked_up.load(Ordering::Relaxed).checked_sub(1).and_then(|place| endpoints.get(place));
             match (connected, host) {
-                (Err(_), Some(host)) => Err(Problem::NoListener(no_address(host, "the look-up takes too long"))),
+                (Err(_), Some(host)) => {
+                    Err(Problem::NoListener(no_address(host, "the look-up takes too long")))
+                }
                 (connected, _) => connected
                     .map(|client| core.connected(client))
                     .map(|()| PythonAnswer::Nothing)
@@ -92,13 +96,13 @@ impl NativeClient {
     /// A keyspace by its name.
     fn keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             client.keyspace(&name).await.map(PythonAnswer::Keyspace).map_err(Problem::from).into()
         })
     }
 
     /// Creates a keyspace; omitted options have the cluster's defaults.
-    #[pyo3(signature = (name, durability, replicas, min_in_sync, partitions, ordered = false))]
+    #[pyo3(signature = (name, durability, replicas, min_in_sync, partitions, ordered = false, split_at = Vec::new()))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn create_keyspace(
         &self,
@@ -109,15 +113,20 @@ impl NativeClient {
         min_in_sync: Option<u32>,
         partitions: Option<u32>,
         ordered: bool,
+        split_at: Vec<Blob>,
     ) -> PyResult<Py<PyAny>> {
+        // A node that does not know separators refuses the number.
+        let regions = (!split_at.is_empty()).then(|| split_at.len() as u32 + 1);
+        let split_at = split_at.iter().map(|key| key.as_ref().to_vec()).collect();
         let hash = ordered.then(|| KeyOrder::ORDERED.to_owned());
         let settings = KeyspaceSettings {
             name,
-            partitions,
+            partitions: partitions.or(regions),
             hash,
             replicas,
             min_in_sync,
             durability,
+            split_at,
             ..Default::default()
         };
         self.keyspace_change(py, AdminQuestion::CreateKeyspace(settings))
@@ -139,7 +148,11 @@ impl NativeClient {
     /// The status of the cluster.
     fn status(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
-        self.0.run(py, async move { cluster::status(&client).await.map(PythonAnswer::Status).into() })
+        outcome::run(
+            &self.0,
+            py,
+            async move { cluster::status(&client).await.map(PythonAnswer::Status).into() },
+        )
     }
 
     /// Opens a snapshot of keyspaces.
@@ -154,7 +167,7 @@ impl NativeClient {
         let mut options = SnapshotOptions::default();
         options.age = age.map_or(Ok(options.age), snapshot_age)?;
         let keyspaces: Vec<_> = keyspaces.iter().map(|keyspace| Arc::clone(keyspace.get().inner())).collect();
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             let keyspaces: Vec<&Keyspace> = keyspaces.iter().map(AsRef::as_ref).collect();
             let opened = client.snapshot_with(&keyspaces, options).await;
             opened.map(PythonAnswer::Snapshot).map_err(Problem::from).into()
@@ -166,7 +179,7 @@ impl NativeClient {
     fn drop_keyspace(&self, py: Python<'_>, name: String, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
         let wait = limit(timeout)?.unwrap_or(client.options().deadline);
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             let dropped =
                 client.drop_keyspace_with(&name, DropOptions { at_once: false, wait }, |_| ()).await;
             dropped.map(|_| PythonAnswer::Nothing).map_err(Problem::from).into()
@@ -187,7 +200,7 @@ impl NativeClient {
         let client = self.client(py)?;
         let (keyspaces, keys): (Vec<_>, Vec<_>) =
             records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
             client.read_many(&records).await.map(PythonAnswer::Records).map_err(Problem::from).into()
         })
@@ -218,7 +231,7 @@ impl NativeClient {
     /// Sends a change of a keyspace to a manager. Returns the keyspace as it is then.
     fn keyspace_change(&self, py: Python<'_>, query: AdminQuestion) -> PyResult<Py<PyAny>> {
         let client = self.client(py)?;
-        self.0.run(py, async move {
+        outcome::run(&self.0, py, async move {
             match cluster::request(&client, query).await {
                 Ok(AdminReply::Keyspace(found)) => Ok(PythonAnswer::KeyspaceStatus(found)),
                 Ok(_) => Err(Problem::Client(Error::Unexpected)),

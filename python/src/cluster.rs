@@ -30,9 +30,9 @@ pub(crate) async fn status(client: &Client) -> Result<Box<Status>, Problem> {
 
 /// The arguments of `zerohop._cluster.KeyspaceInfo`.
 pub(crate) fn keyspace(py: Python<'_>, found: KeyspaceStatus) -> PyResult<Py<PyAny>> {
-    let KeyspaceStatus { name, durability, replicas, min_in_sync, partitions, chunk_bytes, closing, .. } =
+    let KeyspaceStatus { name, durability, replicas, min_in_sync, partitions, chunk_bytes, dropping, .. } =
         found;
-    (name, durability, replicas, min_in_sync, partitions, chunk_bytes, closing).into_py_any(py)
+    (name, durability, replicas, min_in_sync, partitions, chunk_bytes, dropping).into_py_any(py)
 }
 
 /// The arguments of `zerohop._cluster.cluster_status`.
@@ -50,9 +50,11 @@ pub(crate) fn cluster_status(py: Python<'_>, found: Status) -> PyResult<Py<PyAny
     let keyspaces = keyspaces.into_iter().map(|one| keyspace(py, one)).collect::<PyResult<Vec<_>>>()?;
     // These sets overlap: the greatest of them is a lower bound, as in `zerohop status`.
     let stopped = view.no_primary + view.stuck + view.log_failed;
-    let unserved = [stopped, groups.short, groups.recovering, groups.down, groups.lost].into_iter().max();
+    let unserved =
+        [stopped, groups.below_min_in_sync, groups.recovering, groups.down, groups.lost].into_iter().max();
     let unserved = unserved.unwrap_or(0).min(groups.groups);
-    let counts = (groups.groups, unserved, groups.short, groups.rebuilding, groups.moving, groups.lost);
+    let counts =
+        (groups.groups, unserved, groups.below_min_in_sync, groups.rebuilding, groups.moving, groups.lost);
     let quorum = view.quorum && view.waits_for.is_empty();
     (map_epoch, nodes, keyspaces, counts, quorum, view.warnings, view.node).into_py_any(py)
 }

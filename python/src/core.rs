@@ -1,4 +1,4 @@
-//! A client and its executor: the calling thread, or a thread aside.
+//! A client and its executor: the calling thread, or a side thread.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,40 +10,27 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use zerohop_client::Client;
 
-use crate::answer::PythonAnswer;
-use crate::arguments::Blob;
-use crate::aside::SideThread;
-use crate::blob::BlobOperation;
 use crate::maintenance::RenewalThread;
-use crate::memory::Memory;
-use crate::operation::PythonOperation;
 use crate::problem::Problem;
+use crate::side_thread::{SideOutcome, SideThread};
 
 /// How often a waiting thread checks for Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// The outcome of a call. It carries the call's arguments, which must be released while the GIL is
-/// held.
-pub(crate) struct CallOutcome {
-    pub(crate) result: Result<PythonAnswer, Problem>,
-    pub(crate) spent: UsedArguments,
+/// The outcome of a call. It may have the call's arguments, which must be released while the GIL is held.
+pub(crate) trait FinishedCall: Send {
+    /// The object that Python gets, or the exception.
+    fn object(self: Box<Self>, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>>;
 }
 
-/// The arguments of a call.
-#[expect(dead_code, reason = "it is only let go of")]
-pub(crate) enum UsedArguments {
-    Nothing,
-    Operation(PythonOperation),
-    Blob(BlobOperation),
-    Names(Vec<Blob>),
-    Memory(Arc<Memory>),
-}
-
-impl From<Result<PythonAnswer, Problem>> for CallOutcome {
-    fn from(result: Result<PythonAnswer, Problem>) -> Self {
-        CallOutcome { result, spent: UsedArguments::Nothing }
+impl SideOutcome for Result<Box<dyn FinishedCall>, Problem> {
+    fn closed() -> Self {
+        Err(Problem::Closed)
     }
 }
+
+/// A thread for the calls of an event loop.
+type CallThread = SideThread<Result<Box<dyn FinishedCall>, Problem>>;
 
 /// The state of a client, which belongs to one process.
 ///
@@ -62,7 +49,7 @@ pub(crate) struct Core {
 #[derive(Clone)]
 enum Shell {
     Here(Arc<Runtime>),
-    Aside(Arc<SideThread>),
+    SideThread(Arc<CallThread>),
 }
 
 impl Core {
@@ -73,8 +60,10 @@ impl Core {
     }
 
     /// A client of an event loop, which creates futures with `create_future`.
-    pub(crate) fn aside(create_future: Py<PyAny>) -> Result<Self, Problem> {
-        Ok(Self::with(Shell::Aside(Arc::new(SideThread::start(create_future).map_err(Problem::System)?))))
+    pub(crate) fn side_thread(create_future: Py<PyAny>) -> Result<Self, Problem> {
+        Ok(Self::with(Shell::SideThread(Arc::new(
+            CallThread::start(create_future).map_err(Problem::System)?,
+        ))))
     }
 
     fn with(shell: Shell) -> Self {
@@ -118,29 +107,27 @@ impl Core {
         }
     }
 
-    /// Runs an operation. Returns its result, or for an event loop a future of it.
-    pub(crate) fn run(
+    /// Runs a call. Returns its result, or for an event loop a future of it.
+    pub(crate) fn run_call(
         self: &Arc<Self>,
         py: Python<'_>,
-        asked: impl Future<Output = CallOutcome> + Send + 'static,
+        call: impl Future<Output = impl FinishedCall + 'static> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
         match self.shell().map_err(|problem| problem.exception(py))? {
             Shell::Here(runtime) => {
-                let mut asked = pin!(asked);
+                let mut call = pin!(call);
                 let outcome = loop {
-                    match py.detach(|| runtime.block_on(async { timeout(LOOK_EVERY, asked.as_mut()).await }))
-                    {
+                    match py.detach(|| runtime.block_on(async { timeout(LOOK_EVERY, call.as_mut()).await })) {
                         Ok(outcome) => break outcome,
                         // A request that was sent continues all the same.
                         Err(_) => py.check_signals()?,
                     }
                 };
-                match outcome.result {
-                    Ok(answer) => answer.object(py, self),
-                    Err(problem) => Err(problem.exception(py)),
-                }
+                Box::new(outcome).object(py, self)
             }
-            Shell::Aside(aside) => aside.run(py, asked),
+            Shell::SideThread(side_thread) => {
+                side_thread.run(py, async move { Ok(Box::new(call.await) as Box<dyn FinishedCall>) })
+            }
         }
     }
 
@@ -148,16 +135,23 @@ impl Core {
     pub(crate) fn wakes(&self) -> Result<Option<i32>, Problem> {
         match self.shell()? {
             Shell::Here(_) => Ok(None),
-            Shell::Aside(aside) => Ok(Some(aside.wakes())),
+            Shell::SideThread(side_thread) => Ok(Some(side_thread.wakes())),
         }
     }
 
     /// Sets the results of the futures whose operations have ended.
     pub(crate) fn drain(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
         match self.shell() {
-            Ok(Shell::Aside(aside)) => aside.drain(py, self),
+            Ok(Shell::SideThread(side_thread)) => self.drain_from(py, &side_thread),
             _ => Ok(()),
         }
+    }
+
+    fn drain_from(self: &Arc<Self>, py: Python<'_>, side_thread: &CallThread) -> PyResult<()> {
+        side_thread.drain(py, |outcome| match outcome {
+            Ok(call) => call.object(py, self),
+            Err(problem) => Err(problem.exception(py)),
+        })
     }
 
     /// Closes the client. Unfinished operations of an event loop end as closed; those of other
@@ -168,9 +162,9 @@ impl Core {
         }
         let shell = self.shell.write().unwrap_or_else(PoisonError::into_inner).take();
         match shell {
-            Some(Shell::Aside(aside)) => {
-                py.detach(|| aside.stop());
-                aside.drain(py, self)
+            Some(Shell::SideThread(side_thread)) => {
+                py.detach(|| side_thread.stop());
+                self.drain_from(py, &side_thread)
             }
             Some(Shell::Here(runtime)) => {
                 py.detach(|| end(runtime));

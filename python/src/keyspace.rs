@@ -9,18 +9,13 @@ use zerohop_client::{Keyspace, Range};
 
 use crate::arguments::{Blob, WaitArgument, condition, expiry, limit};
 use crate::blobs::NativeBlobs;
-use crate::core::{CallOutcome, Core, UsedArguments};
+use crate::core::Core;
+use crate::handles::NativeKeyspace;
 use crate::number::NumberChange;
+use crate::outcome::{self, CallOutcome, UsedArguments};
 
 use crate::operation::PythonOperation;
 use crate::scan::{NativeScan, ScanArguments};
-
-/// A keyspace. Every operation returns its result, or for an event loop a future of it.
-#[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeKeyspace {
-    core: Arc<Core>,
-    keyspace: Arc<Keyspace>,
-}
 
 type KeyspaceCallResult = PyResult<Py<PyAny>>;
 
@@ -242,7 +237,7 @@ impl NativeKeyspace {
     fn run(&self, py: Python<'_>, operation: PythonOperation, timeout: Option<f64>) -> KeyspaceCallResult {
         let limit = limit(timeout)?;
         let keyspace = Arc::clone(&self.keyspace);
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let result = operation.run(&keyspace, limit).await;
             CallOutcome { result, spent: UsedArguments::Operation(operation) }
         })

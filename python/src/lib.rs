@@ -18,22 +18,26 @@
 
 mod answer;
 mod arguments;
-mod aside;
 mod blob;
+mod blob_list;
 mod blobs;
 mod client;
 mod cluster;
 mod core;
-mod fill;
+mod handles;
 mod keyspace;
 mod maintenance;
 mod memory;
 mod number;
 mod operation;
+mod outcome;
 mod pinned;
 mod problem;
+mod promises;
 mod scan;
+mod side_thread;
 mod snapshot;
+mod staged_append;
 mod transaction;
 mod transaction_blobs;
 
@@ -41,23 +45,23 @@ mod transaction_blobs;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::answer::NativePinnedBlobs;
-    #[pymodule_export]
-    use crate::answer::NativeSnapshot;
-    #[pymodule_export]
-    use crate::answer::NativeStagedContents;
-    #[pymodule_export]
-    use crate::blob::NativeBlobList;
+    use crate::blob_list::NativeBlobList;
     #[pymodule_export]
     use crate::blobs::NativeBlobs;
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]
-    use crate::fill::NativeStagedAppend;
+    use crate::handles::NativeKeyspace;
     #[pymodule_export]
-    use crate::keyspace::NativeKeyspace;
+    use crate::handles::NativePinnedBlobs;
+    #[pymodule_export]
+    use crate::handles::NativeSnapshot;
+    #[pymodule_export]
+    use crate::handles::NativeStagedContents;
     #[pymodule_export]
     use crate::scan::NativeScan;
+    #[pymodule_export]
+    use crate::staged_append::NativeStagedAppend;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
     #[pymodule_export]

@@ -6,9 +6,10 @@ use bytes::{Bytes, BytesMut};
 use pyo3::prelude::*;
 use zerohop_client::PinnedBlobs;
 
-use crate::answer::{NativePinnedBlobs, PythonAnswer};
-use crate::core::{CallOutcome, UsedArguments};
+use crate::answer::PythonAnswer;
+use crate::handles::NativePinnedBlobs;
 use crate::memory::Memory;
+use crate::outcome::{self, CallOutcome, UsedArguments};
 use crate::problem::{Problem, broken};
 
 #[pymethods]
@@ -22,7 +23,7 @@ impl NativePinnedBlobs {
     /// Up to so many bytes of the blob of this number.
     fn read(&self, py: Python<'_>, number: usize, offset: u64, length: u64) -> PyResult<Py<PyAny>> {
         let pinned = self.pinned()?;
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let mut bytes = BytesMut::new();
             let read = pinned.read(number, offset, length, |piece| bytes.extend_from_slice(piece)).await;
             let result = read.map(|_| PythonAnswer::Bytes(Some(Bytes::from(bytes))));
@@ -39,7 +40,7 @@ impl NativePinnedBlobs {
         into: &Bound<'_, PyAny>,
     ) -> PyResult<Py<PyAny>> {
         let (pinned, into) = (self.pinned()?, Arc::new(Memory::writable(into)?));
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let mut at = 0;
             let read =
                 pinned.read(number, offset, into.len() as u64, |piece| at += into.fill(at, piece)).await;

@@ -100,9 +100,9 @@ impl Problem {
                 let parts = match why {
                     BlobError::Absent => ExceptionParts::of_failure(&Failure::NotFound),
                     BlobError::Unfinished => plain("Unfinished"),
-                    BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
-                        plain("InvalidTransaction")
-                    }
+                    BlobError::TooLong { .. }
+                    | BlobError::ExceedsMaximumSize { .. }
+                    | BlobError::Attributes { .. } => plain("InvalidTransaction"),
                     BlobError::Contended | BlobError::ChangedMeanwhile => plain("Conflict"),
                 };
                 ExceptionParts { key: Some(name), ..parts }

@@ -11,6 +11,7 @@ use zerohop_client::{Error, Keyspace, ListedKey, RangeScan, Scan};
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
 use crate::core::Core;
+use crate::outcome;
 use crate::problem::Problem;
 
 /// A scan in progress.
@@ -47,7 +48,9 @@ impl NativeScan {
     /// an error the same page is requested again.
     fn next_page(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let scan = Arc::clone(&self.scan);
-        self.core.run(py, async move { scan.lock().await.next_page().await.map_err(Problem::from).into() })
+        outcome::run(&self.core, py, async move {
+            scan.lock().await.next_page().await.map_err(Problem::from).into()
+        })
     }
 }
 

@@ -8,9 +8,11 @@ use pyo3::prelude::*;
 use zerohop_client::{Error, Keyspace, Range, Record, Snapshot};
 use zerohop_wire::ids::PartitionId;
 
-use crate::answer::{NativeSnapshot, PythonAnswer};
+use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
-use crate::keyspace::NativeKeyspace;
+use crate::handles::NativeKeyspace;
+use crate::handles::NativeSnapshot;
+use crate::outcome;
 use crate::problem::{Problem, broken};
 
 /// How long the end of a snapshot waits for servers.
@@ -96,7 +98,7 @@ impl NativeSnapshot {
     /// Ends the snapshot; nothing happens if it has ended. Reads that are in progress go on, and the servers then end it with its lease.
     fn close(&self, py: Python<'_>) -> SnapshotCallResult {
         let snapshot = self.slot(py)?.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             if let Some(snapshot) = snapshot.and_then(Arc::into_inner) {
                 // Servers that cannot be reached end it with its lease.
                 let _ = tokio::time::timeout(CLOSE_MAX, snapshot.close()).await;
@@ -120,7 +122,9 @@ impl NativeSnapshot {
 
     fn run(&self, py: Python<'_>, keyspace: &NativeKeyspace, read: SnapshotRead) -> SnapshotCallResult {
         let (snapshot, keyspace) = (self.open(py)?, Arc::clone(keyspace.inner()));
-        self.core.run(py, async move { read.run(&snapshot, &keyspace).await.map_err(Problem::from).into() })
+        outcome::run(&self.core, py, async move {
+            read.run(&snapshot, &keyspace).await.map_err(Problem::from).into()
+        })
     }
 }
 

@@ -1,16 +1,17 @@
 //! The class `NativeTransaction`: tracked reads, buffered writes, and a commit of all of them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use pyo3::prelude::*;
-use zerohop_client::{Client, Error, Keyspace, Promise, Range, Timestamp, Transaction};
+use zerohop_client::{Client, Error, Keyspace, Range, Transaction};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, condition, expiry};
 use crate::core::Core;
-use crate::keyspace::NativeKeyspace;
-use crate::number::NumberPromise;
+use crate::handles::NativeKeyspace;
+use crate::outcome;
 use crate::problem::Problem;
+use crate::promises::{PromisedValue, Promises};
 use crate::transaction_blobs::NativeTransactionBlobs;
 
 /// A transaction before its commit. Reads and the commit return their result, or for an event loop
@@ -22,27 +23,13 @@ pub(crate) struct NativeTransaction {
     promises: Promises,
 }
 
-/// The results of a transaction's writes, by index.
-pub(crate) type Promises = Arc<Mutex<Vec<PromisedValue>>>;
-
-/// The result of a write, after the commit.
-pub(crate) enum PromisedValue {
-    /// No result, unless a reserved index is used.
-    Nothing,
-    Changed(NumberPromise),
-    Version(Promise<Timestamp>),
-    Number(Promise<u64>),
-    Signed(Promise<i64>),
-    Flag(Promise<bool>),
-}
-
 type TransactionCallResult = PyResult<Py<PyAny>>;
 
 #[pymethods]
 impl NativeTransaction {
     fn get(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let found = transaction.get(&keyspace, &key).await;
             found.map(PythonAnswer::Bytes).map_err(Problem::from).into()
         })
@@ -50,7 +37,7 @@ impl NativeTransaction {
 
     fn lookup(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let found = transaction.read(keyspace.lookup(&key)).await;
             found.map(PythonAnswer::Record).map_err(Problem::from).into()
         })
@@ -58,7 +45,7 @@ impl NativeTransaction {
 
     fn inspect(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let found = transaction.read(keyspace.inspect(&key)).await;
             found.map(PythonAnswer::Info).map_err(Problem::from).into()
         })
@@ -73,7 +60,7 @@ impl NativeTransaction {
         let (keyspaces, keys): (Vec<_>, Vec<_>) =
             records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
         let transaction = self.transaction.clone();
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
             transaction.read_many(&records).await.map(PythonAnswer::Records).map_err(Problem::from).into()
         })
@@ -198,7 +185,7 @@ impl NativeTransaction {
     fn commit(&self, py: Python<'_>) -> TransactionCallResult {
         let transaction = self.transaction.clone();
         let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
-        self.core.run(py, async move {
+        outcome::run(&self.core, py, async move {
             let committed = transaction.commit().await.map_err(Problem::from);
             let answer = committed.map(|committed| {
                 let one = |promised: &PromisedValue| {

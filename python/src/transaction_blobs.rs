@@ -12,8 +12,9 @@ use crate::arguments::Blob as Name;
 use crate::core::Core;
 use crate::memory::Memory;
 use crate::number::NumberChange;
+use crate::outcome;
 use crate::problem::Problem;
-use crate::transaction::{PromisedValue, Promises};
+use crate::promises::{PromisedValue, Promises};
 
 /// More than a transaction accepts in one write to a blob: longer ones are refused, so that they
 /// need not be copied.
@@ -166,9 +167,9 @@ impl NativeTransactionBlobs {
     fn run(
         &self,
         py: Python<'_>,
-        asked: impl Future<Output = Result<PythonAnswer, Error>> + Send + 'static,
+        call: impl Future<Output = Result<PythonAnswer, Error>> + Send + 'static,
     ) -> TransactionBlobCallResult {
-        self.core.run(py, async move { asked.await.map_err(Problem::from).into() })
+        outcome::run(&self.core, py, async move { call.await.map_err(Problem::from).into() })
     }
 }
 

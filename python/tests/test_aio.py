@@ -118,6 +118,14 @@ def test_the_loop_goes_on_while_operations_wait(keyspace: zerohop.Keyspace) -> N
     run(act, keyspace.name)
 
 
+def test_an_awaited_keyspace_has_no_items_and_says_what_it_has(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> None:
+        with pytest.raises(TypeError, match="await keyspace.get"):
+            aside["a"]
+
+    run(act, keyspace.name)
+
+
 def test_exceptions_and_cancelling(keyspace: zerohop.Keyspace) -> None:
     async def act(aside: Keyspace) -> None:
         await aside.append("l", "x")
@@ -155,7 +163,7 @@ def test_closing_ends_what_is_under_way(keyspace: zerohop.Keyspace) -> None:
     asyncio.run(main())
 
 
-def test_nobody_there_is_told_and_leaves_nothing_behind() -> None:
+def test_an_absent_server_is_reported_and_leaves_nothing_behind() -> None:
     async def main() -> None:
         with pytest.raises(zerohop.UnreachableError):
             await zerohop.aio.connect("127.0.0.1:1")

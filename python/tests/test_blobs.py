@@ -167,6 +167,15 @@ def test_numbers_in_blobs_and_records(keyspace: Keyspace) -> None:
             act("and", 1.0, type="float64")
 
 
+def test_errors_show_names_as_those_of_keys(keyspace: Keyspace) -> None:
+    names: list[tuple[str | bytes, str]] = [("film", '"film"'), (b"a\xff\n", '"a\\xff\\n"')]
+    for name, shown in names:
+        with pytest.raises(zerohop.NoBlobError) as found:
+            keyspace.blobs.open(name)
+        assert str(found.value) == f"blob {shown}: there is no blob of this name"
+    assert repr(keyspace.blobs) == f"<zerohop.Blobs of keyspace {keyspace.name!r}>"
+
+
 def test_names_come_in_order_and_by_pages(keyspace: Keyspace) -> None:
     names = [f"d{n % 3}/{n:03}".encode() for n in range(120)]
     for name in names:

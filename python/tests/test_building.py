@@ -7,7 +7,6 @@ import importlib.metadata
 import importlib.util
 import os
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +69,20 @@ def test_what_is_missing_for_building_is_said(backend: Any, checkout: Path, monk
         backend.place_program(None, *place)
 
 
+def test_library_for_python_before_3_11_is_built_without_the_stable_interface(backend: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MATURIN_PEP517_ARGS", raising=False)
+    given = {"build-args": "--profile dev", "other": "x"}
+    assert backend.for_version(given, (3, 11)) == given and backend.for_version(None, (3, 14)) is None
+    old = backend.for_version(given, (3, 9))
+    assert backend.maturin.get_maturin_pep517_args(old) == ["--profile", "dev", "--no-default-features"]
+    assert backend.profile(old) == "dev" and old["other"] == "x"
+    assert backend.maturin.get_maturin_pep517_args(backend.for_version(None, (3, 10))) == ["--no-default-features"]
+
+
 def test_pip_finds_the_folder_of_the_program(backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Maturin requires it before anything is built.
-    system = tomllib.loads((FOLDER / "pyproject.toml").read_text())["build-system"]
-    assert system["build-backend"] == "build_backend" and system["backend-path"] == ["."]
+    system = (FOLDER / "pyproject.toml").read_text().split("[project]")[0]
+    assert 'build-backend = "build_backend"\n' in system and 'backend-path = ["."]\n' in system
     seen = []
     monkeypatch.setattr(backend, "SCRIPTS", tmp_path / "data" / "scripts")
     monkeypatch.setattr(backend.maturin, "prepare_metadata_for_build_wheel", lambda *_: seen.append((tmp_path / "data").is_dir()))

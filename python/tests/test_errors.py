@@ -165,7 +165,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         assert up.wait(20) == 0
 
 
-def test_want_of_room_is_of_one_exception_whoever_finds_it() -> None:
+def test_want_of_space_is_one_exception_at_every_place() -> None:
     for code in ("NoRoom", "DiskFull", "MemoryFull"):
         error = zerohop.errors._make(code, None, "there is no room", None, None)
         assert isinstance(error, zerohop.OverloadedError) and error.code == code

@@ -242,9 +242,9 @@ def test_files_of_a_transaction_are_seen_together(fs: Any, root: str, keyspace: 
 def test_what_killed_writers_left_is_swept(fs: Any, root: str, keyspace: Keyspace) -> None:
     fs.pipe_file(f"{root}/file", LARGE)
     keyspace.blobs.create(CONTENTS + b"f" * 32, attributes=repr(time.time() - 1000).encode())
-    keyspace.blobs.create("of somebody else")
+    keyspace.blobs.create("of another user")
     assert fs.sweep(root) == 0 and fs.sweep(root, older_than=900) == 1 and fs.sweep(root, older_than=900) == 0
-    assert fs.cat_file(f"{root}/file") == LARGE and "of somebody else" in keyspace.blobs
+    assert fs.cat_file(f"{root}/file") == LARGE and "of another user" in keyspace.blobs
 
 
 def test_entries_that_are_records_are_renewed(fs: Any, root: str, keyspace: Keyspace) -> None:

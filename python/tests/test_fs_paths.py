@@ -221,6 +221,12 @@ def left(fs: Any, root: str) -> list[str]:
     return [one.removeprefix(f"{root}/") for one in fs.find(root)]
 
 
+def test_the_root_has_the_keyspaces(fs: Any, keyspace: Keyspace) -> None:
+    assert {keyspace.name, "default"} <= set(fs.ls("", detail=False)) and fs.ls("zerohop://", detail=False) == fs.ls("", detail=False)
+    assert {"name": "default", "size": 0, "type": "directory"} in fs.ls("")
+    assert fs.find("") == [] and fs.info("")["type"] == "directory"
+
+
 def test_other_functions_take_patterns(fs: Any, keyspace: Keyspace, tmp_path: Path) -> None:
     root = keyspace.name
     files(fs, root, "a1 a2 b1 d/a1 d/b1")
@@ -258,6 +264,6 @@ def test_patterns_are_moved(fs: Any, client: Client, keyspace: Keyspace, elsewhe
     assert place() == ["a1", "a2", "a[1]", "c1", "d/a1", "d/a2"] and fs.cat_file(f"{target}/a2") == b"a2"
     with pytest.raises(FileNotFoundError):
         fs.mv([f"{target}/nothing*"], [f"{target}/x"])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="give a target for each"):
         fs.mv([f"{target}/a1"], [])
     fs.rm(target, recursive=True)

@@ -270,7 +270,7 @@ FILES = [one for one in WAYS if str(one.id).split("-", 1)[-1] not in CLOSING]
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("way, contents, compression", FILES)
 @pytest.mark.parametrize("in_cycle", [False, True])
-def test_a_file_that_nobody_closes_is_not_published(
+def test_a_file_that_is_not_closed_is_not_published(
     fs: Any, client: Client, path: str, way: Way, contents: Any, compression: str, in_cycle: bool
 ) -> None:
     was_there = fs.exists(path)
@@ -403,7 +403,7 @@ def test_compressed_files_are_read_back(fs: Any, client: Client, keyspace: Keysp
         assert file.read() == TEXT
     with pytest.raises(ValueError):
         fs.open(f"{keyspace.name}/other", "wb", compression="no such thing")
-    assert not fs.exists(f"{keyspace.name}/other") and sys.exception() is None
+    assert not fs.exists(f"{keyspace.name}/other") and sys.exc_info()[1] is None
 
 
 def test_compressed_files_are_appended_to(fs: Any, keyspace: Keyspace) -> None:

@@ -41,7 +41,7 @@ def test_random_changes_leave_what_they_leave_in_a_dictionary(keyspace: Keyspace
     assert not keyspace and len(keyspace) == 0
 
 
-def test_it_is_one_for_everybody_who_asks(keyspace: Keyspace) -> None:
+def test_it_is_a_mutable_mapping(keyspace: Keyspace) -> None:
     assert isinstance(keyspace, MutableMapping)
     assert "keyspace" in repr(keyspace).lower() and keyspace.name in repr(keyspace)
 

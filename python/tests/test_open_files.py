@@ -153,7 +153,7 @@ def test_an_open_file_of_the_file_system_finishes_its_version(fs: Any, keyspace:
             assert file.seek(0) == 0 and next(file) == next(io.BytesIO(old))
             if file.blocksize > 1000:
                 assert file.seek(0) == 0 and file.read() == old
-    # Who unpickles later has the same bytes, or an error.
+    # A process that unpickles later has the same bytes, or an error.
     for one in packed:
         try:
             assert pickle.loads(one).read() == old

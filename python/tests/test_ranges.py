@@ -58,6 +58,22 @@ def test_lists_and_long_values_are_in_a_range(events: Keyspace) -> None:
     assert list(events.scan(limit=0, values=True)) == [] == list(events.scan(to=""))
 
 
+def test_regions_are_one_keyspace(client: Client) -> None:
+    regions = client.create_keyspace(
+        "regions", replicas=1, min_in_sync=1, durability="memory", ordered=True, split_at=["b", b"d\x00", "m"]
+    )
+    keys = [b"a", b"b", b"d", b"d\x00", b"e", b"z"]
+    regions.set_many({key: key for key in keys})
+    assert list(regions.scan()) == keys == list(regions)
+    assert list(regions.scan(reverse=True, page=1)) == keys[::-1]
+    assert list(regions.scan(from_="b", to="e", values=True)) == [(key, key) for key in keys[1:4]]
+    with pytest.raises(zerohop.RefusedError, match="order of their bytes"):
+        client.create_keyspace("wide", ordered=True, split_at=["b", "a"])
+    with pytest.raises(zerohop.RefusedError, match="by hash"):
+        client.create_keyspace("wide", split_at=["b"])
+    client.drop_keyspace("regions")
+
+
 def test_a_limit_needs_no_order(keyspace: Keyspace) -> None:
     keyspace.set_many({b"k%d" % n: b"" for n in range(50)})
     for page in (None, 7):

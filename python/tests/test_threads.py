@@ -79,7 +79,7 @@ def test_other_threads_run_while_one_waits(keyspace: Keyspace) -> None:
 def test_ctrl_c_interrupts(where: str) -> None:
     program = """
 import signal, sys, time, socket, zerohop
-# Whoever runs the tests in the background has it ignored.
+# A shell that runs the tests in the background ignores it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.argv[1] == "wait":
     keyspace = zerohop.local().keyspace()

@@ -123,7 +123,7 @@ def test_what_cannot_be_is_told_as_outside_of_transactions(client: Client, keysp
         with pytest.raises(zerohop.Error, match="67108864"):
             blobs.write("there", bytes((64 << 20) + 5))
         after = t[keyspace].increment("n")
-    assert after.value == 1, "the place of what was refused is nobody else's"
+    assert after.value == 1, "the place of what was refused has no other owner"
     with client.transaction() as t:
         t[keyspace].blobs.write("there", b"")
     assert list(keyspace.blobs) == [b"there"]

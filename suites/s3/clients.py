@@ -218,7 +218,7 @@ def test_transfers(s3):
 def test_signatures(s3):
     wrong = client(s3.meta.endpoint_url, secret="wrong")
     fails(403, "SignatureDoesNotMatch", wrong.list_buckets)
-    unknown = client(s3.meta.endpoint_url, name="nobody")
+    unknown = client(s3.meta.endpoint_url, name="unknown")
     fails(403, "InvalidAccessKeyId", unknown.list_buckets)
     s3.put_object(Bucket="bucket", Key="signed", Body=b"by url")
     s3 = client(s3.meta.endpoint_url, signature_version="s3v4")

@@ -74,7 +74,7 @@ pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
         }
     }
     let busy = BusyProcesses::start(task.beside)?;
-    let ended = pool::run_all(jobs, pool::capacity(), &BTreeMap::new(), |one| {
+    let ended = pool::run_all(jobs, pool::capacity(), &BTreeMap::new(), std::time::Duration::ZERO, |one| {
         if one.failure.is_some() {
             println!(
                 "{}",

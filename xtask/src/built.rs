@@ -1,6 +1,7 @@
-//! The program for suites of other languages, and the tests that one of them repeats.
+//! The programs and the library for suites of other languages, and the tests that one of them
+//! repeats.
 //!
-//! `cargo xtask test` has built both, and names the test program in a variable. Cargo would build
+//! `cargo xtask test` has built all of them, and names the test program in a variable. Cargo would build
 //! them once more here, with a third of the workspace: the features of its dependencies depend on
 //! the packages that one command builds.
 
@@ -16,18 +17,37 @@ pub const SUITE: &str = "ZEROHOP_BUILT_SUITE";
 /// The package of the program.
 const PACKAGE: &str = "zerohop";
 
+/// The package of the native half of the Python package.
+const PYTHON: &str = "zerohop-python";
+
 /// Builds the program in the profile `dev`, unless that is done; returns its path.
 ///
 /// # Errors
 ///
 /// It does not compile.
 pub fn program(shop: &Workspace) -> Result<PathBuf, Failure> {
-    if env::var_os(SUITE).is_none() {
-        let mut cargo = shop.cargo();
-        cargo.args(["build", "--locked", "--quiet", "--package", PACKAGE]);
-        run(&mut cargo, "what went wrong is shown above")?;
-    }
+    build(shop, PACKAGE)?;
     Ok(shop.target.join("debug").join(PACKAGE))
+}
+
+/// Builds the native half of the Python package in the profile `dev`, unless that is done; returns
+/// the library's path.
+///
+/// # Errors
+///
+/// It does not compile.
+pub fn python_library(shop: &Workspace) -> Result<PathBuf, Failure> {
+    build(shop, PYTHON)?;
+    Ok(shop.target.join("debug").join("libzerohop_python.so"))
+}
+
+fn build(shop: &Workspace, package: &str) -> Result<(), Failure> {
+    if env::var_os(SUITE).is_some() {
+        return Ok(());
+    }
+    let mut cargo = shop.cargo();
+    cargo.args(["build", "--locked", "--quiet", "--package", package]);
+    run(&mut cargo, "what went wrong is shown above")
 }
 
 /// A command that runs the program's integration tests whose names contain `filter`.

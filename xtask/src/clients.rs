@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::built;
 use crate::environment::{self, Environment, Set};
-use crate::python::{self, Profile};
+use crate::python;
 use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// How a client is run.
@@ -22,19 +22,21 @@ enum ClientRun {
     Script(&'static str),
     /// The tests of the Python package whose names contain this word.
     Pytest(&'static str),
+    /// The package's first steps, with an older Python, which needs a wheel of its own.
+    Python,
 }
 
 /// A foreign client.
 #[derive(Clone, Copy, Debug)]
 struct OutsideClient {
     name: &'static str,
-    /// The source of its version: a package of the environment, or a program of the system.
+    /// The source of its version: a package of the environment, or a program of the system; the version of an older Python.
     version: &'static str,
     run: ClientRun,
 }
 
 /// The wide set.
-const CLIENTS: [OutsideClient; 8] = [
+const CLIENTS: [OutsideClient; 9] = [
     OutsideClient {
         name: "redis-benchmark",
         version: "redis-benchmark",
@@ -47,6 +49,7 @@ const CLIENTS: [OutsideClient; 8] = [
     OutsideClient { name: "zarr", version: "zarr", run: ClientRun::Pytest("zarr") },
     OutsideClient { name: "xarray", version: "xarray", run: ClientRun::Pytest("xarray") },
     OutsideClient { name: "dask", version: "dask", run: ClientRun::Pytest("dask") },
+    OutsideClient { name: "python3.9", version: "3.9", run: ClientRun::Python },
 ];
 
 /// The result of one client.
@@ -70,15 +73,20 @@ pub fn run(shop: &Workspace, names: &[&str]) -> Result<(), Failure> {
     let kept = environment::install(shop, Set::Clients)?;
     built::program(shop)?;
     let needs_wheel = wanted.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
-    let python = if needs_wheel { Some(python::install(shop, Profile::Dev, &kept)?) } else { None };
+    let python = if needs_wheel { Some(python::install(shop, &kept)?) } else { None };
     let mut rows = Vec::new();
     for client in wanted {
         println!("xtask: {} …", client.name);
         let failure = match client.run {
             ClientRun::Script(script) => run_script(shop, &kept, script)?,
             ClientRun::Pytest(word) => pytest(shop, python.as_deref(), word)?,
+            ClientRun::Python => first_steps(shop, &kept, client.version)?,
         };
-        rows.push(ClientRow { name: client.name, version: version(&kept, client.version), failure });
+        let version = match client.run {
+            ClientRun::Python => client.version.to_owned(),
+            _ => version(&kept, client.version),
+        };
+        rows.push(ClientRow { name: client.name, version, failure });
     }
     print!("{}", table(&rows));
     match rows.iter().filter(|row| row.failure.is_some()).count() {
@@ -121,17 +129,28 @@ fn pytest(shop: &Workspace, python: Option<&Path>, word: &str) -> Result<Option<
     first_failure(&mut command)
 }
 
+/// Builds and installs the wheel of this version of Python, and runs each kind of operation once.
+fn first_steps(shop: &Workspace, kept: &Environment, version: &str) -> Result<Option<String>, Failure> {
+    let python = match python::install_for_version(shop, kept, version) {
+        Ok(python) => python,
+        // The other clients have their rows all the same.
+        Err(failure) => return Ok(Some(failure.to_string())),
+    };
+    let script = shop.root.join("suites").join("clients").join("first_steps.py");
+    first_failure(Command::new(python).arg(script).env_remove("ZEROHOP_PROGRAM"))
+}
+
 /// Runs a command, prints its output if it failed, and returns the most informative line.
 fn first_failure(command: &mut Command) -> Result<Option<String>, Failure> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| cannot_start(command, &error))?;
     if output.status.success() {
         return Ok(None);
     }
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    eprintln!("{}", said.trim_end());
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    eprintln!("{}", text.trim_end());
     let is_error = |line: &&str| ["Error", "FAILED", "error"].iter().any(|word| line.contains(word));
-    let error_line = said.lines().find(is_error).or_else(|| said.lines().last());
+    let error_line = text.lines().find(is_error).or_else(|| text.lines().last());
     Ok(Some(error_line.unwrap_or("it said nothing").trim().to_owned()))
 }
 
@@ -204,17 +223,20 @@ mod tests {
 
     #[test]
     fn unknown_client_is_answered_with_known_ones() {
-        let said = run(&Workspace::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
-        assert!(said.contains("`redis-pie`") && said.contains("redis-py"), "{said}");
+        let text = run(&Workspace::find().unwrap(), &["redis-pie"]).unwrap_err().to_string();
+        assert!(text.contains("`redis-pie`") && text.contains("redis-py"), "{text}");
     }
 
     #[test]
     fn each_client_script_exists() {
         let shop = Workspace::find().unwrap();
         for client in CLIENTS {
-            if let ClientRun::Script(script) = client.run {
-                assert!(shop.root.join("suites").join(script).is_file(), "{script}");
-            }
+            let script = match client.run {
+                ClientRun::Script(script) => script,
+                ClientRun::Python => "clients/first_steps.py",
+                ClientRun::Pytest(_) => continue,
+            };
+            assert!(shop.root.join("suites").join(script).is_file(), "{script}");
         }
     }
 

@@ -86,8 +86,8 @@ impl RunningInstallation {
             .0
             .join()
             .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
-        let said = all?;
-        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, summary: said };
+        let text = all?;
+        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, summary: text };
         println!("{}", line("ok", &done));
         Ok(done)
     }
@@ -196,8 +196,8 @@ pub fn quietly(command: &mut Command, advice: &str) -> Result<(), Failure> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(Failure::new(format!("{}\n{advice}", String::from_utf8_lossy(&said).trim_end())))
+    let text = [output.stdout, output.stderr].concat();
+    Err(Failure::new(format!("{}\n{advice}", String::from_utf8_lossy(&text).trim_end())))
 }
 
 #[cfg(test)]
@@ -226,10 +226,10 @@ mod tests {
     fn failed_command_reports_its_output_and_remedy() {
         let mut command = Command::new("sh");
         let failure = quietly(command.args(["-c", "echo out; echo err >&2; exit 3"]), "do the other thing");
-        let said = failure.unwrap_err().to_string();
+        let text = failure.unwrap_err().to_string();
         assert!(
-            said.contains("out") && said.contains("err") && said.contains("do the other thing"),
-            "{said}"
+            text.contains("out") && text.contains("err") && text.contains("do the other thing"),
+            "{text}"
         );
     }
 }

@@ -17,9 +17,9 @@ pub struct FinishedStep {
 
 /// The line of a step.
 pub fn line(verdict: &str, done: &FinishedStep) -> String {
-    let FinishedStep { step, took, cost, summary: said } = done;
+    let FinishedStep { step, took, cost, summary: summary_line } = done;
     format!(
-        "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {said}",
+        "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {summary_line}",
         took.as_secs_f64(),
         cost.as_secs_f64()
     )

@@ -8,6 +8,7 @@
 //!        ├── again                     repeats tests under load
 //!        ├── soak                      the longer search
 //!        ├── clients                   the wide set of foreign clients
+//!        ├── first_hour                the guides of new users, typed on a terminal
 //!        ├── redis slurm python        suites, one command each, with the program of `built`
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
@@ -30,7 +31,9 @@ pub mod changed;
 pub mod clients;
 pub mod environment;
 pub mod finished_step;
+pub mod first_hour;
 pub mod fuzz;
+pub mod interpreter;
 pub mod python;
 pub mod redis;
 pub mod runner;

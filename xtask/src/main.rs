@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use xtask::changed::ChangedPackages;
 use xtask::workspace::{Failure, Workspace};
-use xtask::{again, bench, clients, fuzz, python, redis, slurm, soak, test, tidy};
+use xtask::{again, bench, clients, first_hour, fuzz, python, redis, slurm, soak, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -28,11 +28,15 @@ cargo xtask COMMAND
                             keeps what it finds in target/soak, with the command that plays it again
        --step STEP          only this step: seeds, node-seeds, plants, fuzz, processes, redis, slurm, clients
   clients [NAME]            the wide set of outside clients, in the versions of suites/environment.toml, against nodes
+  first-hour                types the guides of new users line by line on a pseudo-terminal; prints a row for each
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
+  mutants                   writes docs/planted-bugs.md from the declarations of planted bugs and tidy/mutants.toml
   redis                     only redis-cli and redis-py against nodes, and the guide of Redis
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
   python                    only the Python package: builds the wheel, installs it in target/python, tries it
   wheel                     the Python package as a wheel, in release, with the program in it; says where it is
+       --python VERSION     for this version only, such as 3.9 or 3.10 (otherwise: for 3.11 and all later ones)
+       --dev                not optimized: built sooner
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -56,14 +60,22 @@ fn main() -> ExitCode {
         ["again", rest @ ..] => again_arguments(rest).and_then(|task| again::run(&Workspace::find()?, &task)),
         ["soak", rest @ ..] => soak_arguments(rest).and_then(|task| soak::run(&Workspace::find()?, &task)),
         ["clients", names @ ..] => Workspace::find().and_then(|shop| clients::run(&shop, names)),
-        ["tidy"] => Workspace::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
+        ["first-hour"] => Workspace::find().and_then(|shop| first_hour::run(&shop)),
+        ["tidy"] => Workspace::find().and_then(|shop| tidy::run(&shop)).map(|summary| println!("{summary}")),
+        ["mutants"] => Workspace::find().and_then(|shop| tidy::plants::run(&shop)),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workspace::find()?, target.as_deref(), &task)),
-        ["redis"] => Workspace::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
-        ["slurm"] => Workspace::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
-        ["python"] => Workspace::find().and_then(|shop| python::run(&shop)).map(|said| println!("{said}")),
-        ["wheel"] => Workspace::find()
-            .and_then(|shop| python::wheel(&shop))
+        ["redis"] => {
+            Workspace::find().and_then(|shop| redis::run(&shop)).map(|summary| println!("{summary}"))
+        }
+        ["slurm"] => {
+            Workspace::find().and_then(|shop| slurm::run(&shop)).map(|summary| println!("{summary}"))
+        }
+        ["python"] => {
+            Workspace::find().and_then(|shop| python::run(&shop)).map(|summary| println!("{summary}"))
+        }
+        ["wheel", rest @ ..] => wheel_arguments(rest)
+            .and_then(|task| python::wheel(&Workspace::find()?, &task))
             .map(|wheel| println!("{}", wheel.display())),
         ["bench", rest @ ..] => Workspace::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
@@ -134,6 +146,23 @@ fn soak_arguments(words: &[&str]) -> Result<soak::SoakTask, Failure> {
     Ok(task)
 }
 
+/// Parses the arguments of `wheel`.
+fn wheel_arguments(words: &[&str]) -> Result<python::WheelTask, Failure> {
+    let mut task = python::WheelTask::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--python" => {
+                let version = words.next().ok_or_else(|| usage("--python wants a version, such as 3.9"))?;
+                task.version = Some((*version).to_owned());
+            }
+            "--dev" => task.is_dev = true,
+            other => return Err(usage(&format!("`{other}` means nothing to wheel"))),
+        }
+    }
+    Ok(task)
+}
+
 fn number<N: std::str::FromStr>(option: &str, word: Option<&&str>) -> Result<N, Failure> {
     let word = word.ok_or_else(|| usage(&format!("{option} wants a value")))?;
     word.parse().map_err(|_| usage(&format!("{option} wants a number, not `{word}`")))
@@ -186,6 +215,16 @@ mod tests {
         for words in [&["--fast"][..], &["--only"], &["--changed", "--only"]] {
             assert!(test_arguments(&shop, words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn wheel_takes_a_version_of_python_and_a_kind() {
+        let none = python::WheelTask::default();
+        assert_eq!(wheel_arguments(&[]).unwrap(), none);
+        let old = python::WheelTask { version: Some("3.9".to_owned()), is_dev: true };
+        assert_eq!(wheel_arguments(&["--dev", "--python", "3.9"]).unwrap(), old);
+        assert_eq!(wheel_arguments(&["--dev"]).unwrap(), python::WheelTask { is_dev: true, ..none });
+        assert!(wheel_arguments(&["--python"]).is_err() && wheel_arguments(&["3.9"]).is_err());
     }
 
     #[test]

@@ -1,31 +1,22 @@
-//! `cargo xtask python`: builds the Python package as a wheel with the program in it, installs it,
-//! and tests it.
+//! `cargo xtask python`: installs the Python package with the program in it, and tests it;
+//! `cargo xtask wheel`: builds it for users.
 //!
 //! All output is in the folder `python` of the target folder, except a link to the program, which
 //! maturin requires beside the sources. The tools come from the shared environment.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{fs, io};
 
 use crate::built;
 use crate::environment::{self, Environment, Set, quietly};
+use crate::interpreter;
 use crate::workspace::{Failure, Workspace, forget_outer_package, run as run_command};
 
-/// The build profile of a wheel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
-    /// Compiles fast.
-    Dev,
-    /// Runs fast.
-    Release,
-}
-
-/// Builds the wheel, installs it, and runs its tests, the examples in its documents, and the type
-/// checker.
+/// Installs the package, and runs its tests, the examples in its documents, and the type checker.
 pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let kept = environment::install(shop, Set::Test)?;
-    let python = install(shop, Profile::Dev, &kept)?;
+    let python = install(shop, &kept)?;
     let folder = shop.root.join("python");
     let cache = home(shop).join("mypy");
     let mut mypy = Command::new(kept.bin().join("mypy"));
@@ -35,7 +26,7 @@ pub fn run(shop: &Workspace) -> Result<String, Failure> {
         .args(["package", "tests"]);
     run_command(&mut mypy, "what the types promise is not so, shown above")?;
     pytest(shop, &python, "not wide")?;
-    Ok("a wheel, its tests, its examples, its types".to_owned())
+    Ok("its tests, its examples, its types".to_owned())
 }
 
 /// Runs the tests of the package that have these marks, with the Python that [`install`] returned.
@@ -52,28 +43,110 @@ pub fn pytest(shop: &Workspace, python: &Path, marks: &str) -> Result<(), Failur
     )
 }
 
-/// Builds the wheel for users, and returns its path.
-pub fn wheel(shop: &Workspace) -> Result<PathBuf, Failure> {
-    build(shop, Profile::Release, &environment::install(shop, Set::Test)?)
+/// A wheel for users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WheelTask {
+    /// A version, such as `3.9`: the wheel is for this Python only; otherwise for 3.11 and all later ones.
+    pub version: Option<String>,
+    /// Whether it is built in the profile `dev`: sooner, slower, larger.
+    pub is_dev: bool,
 }
 
-/// Builds the wheel, installs it in an environment of this checkout on top of the shared one, and
-/// returns its Python.
-pub fn install(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
-    let wheel = build(shop, profile, kept)?;
-    let venv = home(shop).join("venv");
+/// Builds a wheel for users, and returns its path.
+pub fn wheel(shop: &Workspace, task: &WheelTask) -> Result<PathBuf, Failure> {
+    let interpreter = task.version.as_deref().map(interpreter::find).transpose()?;
+    let kept = environment::install(shop, Set::Test)?;
+    let (profile, folder) = if task.is_dev { ("dev", "debug") } else { ("release", "release") };
+    let mut cargo = shop.cargo();
+    // Not quiet: a release build takes many minutes.
+    cargo.args(["build", "--locked", "--package", "zerohop", "--profile", profile]);
+    run_command(&mut cargo, "what went wrong is shown above")?;
+    place(&shop.target.join(folder).join("zerohop"), &program_of_wheel(shop))?;
+    built_wheel(shop, &kept, profile, interpreter.as_deref())
+}
+
+/// Builds the wheel of one version of Python in the profile `dev`, and installs it in an environment
+/// that has nothing else; returns its Python.
+pub fn install_for_version(shop: &Workspace, kept: &Environment, version: &str) -> Result<PathBuf, Failure> {
+    let interpreter = interpreter::find(version)?;
+    place(&built::program(shop)?, &program_of_wheel(shop))?;
+    let wheel = built_wheel(shop, kept, "dev", Some(&interpreter))?;
+    let venv = emptied(&home(shop).join(format!("venv-{version}")))?;
+    let mut make = Command::new(&interpreter);
+    let advice = format!("no environment of Python {version} could be made: install its module venv");
+    quietly(make.args(["-m", "venv"]).arg(&venv), &advice)?;
     let python = venv.join("bin").join("python");
-    if !python.is_file() {
-        let mut make = Command::new(kept.bin().join("python"));
-        quietly(
-            make.args(["-m", "venv", "--without-pip"]).arg(&venv),
-            "no Python environment could be made",
-        )?;
+    let mut pip = Command::new(&python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]).arg(&wheel);
+    quietly(&mut pip, "the wheel could not be installed")?;
+    Ok(python)
+}
+
+/// Where maturin finds the program that the wheel carries.
+fn program_of_wheel(shop: &Workspace) -> PathBuf {
+    shop.root.join("python").join("zerohop.data").join("scripts").join("zerohop")
+}
+
+/// Lets maturin build the wheel, and returns its path. `interpreter`: for this Python only.
+fn built_wheel(
+    shop: &Workspace,
+    kept: &Environment,
+    profile: &str,
+    interpreter: Option<&Path>,
+) -> Result<PathBuf, Failure> {
+    // Emptied, so that it has exactly one wheel.
+    let wheels = emptied(&home(shop).join("wheels"))?;
+    let mut maturin = maturin(shop, kept);
+    maturin.args(["build", "--quiet", "--locked", "--auditwheel", "skip", "--profile", profile, "--out"]);
+    maturin.arg(&wheels).env("CARGO_TARGET_DIR", &shop.target);
+    if let Some(interpreter) = interpreter {
+        maturin.arg("--no-default-features").arg("--interpreter").arg(interpreter);
+        maturin.env("PYO3_PYTHON", interpreter);
     }
-    // Packages of the shared environment come after its own.
-    let path = environment::site_packages(&venv)?.join("kept.pth");
-    fs::write(&path, format!("{}\n", kept.site_packages()?.display()))
-        .map_err(|error| Failure::new(format!("{} cannot be written: {error}", path.display())))?;
+    quietly(&mut maturin, "the wheel could not be built")?;
+    files(&wheels)?.pop().ok_or_else(|| Failure::new("maturin made no wheel"))
+}
+
+/// Installs the wheel for users in an environment of this checkout on top of the shared one, and
+/// returns its Python.
+pub fn install_wheel(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let wheel = wheel(shop, &WheelTask::default())?;
+    install_from(shop, kept, &wheel)
+}
+
+/// Installs a wheel with the program and the library that the build of the tests has made, and returns
+/// its Python. Maturin would build the library and its dependencies again, with other features.
+pub fn install(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let (program, library) = (built::program(shop)?, built::python_library(shop)?);
+    let folder = emptied(&home(shop).join("wheel"))?;
+    let mut maturin = maturin(shop, kept);
+    maturin.args(["pep517", "write-dist-info", "--metadata-directory"]).arg(&folder);
+    quietly(&mut maturin, "the package's description could not be written")?;
+    let info = files(&folder)?.pop().ok_or_else(|| Failure::new("maturin wrote no description"))?;
+    let name = info.file_name().unwrap_or_default().to_string_lossy().replace(".dist-info", ".data");
+    place(&program, &folder.join(name).join("scripts").join("zerohop"))?;
+    let package = folder.join("zerohop");
+    for file in files(&shop.root.join("python").join("package").join("zerohop"))? {
+        // Without what Python has compiled there.
+        if file.is_file() {
+            place(&file, &package.join(file.file_name().unwrap_or_default()))?;
+        }
+    }
+    place(&library, &package.join("_native.abi3.so"))?;
+    let wheels = emptied(&home(shop).join("wheels"))?;
+    let mut pack = Command::new(kept.bin().join("python"));
+    pack.arg(shop.root.join("python").join("pack_wheel.py")).args([&folder, &wheels]);
+    quietly(&mut pack, "the wheel could not be packed")?;
+    install_from(shop, kept, &packed_wheel(shop)?)
+}
+
+/// The wheel that [`install`] has packed.
+pub fn packed_wheel(shop: &Workspace) -> Result<PathBuf, Failure> {
+    files(&home(shop).join("wheels"))?.pop().ok_or_else(|| Failure::new("there is no wheel"))
+}
+
+fn install_from(shop: &Workspace, kept: &Environment, wheel: &Path) -> Result<PathBuf, Failure> {
+    let python = environment_of_checkout(shop, kept)?;
     let mut pip = Command::new(kept.bin().join("pip"));
     pip.arg("--python").arg(&python).args([
         "install",
@@ -87,57 +160,69 @@ pub fn install(shop: &Workspace, profile: Profile, kept: &Environment) -> Result
     Ok(python)
 }
 
+/// The Python of the environment of this checkout, which is made unless it is there.
+fn environment_of_checkout(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let venv = home(shop).join("venv");
+    let python = venv.join("bin").join("python");
+    if !python.is_file() {
+        let mut make = Command::new(kept.bin().join("python"));
+        quietly(
+            make.args(["-m", "venv", "--without-pip"]).arg(&venv),
+            "no Python environment could be made",
+        )?;
+    }
+    // Packages of the shared environment come after its own.
+    let path = environment::site_packages(&venv)?.join("kept.pth");
+    fs::write(&path, format!("{}\n", kept.site_packages()?.display()))
+        .map_err(|error| cannot_write(&path, &error))?;
+    Ok(python)
+}
+
+/// A command of maturin for the package. It requires the folder of the program.
+fn maturin(shop: &Workspace, kept: &Environment) -> Command {
+    let folder = shop.root.join("python");
+    // If it cannot be made, maturin says so.
+    let _ = fs::create_dir_all(folder.join("zerohop.data").join("scripts"));
+    let mut maturin = Command::new(kept.bin().join("maturin"));
+    maturin.current_dir(folder).env("PYO3_PYTHON", kept.bin().join("python"));
+    forget_outer_package(&mut maturin);
+    maturin
+}
+
 /// The folder of all output for the package.
 pub fn home(shop: &Workspace) -> PathBuf {
     shop.target.join("python")
 }
 
-/// Builds the program and the wheel that contains it, and returns the wheel's path.
-fn build(shop: &Workspace, profile: Profile, kept: &Environment) -> Result<PathBuf, Failure> {
-    let (word, program) = match profile {
-        Profile::Dev => ("dev", built::program(shop)?),
-        Profile::Release => {
-            let mut cargo = shop.cargo();
-            // Not quiet: a release build takes many minutes.
-            cargo.args(["build", "--locked", "--package", "zerohop", "--release"]);
-            run_command(&mut cargo, "what went wrong is shown above")?;
-            ("release", shop.target.join("release").join("zerohop"))
-        }
-    };
-    let scripts = shop.root.join("python").join("zerohop.data").join("scripts");
-    place(&program, &scripts)?;
-    // Emptied, so that it has exactly one wheel.
-    let wheels = home(shop).join("wheels");
-    let _ = fs::remove_dir_all(&wheels);
-    let mut maturin = Command::new(kept.bin().join("maturin"));
-    maturin
-        .args(["build", "--quiet", "--locked", "--auditwheel", "skip", "--profile", word, "--interpreter"])
-        .arg(kept.bin().join("python"))
-        .arg("--manifest-path")
-        .arg(shop.root.join("python").join("Cargo.toml"))
-        .arg("--out")
-        .arg(&wheels)
-        .env("CARGO_TARGET_DIR", &shop.target);
-    forget_outer_package(&mut maturin);
-    quietly(&mut maturin, "the wheel could not be built")?;
-    let wheel = fs::read_dir(&wheels)
-        .ok()
-        .and_then(|mut files| files.next())
-        .and_then(Result::ok)
-        .ok_or_else(|| Failure::new("maturin made no wheel"))?;
-    Ok(wheel.path())
+/// Makes a folder without files.
+fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_write(folder, &error)),
+        _ => {}
+    }
+    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    Ok(folder.to_owned())
 }
 
-/// Puts the program where maturin looks for scripts.
-fn place(program: &Path, scripts: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::new(format!("{} cannot be put there: {error}", scripts.display()));
-    fs::create_dir_all(scripts).map_err(failed)?;
-    let there = scripts.join("zerohop");
-    let _ = fs::remove_file(&there);
-    // A hard link, where both are on one disk: the file is large.
-    match fs::hard_link(program, &there) {
+/// The files and folders in a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let all = fs::read_dir(folder).and_then(|all| all.map(|one| Ok(one?.path())).collect());
+    all.map_err(|error| Failure::new(format!("{} cannot be read: {error}", folder.display())))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("{} cannot be written: {error}", path.display()))
+}
+
+/// Puts a file there, in place of an older one.
+fn place(file: &Path, there: &Path) -> Result<(), Failure> {
+    let failed = |error| cannot_write(there, &error);
+    fs::create_dir_all(there.parent().unwrap_or(there)).map_err(failed)?;
+    let _ = fs::remove_file(there);
+    // A hard link, where both are on one disk: programs and libraries are large.
+    match fs::hard_link(file, there) {
         Ok(()) => Ok(()),
-        Err(_) => fs::copy(program, &there).map(|_| ()).map_err(failed),
+        Err(_) => fs::copy(file, there).map(|_| ()).map_err(failed),
     }
 }
 
@@ -148,12 +233,12 @@ mod tests {
     #[test]
     fn placed_program_replaces_older_one() {
         let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("zerohop");
+        let (program, there) = (folder.path().join("zerohop"), folder.path().join("scripts").join("zerohop"));
         for text in ["one", "two"] {
             let _ = fs::remove_file(&program);
             fs::write(&program, text).unwrap();
-            place(&program, &folder.path().join("scripts")).unwrap();
-            assert_eq!(fs::read_to_string(folder.path().join("scripts/zerohop")).unwrap(), text);
+            place(&program, &there).unwrap();
+            assert_eq!(fs::read_to_string(&there).unwrap(), text);
         }
     }
 }

@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn unknown_step_is_answered_with_known_ones() {
         let task = SoakTask { hours: 0.0, step: Some("seed".to_owned()) };
-        let said = run(&Workspace::find().unwrap(), &task).unwrap_err().to_string();
-        assert!(said.contains("seeds, node-seeds, plants"), "{said}");
+        let message = run(&Workspace::find().unwrap(), &task).unwrap_err().to_string();
+        assert!(message.contains("seeds, node-seeds, plants"), "{message}");
     }
 }

@@ -35,6 +35,9 @@ pub struct Workspace {
     pub target: PathBuf,
 }
 
+/// Cargo's variable for the number of units of a crate in the profile `dev`.
+const UNITS: &str = "CARGO_PROFILE_DEV_CODEGEN_UNITS";
+
 impl Workspace {
     /// Finds the workspace from the current folder upwards.
     ///
@@ -58,9 +61,16 @@ impl Workspace {
     }
 
     /// A cargo command that runs at the root of the tree.
+    ///
+    /// It compiles each own crate in one unit unless the caller's environment says otherwise: a whole
+    /// build costs 651 s of processor time, 918 s in 16 units, and the tests run as fast. Cargo alone
+    /// has many units, because an edited crate is then compiled in a fifth of the time.
     pub fn cargo(&self) -> Command {
         let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         cargo.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        if env::var_os(UNITS).is_none() {
+            cargo.env(UNITS, "1");
+        }
         forget_outer_package(&mut cargo);
         cargo
     }

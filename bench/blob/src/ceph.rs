@@ -77,8 +77,8 @@ mod tests {
     fn report_fields_are_parsed_by_name() {
         let report = "hints = 1\nTotal time run:         3.01\nBandwidth (MB/sec):     1000\nStddev Bandwidth:       5\n\
                       Average IOPS:           250\nStddev IOPS:            1.2\nAverage Latency(s):     0.0625\n";
-        let said = read(report).unwrap();
-        assert_eq!(said, RadosReport { megabytes: 1048.576, operations: 250.0, latency_ms: 62.5 });
+        let parsed = read(report).unwrap();
+        assert_eq!(parsed, RadosReport { megabytes: 1048.576, operations: 250.0, latency_ms: 62.5 });
         assert!(read("nothing").is_err());
     }
 }

@@ -173,8 +173,8 @@ async fn run(
     }
     let mut done = WorkDone { latencies: Histogram::new(), passed: until - begin };
     for task in tasks {
-        let lane = task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))?;
-        for took in lane.map_err(failed)? {
+        let latencies = task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))?;
+        for took in latencies.map_err(failed)? {
             done.latencies.record(took, 1);
         }
     }

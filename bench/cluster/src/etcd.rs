@@ -67,8 +67,8 @@ impl Etcd {
         }
         self.header_table.push(what);
         self.block.push(0x40 | name.0);
-        let said = [Some(name.1).filter(|_| name.0 == 0), Some(value)];
-        for text in said.into_iter().flatten() {
+        let literals = [Some(name.1).filter(|_| name.0 == 0), Some(value)];
+        for text in literals.into_iter().flatten() {
             // Shorter than 127 bytes: a length of one byte.
             self.block.push(text.len() as u8);
             self.block.extend_from_slice(text.as_bytes());
@@ -146,13 +146,13 @@ impl Protocol for Etcd {
             }
         }
         self.due.append(&mut due);
-        let said = match message {
+        let content = match message {
             // One byte for uncompressed, four for the length.
             Some([0, _, _, _, _, message @ ..]) if op == Op::Lookup => value_of(message)?,
             Some([0, ..]) => AnswerContent::Done,
             _ => AnswerContent::Other("a call that failed".into()),
         };
-        Ok(Answer::Whole { used: at, slot: 0, said })
+        Ok(Answer::Whole { used: at, slot: 0, content })
     }
 }
 

@@ -167,7 +167,8 @@ impl Cluster {
             let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
             let are_up = nodes.len() == NODES && nodes.iter().all(|node| node["state"] == "up");
             let is_none = |what: &&str| status["groups"][what] == 0;
-            let are_settled = ["short", "rebuilding", "moving", "recovering", "down"].iter().all(is_none);
+            let are_settled =
+                ["below_min_in_sync", "rebuilding", "moving", "recovering", "down"].iter().all(is_none);
             let has_default = status["keyspaces"].as_array().is_some_and(|all| !all.is_empty());
             Ok((are_up && are_settled && has_default).then_some(()))
         })

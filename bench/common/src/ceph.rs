@@ -59,14 +59,14 @@ impl Ceph {
         once("ceph-osd", &["-c", &conf, "-i", "0", "--mkfs", "--osd-uuid", OSD, "--osd-data", &osd])?;
         ceph.serve(place, "ceph-osd", &["-i", "0", "--osd-data", &osd])?;
         ceph.eventually(|ceph| {
-            let said = ceph.ceph(&["osd", "stat"])?;
-            let is_up = said.contains("1 osds: 1 up") && said.contains("1 in");
-            if is_up { Ok(()) } else { Err(Failure::Protocol(said)) }
+            let osd_status = ceph.ceph(&["osd", "stat"])?;
+            let is_up = osd_status.contains("1 osds: 1 up") && osd_status.contains("1 in");
+            if is_up { Ok(()) } else { Err(Failure::Protocol(osd_status)) }
         })?;
         ceph.ceph(&["osd", "pool", "create", POOL, "32", "32"])?;
         ceph.ceph(&["osd", "pool", "set", POOL, "size", "1", "--yes-i-really-mean-it"])?;
         // It is ready once it accepts an object.
-        ceph.eventually(|ceph| ceph.rados(&["touch", "is-anybody-there"]).map(drop))?;
+        ceph.eventually(|ceph| ceph.rados(&["touch", "first-object"]).map(drop))?;
         Ok(ceph)
     }
 

@@ -43,8 +43,8 @@ pub struct Generator<P> {
 }
 
 struct Connection<P> {
-    /// Index of the lane of the feed.
-    lane: usize,
+    /// Index of the server whose keys the connection uses.
+    server: usize,
     stream: TcpStream,
     protocol: P,
     /// The records of this turn, by slot; answered ones are marked.
@@ -66,42 +66,42 @@ struct OutstandingRequest {
     is_answered: bool,
 }
 
-/// The records to use: each lane is an ordered list that its connections share.
-pub struct Feed<'a> {
-    lanes: Vec<Lane<'a>>,
+/// The records to use: each server has an ordered list that its connections share.
+pub struct KeySource<'a> {
+    sequences: Vec<KeySequence<'a>>,
     /// Repeat until then; `None`: once.
     until: Option<Instant>,
 }
 
-struct Lane<'a> {
+struct KeySequence<'a> {
     order: &'a [u32],
     at: usize,
 }
 
-impl<'a> Feed<'a> {
-    /// Each record of one lane once.
-    pub fn once(order: &'a [u32]) -> Feed<'a> {
-        Feed { lanes: vec![Lane { order, at: 0 }], until: None }
+impl<'a> KeySource<'a> {
+    /// Each record of one list once.
+    pub fn once(order: &'a [u32]) -> KeySource<'a> {
+        KeySource { sequences: vec![KeySequence { order, at: 0 }], until: None }
     }
 
-    /// Each record of all lanes once, or repeatedly until a time. A lane must have more records
+    /// Each record of all servers once, or repeatedly until a time. A list must have more records
     /// than its connections have outstanding requests.
-    pub fn of_lanes(orders: &'a [Vec<u32>], until: Option<Instant>) -> Feed<'a> {
-        Feed { lanes: orders.iter().map(|order| Lane { order, at: 0 }).collect(), until }
+    pub fn of_servers(orders: &'a [Vec<u32>], until: Option<Instant>) -> KeySource<'a> {
+        KeySource { sequences: orders.iter().map(|order| KeySequence { order, at: 0 }).collect(), until }
     }
 
-    /// At most so many of a lane's next records; none at the end.
-    fn take(&mut self, lane: usize, count: usize) -> &'a [u32] {
-        let lane = &mut self.lanes[lane];
+    /// At most so many of a server's next records; none at the end.
+    fn take(&mut self, server: usize, count: usize) -> &'a [u32] {
+        let sequence = &mut self.sequences[server];
         if self.until.is_some_and(|until| now() >= until) {
             return &[];
         }
-        if self.until.is_some() && lane.at == lane.order.len() {
-            lane.at = 0;
+        if self.until.is_some() && sequence.at == sequence.order.len() {
+            sequence.at = 0;
         }
-        let from = lane.at;
-        lane.at = (from + count).min(lane.order.len());
-        &lane.order[from..lane.at]
+        let from = sequence.at;
+        sequence.at = (from + count).min(sequence.order.len());
+        &sequence.order[from..sequence.at]
     }
 }
 
@@ -109,30 +109,32 @@ impl<'a> Feed<'a> {
 struct Step<'a> {
     op: Op,
     depth: usize,
-    feed: Feed<'a>,
+    source: KeySource<'a>,
     table: &'a mut Table,
     latencies: &'a mut Histogram,
 }
 
 impl<P: Protocol> Generator<P> {
-    /// For open connections, all of the first lane.
+    /// For open connections, all of the first server.
     ///
     /// # Errors Those of the system.
     pub fn new(connections: Vec<(TcpStream, P)>) -> Result<Generator<P>, Failure> {
-        Generator::of_lanes(connections.into_iter().map(|(stream, protocol)| (0, stream, protocol)).collect())
+        Generator::of_servers(
+            connections.into_iter().map(|(stream, protocol)| (0, stream, protocol)).collect(),
+        )
     }
 
-    /// For open connections, each with the index of its lane.
+    /// For open connections, each with the index of its server.
     ///
     /// # Errors Those of the system.
-    pub fn of_lanes(connections: Vec<(usize, TcpStream, P)>) -> Result<Generator<P>, Failure> {
+    pub fn of_servers(connections: Vec<(usize, TcpStream, P)>) -> Result<Generator<P>, Failure> {
         let preparing = || Failure::while_doing("preparing the connections");
         let readiness = Readiness::new().map_err(preparing())?;
         let mut prepared = Vec::with_capacity(connections.len());
-        for (name, (lane, stream, protocol)) in connections.into_iter().enumerate() {
+        for (name, (server, stream, protocol)) in connections.into_iter().enumerate() {
             stream.set_nonblocking(true).map_err(preparing())?;
             readiness.add(&stream, name as u64).map_err(preparing())?;
-            prepared.push(Connection::new(lane, stream, protocol));
+            prepared.push(Connection::new(server, stream, protocol));
         }
         Ok(Generator { readiness, connections: prepared, events: Events::default() })
     }
@@ -145,12 +147,12 @@ impl<P: Protocol> Generator<P> {
     pub fn run(
         &mut self,
         op: Op,
-        feed: Feed<'_>,
+        source: KeySource<'_>,
         depth: usize,
         table: &mut Table,
         latencies: &mut Histogram,
     ) -> Result<(), Failure> {
-        let mut step = Step { op, depth, feed, table, latencies };
+        let mut step = Step { op, depth, source, table, latencies };
         let mut busy = 0;
         for (name, connection) in self.connections.iter_mut().enumerate() {
             busy += usize::from(connection.begin_turn(&mut step, &self.readiness, name)?);
@@ -180,9 +182,9 @@ impl<P: Protocol> Generator<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    fn new(lane: usize, stream: TcpStream, protocol: P) -> Connection<P> {
+    fn new(server: usize, stream: TcpStream, protocol: P) -> Connection<P> {
         Connection {
-            lane,
+            server,
             stream,
             protocol,
             outstanding: Vec::new(),
@@ -203,7 +205,7 @@ impl<P: Protocol> Connection<P> {
         readiness: &Readiness,
         name: usize,
     ) -> Result<bool, Failure> {
-        let these = step.feed.take(self.lane, step.depth);
+        let these = step.source.take(self.server, step.depth);
         self.outstanding.clear();
         self.waiting = these.len();
         if these.is_empty() {
@@ -258,14 +260,14 @@ impl<P: Protocol> Connection<P> {
         let (mut at, mut answers) = (0, 0);
         while at < self.filled {
             let answer = self.protocol.answer(step.op, &self.received[at..self.filled])?;
-            let Answer::Whole { used, slot, said } = answer else { break };
+            let Answer::Whole { used, slot, content } = answer else { break };
             let Some(OutstandingRequest { index, is_answered: is_answered @ false }) =
                 self.outstanding.get_mut(slot)
             else {
-                return Err(Failure::Protocol("an answer that nobody waits for".into()));
+                return Err(Failure::Protocol("an answer without a request".into()));
             };
             *is_answered = true;
-            check(step.op, *index, &said, step.table)?;
+            check(step.op, *index, &content, step.table)?;
             at += used;
             answers += 1;
         }
@@ -281,8 +283,8 @@ impl<P: Protocol> Connection<P> {
 }
 
 /// Checks an answer. Inserts are only of absent records, and removes only of present ones.
-fn check(op: Op, index: u32, said: &AnswerContent<'_>, table: &Table) -> Result<(), Failure> {
-    let what = match (op, said) {
+fn check(op: Op, index: u32, content: &AnswerContent<'_>, table: &Table) -> Result<(), Failure> {
+    let what = match (op, content) {
         (Op::Insert | Op::Remove, AnswerContent::Done) => return Ok(()),
         (Op::Lookup, AnswerContent::Value(value)) => {
             if *value == table.records.value(index, table.versions[index as usize]) {
@@ -291,7 +293,7 @@ fn check(op: Op, index: u32, said: &AnswerContent<'_>, table: &Table) -> Result<
             "has a wrong value".to_owned()
         }
         (_, AnswerContent::Absent) => "is missing".to_owned(),
-        (_, said) => format!("was answered to {op:?} by {said:?}"),
+        (_, content) => format!("was answered to {op:?} by {content:?}"),
     };
     Err(Failure::WrongAnswer { key: *table.records.key(index), what })
 }
@@ -328,7 +330,7 @@ mod tests {
         }
         let mut latencies = Histogram::new();
         let order: Vec<u32> = (0..10).collect();
-        generator.run(Op::Lookup, Feed::once(&order), 5, &mut table, &mut latencies)?;
+        generator.run(Op::Lookup, KeySource::once(&order), 5, &mut table, &mut latencies)?;
         Ok(latencies.count())
     }
 
@@ -351,6 +353,6 @@ mod tests {
         let refused = lookups(|_| b"-ERR no\r\n".to_vec());
         assert!(refused.unwrap_err().to_string().contains("-ERR no"));
         let many = lookups(|values| [values, &values[..1]].concat().into_iter().flat_map(resp).collect());
-        assert!(many.unwrap_err().to_string().contains("nobody waits"));
+        assert!(many.unwrap_err().to_string().contains("without a request"));
     }
 }

@@ -117,11 +117,11 @@ const END_POLL: Duration = Duration::from_millis(2);
 /// # Errors There are none.
 #[expect(clippy::disallowed_methods, reason = "the only way to find a free port is to take it")]
 pub fn free_ports(count: u16) -> Result<u16, Failure> {
-    let looking = || Failure::while_doing("looking for free ports");
+    let failed = || Failure::while_doing("looking for free ports");
     const TRIES: usize = 100;
     for _ in 0..TRIES {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(looking())?;
-        let first = listener.local_addr().map_err(looking())?.port();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed())?;
+        let first = listener.local_addr().map_err(failed())?.port();
         let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
         if first.checked_add(count).is_some() && (1..count).all(|behind| is_free(first + behind)) {
             return Ok(first);
@@ -225,7 +225,7 @@ pub fn now() -> Instant {
 }
 
 /// Waits so long.
-#[expect(clippy::disallowed_methods, reason = "whoever waits for a child has nothing else to do")]
+#[expect(clippy::disallowed_methods, reason = "the thread that waits for a child has nothing else to do")]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -123,7 +123,7 @@ fn is_whole(status: &str, nodes: usize) -> bool {
     let listed = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let are_up = listed.len() == nodes && listed.iter().all(|node| node["state"] == "up");
     let is_none = |what: &&str| status["groups"][what] == 0;
-    are_up && ["short", "rebuilding", "moving", "recovering", "down"].iter().all(is_none)
+    are_up && ["below_min_in_sync", "rebuilding", "moving", "recovering", "down"].iter().all(is_none)
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {

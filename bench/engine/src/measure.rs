@@ -238,7 +238,7 @@ mod tests {
 
     /// The fault of the store below.
     #[derive(Clone, Copy, PartialEq)]
-    enum Flaw {
+    enum StoreFault {
         Nothing,
         ForgetsSome,
         KeepsOldValues,
@@ -249,7 +249,8 @@ mod tests {
         records: BTreeMap<Key, Value>,
     }
 
-    const FLAWS: [Flaw; 4] = [Flaw::Nothing, Flaw::ForgetsSome, Flaw::KeepsOldValues, Flaw::NeverRemoves];
+    const FLAWS: [StoreFault; 4] =
+        [StoreFault::Nothing, StoreFault::ForgetsSome, StoreFault::KeepsOldValues, StoreFault::NeverRemoves];
 
     impl<const FLAW: usize> Subject for Store<FLAW> {
         const NAME: &'static str = "test";
@@ -260,7 +261,7 @@ mod tests {
             Ok(Store { records: BTreeMap::new() })
         }
         fn insert(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
-            if FLAWS[FLAW] != Flaw::ForgetsSome || self.records.len() != 99 {
+            if FLAWS[FLAW] != StoreFault::ForgetsSome || self.records.len() != 99 {
                 self.records.insert(*key, *value);
             }
             Ok(())
@@ -269,13 +270,13 @@ mod tests {
             Ok(self.records.get(key).map(|value| *into = *value).is_some())
         }
         fn overwrite(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
-            if FLAWS[FLAW] != Flaw::KeepsOldValues {
+            if FLAWS[FLAW] != StoreFault::KeepsOldValues {
                 self.records.insert(*key, *value);
             }
             Ok(())
         }
         fn remove(&mut self, key: &Key) -> Result<(), Failure> {
-            if FLAWS[FLAW] != Flaw::NeverRemoves {
+            if FLAWS[FLAW] != StoreFault::NeverRemoves {
                 self.records.remove(key);
             }
             Ok(())

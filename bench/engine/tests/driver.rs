@@ -66,7 +66,7 @@ fn every_scenario_gives_each_target_a_verdict() {
             (scenario["scenario"].as_str().unwrap(), count("readings"), count("verdicts"))
         })
         .collect();
-    assert_eq!(counts, [("sync", 2, 1), ("recovery", 8, 8), ("compaction", 4, 4)]);
+    assert_eq!(counts, [("sync", 2, 1), ("recovery", 8, 8), ("compaction", 4, 4), ("log", 2, 1)]);
     // A killed store also recovers from the journal.
     let killed = scenarios[1]["readings"].as_array().unwrap().iter().find(|row| row[0] == "4 killed cold");
     let figures = killed.unwrap()[2]["figures"].as_array().unwrap();

@@ -40,7 +40,7 @@ impl Protocol for Memcached {
 
     fn answer<'b>(&'b mut self, _op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let Some((first, rest)) = line(bytes) else { return Ok(Answer::Unfinished) };
-        let (said, rest) = match first {
+        let (content, rest) = match first {
             b"HD" => (AnswerContent::Done, rest),
             b"EN" | b"NF" => (AnswerContent::Absent, rest),
             [b'V', b'A', b' ', length @ ..] => {
@@ -56,7 +56,7 @@ impl Protocol for Memcached {
         };
         let slot = self.answered;
         self.answered += 1;
-        Ok(Answer::Whole { used: bytes.len() - rest.len(), slot, said })
+        Ok(Answer::Whole { used: bytes.len() - rest.len(), slot, content })
     }
 }
 

@@ -143,9 +143,13 @@ fn greeting(address: SocketAddr, question: &[u8], answer: &[u8]) -> Result<(), F
     let asking = || Failure::while_doing(format!("greeting {address}"));
     let mut stream = protocol::connect(address)?;
     stream.write_all(question).map_err(asking())?;
-    let mut said = vec![0; answer.len()];
-    stream.read_exact(&mut said).map_err(asking())?;
-    if said == answer { Ok(()) } else { Err(Failure::Protocol(String::from_utf8_lossy(&said).into_owned())) }
+    let mut received = vec![0; answer.len()];
+    stream.read_exact(&mut received).map_err(asking())?;
+    if received == answer {
+        Ok(())
+    } else {
+        Err(Failure::Protocol(String::from_utf8_lossy(&received).into_owned()))
+    }
 }
 
 #[cfg(test)]

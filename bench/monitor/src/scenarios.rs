@@ -76,7 +76,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         about: "Clients that read, 50 events of a source (800 bytes) or one average in turn by chance, both by Zipf's law, while 5 % \
                 or 95 % of all clients write events of all levels in transactions of transforms; one node as above. First each \
                 as fast as it can, so that all share two processors; then paced: an operation of each client every 50 ms, so \
-                that processors are idle and what is left is who waits for whom.",
+                that processors are idle and what is left is the time that one client waits for another.",
         contenders: &[
             Contender { label: "95 % writers", work: Work::Readers { percent: 95 } },
             Contender { label: "5 % writers", work: Work::Readers { percent: 5 } },

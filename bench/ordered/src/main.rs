@@ -10,7 +10,7 @@ mod work;
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use work::{Measured, PHASES};
+use work::{Measurements, PHASES};
 
 /// Speed and memory of the ordered index beside other maps.
 #[derive(Parser)]
@@ -54,7 +54,7 @@ fn child(name: &str, records: u32) -> Result<(), String> {
 fn parent(arguments: &Arguments) -> Result<(), String> {
     let is_chosen = |name: &&str| arguments.only.is_empty() || arguments.only.iter().any(|n| n == name);
     let names: Vec<&str> = subjects::NAMES.into_iter().filter(is_chosen).collect();
-    let mut measured: Vec<Vec<Measured>> = names.iter().map(|_| Vec::new()).collect();
+    let mut measured: Vec<Vec<Measurements>> = names.iter().map(|_| Vec::new()).collect();
     for _ in 0..arguments.rounds {
         for (name, measured) in names.iter().zip(&mut measured) {
             measured.push(run(name, arguments.records)?);
@@ -86,13 +86,13 @@ fn parent(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// The median of the rounds.
-fn figure(rounds: &[Measured], decimals: usize, of: impl Fn(&Measured) -> Option<f64>) -> String {
+fn figure(rounds: &[Measurements], decimals: usize, of: impl Fn(&Measurements) -> Option<f64>) -> String {
     let mut figures: Vec<f64> = rounds.iter().filter_map(of).collect();
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).map_or("-".into(), |figure| format!("{figure:.decimals$}"))
 }
 
-fn run(name: &str, records: u32) -> Result<Measured, String> {
+fn run(name: &str, records: u32) -> Result<Measurements, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(program)
         .args(["--child", name, "--records", &records.to_string()])

@@ -22,7 +22,7 @@ pub(crate) const PHASES: [&str; 7] =
 
 /// The measurements of one process.
 #[derive(Deserialize, Serialize)]
-pub(crate) struct Measured {
+pub(crate) struct Measurements {
     /// One for each phase; `None` if the subject has no order.
     pub(crate) nanoseconds: Vec<Option<f64>>,
     /// By its own account, after random load and after sorted load.
@@ -33,7 +33,7 @@ pub(crate) struct Measured {
 }
 
 /// Measures one subject; `None` if there is none of that name.
-pub(crate) fn measure(name: &str, records: usize) -> Option<Measured> {
+pub(crate) fn measure(name: &str, records: usize) -> Option<Measurements> {
     let mut random = Random::new(0x0dde_5eed);
     let mut keys: Vec<Key> = vec![[0; _]; records];
     keys.iter_mut().for_each(|key| random.fill(key));
@@ -86,7 +86,7 @@ pub(crate) fn measure(name: &str, records: usize) -> Option<Measured> {
     nanoseconds.push(Some(timed(records, || load(&mut *subject, &others))));
     bytes[1] = own(&*subject, records);
     fill[1] = subject.fill();
-    Some(Measured { nanoseconds, bytes, resident, fill })
+    Some(Measurements { nanoseconds, bytes, resident, fill })
 }
 
 fn load(subject: &mut dyn MeasuredMap, keys: &[Key]) {

@@ -12,8 +12,12 @@
 
 mod array;
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+
+use bench_common::Machine;
+use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -36,6 +40,7 @@ fn main() -> ExitCode {
 
 /// Whether the comparison succeeded.
 fn run(words: &[String]) -> Result<bool, String> {
+    let machine = Machine::look().map_err(|error| error.to_string())?;
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/release/bench-python and target/python/venv.
     let target = own.parent().and_then(Path::parent).ok_or("this program is in no target folder")?;
@@ -48,5 +53,18 @@ fn run(words: &[String]) -> Result<bool, String> {
         .args(words)
         .status()
         .map_err(|error| format!("{} cannot be started: {error}", python.display()))?;
+    let json = words.iter().position(|word| word == "--json").and_then(|at| words.get(at + 1));
+    if let Some(path) = json.filter(|_| status.success()) {
+        add_machine(Path::new(path), &machine)?;
+    }
     Ok(status.success())
+}
+
+/// Adds the machine to the report that `compare.py` has written.
+fn add_machine(path: &Path, machine: &Machine) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let text = fs::read_to_string(path).map_err(|error| failed(&error))?;
+    let mut report: Value = serde_json::from_str(&text).map_err(|error| failed(&error))?;
+    report["machine"] = json!(machine);
+    fs::write(path, report.to_string()).map_err(|error| failed(&error))
 }

@@ -13,9 +13,12 @@
 
 mod servers;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use bench_common::{Machine, Spread};
+use serde_json::{Value, json};
 
 use servers::Server;
 
@@ -82,12 +85,15 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    let mut rounds = ROUNDS;
+    let usage = || "usage: cargo xtask bench resp [--rounds N] [--json FILE]".to_owned();
+    let (mut rounds, mut json) = (ROUNDS, None);
     let mut args = std::env::args().skip(1);
     while let Some(word) = args.next() {
-        match (word.as_str(), args.next().and_then(|value| value.parse().ok())) {
-            ("--rounds", Some(value)) if value > 0 => rounds = value,
-            _ => return Err("usage: cargo xtask bench resp [--rounds N]".to_owned()),
+        let value = args.next().ok_or_else(usage)?;
+        match word.as_str() {
+            "--rounds" => rounds = value.parse().ok().filter(|rounds| *rounds > 0).ok_or_else(usage)?,
+            "--json" => json = Some(PathBuf::from(value)),
+            _ => return Err(usage()),
         }
     }
     let machine = Machine::look().map_err(|error| error.to_string())?;
@@ -125,7 +131,52 @@ fn run() -> Result<(), String> {
     println!(
         "\n{rounds} rounds, servers on core 0, redis-benchmark on core 1, values of 132 bytes. {machine}"
     );
+    if let Some(path) = json {
+        let text = report(&machine, rounds, &figures).to_string();
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     Ok(())
+}
+
+/// Requests per second of one test in each round: of the node, and of redis.
+type TestRates = (Vec<f64>, Vec<f64>);
+
+/// Everything measured, in the form that `cargo xtask bench report` reads. `figures`: of each test.
+fn report(machine: &Machine, rounds: usize, figures: &[TestRates]) -> Value {
+    let rates = |name: &str, of: fn(&TestRates) -> &Vec<f64>| {
+        let spread = |both| Spread::of(of(both).iter().map(|rate| rate / 1e3));
+        let figures: Vec<Value> = TESTS
+            .iter()
+            .zip(figures)
+            .map(|(test, both)| json!([format!("{}, K/s", test.name), spread(both)]))
+            .collect();
+        json!({ "label": name, "figures": figures })
+    };
+    let verdicts: Vec<Value> = TESTS
+        .iter()
+        .zip(figures)
+        .filter_map(|(test, (here, there))| {
+            let ratio = Spread::of(here.iter().zip(there).map(|(here, there)| here / there))?;
+            Some(json!({
+                "what": format!("{}: zerohop over redis", test.name),
+                "figure": ratio,
+                "bound": { "at_least": test.goal },
+                "is_met": ratio.median >= test.goal,
+            }))
+        })
+        .collect();
+    json!({
+        "machine": machine,
+        "missing": [],
+        "scenarios": [{
+            "scenario": "redis-benchmark",
+            "about": "One node and redis-server under the same client, values of 132 bytes, nothing on a disk.",
+            "rounds": rounds,
+            "contenders": [rates("zerohop", |both| &both.0), rates("redis", |both| &both.1)],
+            "verdicts": verdicts,
+            "failures": [],
+        }],
+    })
 }
 
 /// Creates a list of a hundred values.
@@ -158,4 +209,24 @@ fn measure(server: &Server, test: &Test) -> Result<f64, String> {
             String::from_utf8_lossy(&output.stderr)
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_has_a_figure_and_a_verdict_of_each_test() {
+        let machine = Machine::look().unwrap();
+        let figures = vec![(vec![2000.0, 4000.0], vec![1000.0, 1000.0]); TESTS.len()];
+        let report = report(&machine, 2, &figures);
+        let scenario = &report["scenarios"][0];
+        let of = |contender: usize| scenario["contenders"][contender]["figures"].as_array().unwrap();
+        assert_eq!((of(0).len(), of(1).len()), (TESTS.len(), TESTS.len()));
+        assert_eq!(of(0)[0], json!(["SET, depth 1, K/s", { "median": 3.0, "least": 2.0, "greatest": 4.0 }]));
+        let verdict = &scenario["verdicts"][2];
+        assert_eq!((&verdict["bound"], &verdict["is_met"]), (&json!({ "at_least": 1.3 }), &json!(true)));
+        assert_eq!(verdict["figure"], json!({ "median": 3.0, "least": 2.0, "greatest": 4.0 }));
+        assert!(report["machine"]["cpu"].is_string());
+    }
 }

@@ -28,7 +28,7 @@ const LIST_BYTES: u64 = 1 << 20;
 pub struct Target {
     /// The keyspace.
     pub keyspace: Keyspace,
-    /// The settings in the manifest. The partitions are those of the snapshot.
+    /// The settings in the manifest. The partitions are those of the snapshot, the separators those of the keyspace.
     pub settings: manifest::Keyspace,
 }
 
@@ -92,7 +92,8 @@ pub async fn create(
     let mut job = Job { snapshot: &snapshot, progress, totals: BackupTotals::default() };
     for (number, Target { keyspace, settings }) in (0..).zip(targets) {
         let partitions = snapshot.partitions(keyspace).map_or(0, |partitions| partitions.get());
-        let settings = manifest::Keyspace { partitions, ..settings.clone() };
+        let separators = keyspace.config().separators.iter().map(<[u8]>::to_vec).collect();
+        let settings = manifest::Keyspace { partitions, separators, ..settings.clone() };
         for partition in 0..partitions {
             let known = match &base {
                 Some((path, base)) => KnownPartition::of(path, base, &settings, partition)?,
@@ -222,7 +223,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn came(&mut self, records: u64, bytes: u64) {
+    fn count_progress(&mut self, records: u64, bytes: u64) {
         self.totals.records += records;
         self.totals.bytes += bytes;
         (self.progress)(Progress { records: self.totals.records, bytes: self.totals.bytes });
@@ -244,7 +245,7 @@ impl Job<'_> {
             let (version, deadline, length) = (info.version.0, info.expires_at_ms.unwrap_or(0), info.length);
             if known.records.get(&one.key[..]) == Some(&(version, deadline, length)) {
                 part.put(&PartEntry::Kept { version, deadline, length, key: &one.key })?;
-                self.came(1, 0);
+                self.count_progress(1, 0);
             } else {
                 wanted.push((&one.key, info));
             }
@@ -282,7 +283,7 @@ impl Job<'_> {
         match record {
             Record::Bytes { version, bytes, .. } => {
                 part.put(&PartEntry::Bytes { version: version.0, deadline, key, value: &bytes })?;
-                self.came(1, bytes.len() as u64);
+                self.count_progress(1, bytes.len() as u64);
             }
             Record::List { version, length, mut values, .. } => {
                 part.put(&PartEntry::List { version: version.0, deadline, length, key })?;
@@ -291,7 +292,7 @@ impl Job<'_> {
                     have += values.len() as u64;
                     let bytes = values.iter().map(Bytes::len).sum::<usize>();
                     part.put(&PartEntry::Values(values.iter().map(|value| &value[..]).collect()))?;
-                    self.came(0, bytes as u64);
+                    self.count_progress(0, bytes as u64);
                     if have >= length {
                         break;
                     }
@@ -301,7 +302,7 @@ impl Job<'_> {
                         _ => return Err(vanished()),
                     }
                 }
-                self.came(1, 0);
+                self.count_progress(1, 0);
             }
         }
         Ok(())
@@ -325,7 +326,7 @@ impl Job<'_> {
             attributes: &info.attributes,
         })?;
         let known = known.filter(|(id, _)| *id == info.id.0).map(|(_, chunks)| chunks);
-        for number in 0..info.size.div_ceil(info.chunk_bytes) {
+        for number in blob.chunk_numbers().await? {
             if let Some(before) = known.and_then(|chunks| chunks.get(&number))
                 && blob.chunk_version(number).await?.is_some_and(|version| version.0 == *before)
             {
@@ -334,10 +335,10 @@ impl Job<'_> {
             }
             if let Some((version, bytes)) = blob.chunk(number).await? {
                 part.put(&PartEntry::Chunk { number, version: version.0, bytes: &bytes })?;
-                self.came(0, bytes.len() as u64);
+                self.count_progress(0, bytes.len() as u64);
             }
         }
-        self.came(1, 0);
+        self.count_progress(1, 0);
         Ok(())
     }
 }

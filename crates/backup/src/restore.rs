@@ -98,12 +98,12 @@ pub async fn restore(
                         made.truncate(size).await?;
                     }
                     blob = Some((made, attributes));
-                    writer.came(1, 0);
+                    writer.count_progress(1, 0);
                 }
                 BackupItem::Chunk { name, chunk_bits, number, bytes } => {
                     if !bytes.is_empty() {
                         keyspace.blob(name).with_unfinished().write_at(number << chunk_bits, &bytes).await?;
-                        writer.came(0, bytes.len() as u64);
+                        writer.count_progress(0, bytes.len() as u64);
                     }
                 }
             }
@@ -131,7 +131,7 @@ struct Writer<'w> {
 }
 
 impl Writer<'_> {
-    fn came(&mut self, records: u64, bytes: u64) {
+    fn count_progress(&mut self, records: u64, bytes: u64) {
         let RestoreTotals { records: all, bytes: total } = &mut self.restored;
         (*all, *total) = (*all + records, *total + bytes);
         (self.progress)(Progress { records: *all, bytes: *total });
@@ -163,7 +163,7 @@ impl Writer<'_> {
             pending.await?;
             bytes += value.len() as u64;
         }
-        self.came(records.len() as u64, bytes);
+        self.count_progress(records.len() as u64, bytes);
         Ok(())
     }
 
@@ -182,7 +182,7 @@ impl Writer<'_> {
             left = rest;
             let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
             self.keyspace.append(key, &some).await?;
-            self.came(0, some.iter().map(|value| value.len() as u64).sum());
+            self.count_progress(0, some.iter().map(|value| value.len() as u64).sum());
         }
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Writer<'_> {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.came(1, 0);
+        self.count_progress(1, 0);
         Ok(())
     }
 }

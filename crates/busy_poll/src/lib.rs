@@ -51,8 +51,8 @@ impl BusyPoll {
     }
 
     /// So many requests came at once, frames or calls; a batch counts as one.
-    pub fn record_arrivals(&mut self, asked: usize) {
-        if asked > 1 {
+    pub fn record_arrivals(&mut self, arrivals: usize) {
+        if arrivals > 1 {
             self.pause = self.pause.max(CROWDED_WAITS);
         }
     }

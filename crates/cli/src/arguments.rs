@@ -56,15 +56,17 @@ pub(crate) enum CliCommand {
     /// Runs a gateway for clients of S3 in the foreground, until Ctrl-C.
     ///
     /// The gateway is a client of the cluster: several may serve the same objects at once. An object appears, is
-    /// replaced or removed completely, also if the gateway is killed; the client repeats its request at another gateway
-    /// or after the restart. The cluster must have no secret, and the gateway listens on this machine alone. The access
+    /// replaced or removed completely, also if the gateway is killed. The client then repeats its request at another
+    /// gateway or after the restart. The cluster must have no secret, and the gateway listens on this machine alone.
+    /// The access
     /// key id of its clients may be any, and the secret access key is `zerohop`.
     S3(S3Arguments),
     /// Shows the nodes and keyspaces of the cluster, and their state.
     ///
     /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the
-    /// next number. A number is not used again. Instances are numbered over all nodes, from 0 on (from 1 on for a node alone), in the order in which
-    /// their nodes joined: node 2 may have instance 1. Other commands name an instance as
+    /// next number. A number is not used again. Instances are numbered over all nodes, in the order in which their
+    /// nodes joined, so node 2 may have instance 1. Numbers begin with 0, and with 1 for a node alone. Other commands
+    /// name an instance as
     /// NODE:INSTANCE.
     Status(StatusArguments),
     /// Shows the current activity of each node, repeatedly, until Ctrl-C: rates, latencies, connections and memory.
@@ -117,7 +119,7 @@ pub(crate) enum CliCommand {
     Restore(RestoreArguments),
     /// Reads and checks all data of a cluster, or checks a backup.
     ///
-    /// Without DIR the command reads every record and blob of the cluster once, as a client does, and has the copies of
+    /// Without DIR the command reads every record and blob of the cluster once, as a client does. Then the copies of
     /// every partition compare their contents. With DIR it reads every byte of that backup and of those that it
     /// continues, and needs no cluster. The exit code is 1 if data is damaged or a copy differs; that copy is rebuilt
     /// from the others.

@@ -1,5 +1,5 @@
 //! Names of keyspaces in the completions of shells. The names come from the cluster, so the scripts
-//! ask it: with the options of the command line that is completed, and quietly if nobody answers.
+//! ask it: with the options of the command line that is completed, and quietly if no node answers.
 
 use clap_complete::Shell;
 

@@ -87,7 +87,14 @@ const EXAMPLES: &[CommandExamples] = &[
             "zerohop kv scan -k events --reverse --limit 1",
         ],
     ),
-    ("txn", &["printf 'incr anna -10\\nincr ben 10\\n' | zerohop txn", "zerohop txn --json"]),
+    (
+        "txn",
+        &[
+            "printf 'incr anna -10\\nincr ben 10\\n' | zerohop txn",
+            "printf 'check anna absent\\ninsert anna new\\n' | zerohop txn --json",
+            "zerohop txn < operations.txt",
+        ],
+    ),
     ("blob put", &["zerohop blob put backup disk.img", "zerohop blob put backup disk.img --replace"]),
     ("blob get", &["zerohop blob get backup disk.img"]),
     ("blob read", &["zerohop blob read backup --at 512 --length 512"]),
@@ -156,7 +163,7 @@ mod tests {
     /// The arguments of the part of a line that runs the program, without quotes and redirections.
     fn words(line: &str) -> Vec<OsString> {
         let from = line.find("zerohop ").unwrap();
-        let part = line[from..].split([')', '>', '|']).next().unwrap();
+        let part = line[from..].split([')', '<', '>', '|']).next().unwrap();
         let mut words = vec![String::new()];
         let mut is_quoted = false;
         for one in part.trim().chars() {

@@ -23,25 +23,6 @@
 //!
 //! A [`Store`] can be cloned and used from any number of threads. See `docs/guide/embedded.md`.
 
-use std::path::Path;
-
 pub use zerohop_embedded::{
-    Durability, EmbeddedStore as Store, Recovery, StoreError as Error, StoreKeys, StoreOptions as Options,
-    StoreRange, StoreRecord, StoreStats as Stats,
+    Durability, Error, Options, Recovery, Stats, Store, StoreKeys, StoreRange, StoreRecord, open, open_with,
 };
-
-/// Opens the store in a folder, or creates one if there is none, with the default [`Options`].
-///
-/// # Errors
-/// As [`Store::open`].
-pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
-    Store::open(path)
-}
-
-/// Opens or creates a store with these options.
-///
-/// # Errors
-/// As [`Store::open_with`].
-pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Store, Error> {
-    Store::open_with(path, options)
-}

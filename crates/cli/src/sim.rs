@@ -9,13 +9,13 @@ use crate::output;
 
 /// Runs the requested simulations.
 pub(crate) fn run(arguments: &SimArguments) -> Result<CommandEnding, CommandError> {
-    let mut said = Ok(());
+    let mut printed = Ok(());
     let ended = simulate(arguments, &mut |line| {
-        if said.is_ok() {
-            said = output::result(line);
+        if printed.is_ok() {
+            printed = output::result(line);
         }
     });
-    said?;
+    printed?;
     match ended {
         CommandEnd::Passed => Ok(CommandEnding::Done),
         CommandEnd::Failed => Ok(CommandEnding::No),

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zerohop_client::write_new_token;
+use zerohop_client::{Client, write_new_token};
+use zerohop_s3::{Grant as S3Grant, grants_key};
 use zerohop_system::clock::HybridClock;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
@@ -14,6 +15,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, names, quantity};
 use crate::output;
+use crate::s3::keyspaces;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
@@ -40,6 +42,18 @@ pub(crate) struct TokenNewArguments {
     /// Permissions in all keyspaces, also in those created later. With `admin`, the token permits everything.
     #[arg(long, value_name = "PERMISSIONS", value_parser = permissions)]
     all: Option<u32>,
+    /// Permissions for clients of S3 in a bucket, or in its objects whose names begin with a prefix, as in
+    /// pictures=read,write or pictures/2026/=read. A client with `write` in a complete bucket may create and delete it,
+    /// and one with `admin` may configure it. May be given several times; prints the access keys as --s3 does.
+    #[arg(long, value_name = "BUCKET[/PREFIX]=PERMISSIONS", value_parser = bucket)]
+    bucket: Vec<S3Grant>,
+    /// The keyspace of `zerohop s3` that --bucket refers to.
+    #[arg(long, value_name = "NAME", default_value = "objects")]
+    objects: String,
+    /// Prints the access key id, which is the name of the token, and the secret access key for clients of S3. In all
+    /// buckets they have the permissions of the token in the keyspace of `zerohop s3`.
+    #[arg(long)]
+    s3: bool,
     /// The validity period from now, as in 12h or 30d, by the clocks of the nodes [default: until the token is
     /// revoked].
     #[arg(long, value_name = "TIME", value_parser = quantity::token_time)]
@@ -83,6 +97,16 @@ struct TokenNewOutput<'a> {
     file: String,
     /// The validity period in milliseconds; `None`: it does not expire.
     expires_in_ms: Option<u64>,
+    /// For clients of S3.
+    #[serde(flatten)]
+    s3: Option<S3Keys<'a>>,
+}
+
+/// What a client of S3 signs with.
+#[derive(Serialize)]
+struct S3Keys<'a> {
+    access_key_id: &'a str,
+    secret_access_key: String,
 }
 
 /// The JSON of a token that was revoked.
@@ -144,14 +168,16 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
 }
 
 async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError> {
-    let TokenNewArguments { name, keyspace, all, expires, file, target, json } = arguments;
+    let TokenNewArguments { name, keyspace, all, bucket, objects, s3, expires, file, target, json } =
+        arguments;
     let mut grants: Vec<TokenGrant> = keyspace
         .into_iter()
         .map(|Grant { keyspace, permissions }| TokenGrant { keyspace, permissions })
         .collect();
     grants.extend(all.map(|permissions| TokenGrant { keyspace: String::new(), permissions }));
-    if grants.is_empty() {
-        let what = "say what it permits: --keyspace NAME=read,write, or --all read";
+    if grants.is_empty() && bucket.is_empty() {
+        let what =
+            "say what it permits: --keyspace NAME=read,write, --all read, or --bucket NAME=read for S3";
         return Err(CommandError::Usage(what.to_owned()));
     }
     let secret = target.secret()?;
@@ -165,18 +191,21 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
     }
     let token = write_new_token(&path, &secret).map_err(CommandError::Secret)?;
     let put = TokenPut { id: token.id(), name: name.clone(), grants };
-    if let Err(error) = admin::put_token(&client, put, expires).await {
+    if let Err(error) = register(&client, put, &bucket, &objects, expires).await {
         // The file is useless: the cluster does not know the token.
         drop(std::fs::remove_file(&path));
         return Err(error);
     }
     output::note_done(output::COMMAND);
+    let keys = (s3 || !bucket.is_empty())
+        .then(|| S3Keys { access_key_id: &name, secret_access_key: token.s3_secret() });
     if json {
         output::json(&TokenNewOutput {
             id: format!("{:016x}", token.id()),
             name: &name,
             file: path.display().to_string(),
             expires_in_ms: expires.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+            s3: keys,
         })?;
         return Ok(CommandEnding::Done);
     }
@@ -187,7 +216,34 @@ async fn new(arguments: TokenNewArguments) -> Result<CommandEnding, CommandError
         names::text(name.as_bytes()),
         names::path(&path)
     ));
+    if let Some(S3Keys { access_key_id, secret_access_key }) = keys {
+        output::result(&format!("access key id: {access_key_id}\nsecret access key: {secret_access_key}"))?;
+    }
     Ok(CommandEnding::Done)
+}
+
+/// Makes a token valid. Its grants in buckets are recorded before, so that no gateway finds the token without them.
+async fn register(
+    client: &Client,
+    mut put: TokenPut,
+    buckets: &[S3Grant],
+    objects: &str,
+    expires: Option<Duration>,
+) -> Result<(), CommandError> {
+    if buckets.is_empty() {
+        return admin::put_token(client, put, expires).await;
+    }
+    let recorded = keyspaces::open_grants(client, objects).await?;
+    let permissions = u32::from(Permission::Read.number());
+    put.grants.push(TokenGrant { keyspace: keyspaces::grants_of(objects), permissions });
+    let key = grants_key(put.id);
+    recorded.insert(&key, &S3Grant::encode(buckets)).await?;
+    let done = admin::put_token(client, put, expires).await;
+    if done.is_err() {
+        // A record without a token grants nothing.
+        drop(recorded.remove(&key).await);
+    }
+    done
 }
 
 impl From<TokenStatus> for ShownToken {
@@ -245,6 +301,13 @@ fn grant(text: &str) -> Result<Grant, String> {
     Ok(Grant { keyspace: keyspace.to_owned(), permissions: permissions(list)? })
 }
 
+/// Parses BUCKET=PERMISSIONS or BUCKET/PREFIX=PERMISSIONS. For clap. A prefix may have the character `=`.
+fn bucket(text: &str) -> Result<S3Grant, String> {
+    let (place, list) = text.rsplit_once('=').ok_or("write BUCKET=PERMISSIONS, as in pictures=read,write")?;
+    let bits = u8::try_from(permissions(list)?).map_err(|error| error.to_string())?;
+    S3Grant::new(place, bits).map_err(|error| error.to_string())
+}
+
 /// Parses permissions into a bit set. For clap.
 fn permissions(text: &str) -> Result<u32, String> {
     text.split(',').try_fold(0, |bits, name| {
@@ -269,6 +332,9 @@ mod tests {
         }
         let papers = grant("papers=read,write").unwrap();
         assert_eq!((papers.keyspace.as_str(), papers.permissions), ("papers", 3));
+        let below = bucket("pictures/a=b/=read").unwrap();
+        assert_eq!((below.prefix.as_str(), below.permissions), ("pictures/a=b/", 1));
+        assert!(bucket("pictures").is_err() && bucket("=read").is_err() && bucket("pictures=").is_err());
         assert!(grant("papers").is_err() && grant("=read").is_err() && grant("papers=").is_err());
     }
 }

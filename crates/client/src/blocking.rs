@@ -20,14 +20,14 @@ pub struct BlockingClient {
     runtime: Arc<OwnedRuntime>,
 }
 
-/// A keyspace of a blocking client: the operations of [`Keyspace`]; [`Blocking::wait_for`] runs each of them to its end.
+/// A keyspace of a blocking client: the operations of [`Keyspace`]; [`BlockingHandle::wait_for`] runs each of them to its end.
 #[derive(Clone, Debug)]
 pub struct BlockingKeyspace {
     keyspace: Keyspace,
     runtime: Arc<OwnedRuntime>,
 }
 
-/// A transaction of a blocking client: the operations of [`Transaction`]. Methods that wait for a server block here; [`Blocking::wait_for`] runs
+/// A transaction of a blocking client: the operations of [`Transaction`]. Methods that wait for a server block here; [`BlockingHandle::wait_for`] runs
 /// the others, such as `read_many` and blob operations.
 #[derive(Clone, Debug)]
 pub struct BlockingTransaction {
@@ -36,7 +36,7 @@ pub struct BlockingTransaction {
 }
 
 /// A handle that can run an operation of its keyspace or of its transaction to its end.
-pub trait Blocking {
+pub trait BlockingHandle {
     /// Blocks until the operation has ended. Errors: those of the operation, or [`Error::InsideRuntime`].
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error>;
 }
@@ -155,13 +155,13 @@ impl std::ops::Deref for BlockingTransaction {
     }
 }
 
-impl Blocking for BlockingKeyspace {
+impl BlockingHandle for BlockingKeyspace {
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error> {
         self.runtime.block_on(operation)
     }
 }
 
-impl Blocking for BlockingTransaction {
+impl BlockingHandle for BlockingTransaction {
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error> {
         self.runtime.block_on(operation)
     }

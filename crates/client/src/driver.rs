@@ -24,7 +24,7 @@ use zerohop_session::procedures::{BatchSender, ReplySender};
 
 use crate::batches::{BatchSlot, Batches};
 use crate::socket::Socket;
-use crate::wakers::ReadyPlaces;
+use crate::wakers::ReadySockets;
 
 /// One operation, or several that the caller has submitted together.
 pub(crate) enum DriverCommand {
@@ -54,7 +54,7 @@ pub(crate) struct Driver {
     /// All handles are dropped: no more commands will arrive.
     ending: bool,
     sockets: Vec<Option<Socket>>,
-    ready: Arc<ReadyPlaces>,
+    ready: Arc<ReadySockets>,
     ready_sockets: Vec<usize>,
     effects: Vec<SessionEffect<ResultTarget>>,
     timer: Pin<Box<Sleep>>,

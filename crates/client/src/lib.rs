@@ -28,7 +28,7 @@ mod wakers;
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
-pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
+pub use blocking::{BlockingClient, BlockingHandle, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, ClientOptions};
 pub use listeners::{no_address, until_none_listens};
 pub use secret::{

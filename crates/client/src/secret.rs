@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zerohop_tls::limits::PEM_BYTES_MAX;
-use zerohop_wire::auth::{Nonces, NotAToken, Secret, SecretError, Token};
+use zerohop_wire::auth::{InvalidToken, Nonces, Secret, SecretError, Token};
 use zerohop_wire::limits::SECRET_BYTES_MAX;
 use zerohop_wire::shown::shown_path;
 
@@ -185,7 +185,7 @@ impl fmt::Display for SecretFileError {
                 path = shown_path(path)
             ),
             Self::NotAFile { path } => write!(f, "{}: it is not a file", shown_path(path)),
-            Self::Token { path } => write!(f, "{}: {NotAToken}", shown_path(path)),
+            Self::Token { path } => write!(f, "{}: {InvalidToken}", shown_path(path)),
             Self::Text { path, error } => write!(f, "{}: {error}", shown_path(path)),
         }
     }

@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 
 /// The positions of the sockets that are ready, and the waker of the driver.
 #[derive(Debug, Default)]
-pub(crate) struct ReadyPlaces(Mutex<ReadyState>);
+pub(crate) struct ReadySockets(Mutex<ReadyState>);
 
 #[derive(Debug, Default)]
 struct ReadyState {
@@ -13,10 +13,10 @@ struct ReadyState {
     driver: Option<Waker>,
 }
 
-impl ReadyPlaces {
+impl ReadySockets {
     /// The waker of the socket at this position.
     pub(crate) fn waker(self: &Arc<Self>, place: usize) -> Waker {
-        Arc::new(PlaceWaker { ready: Arc::clone(self), socket_index: place }).into()
+        Arc::new(SocketWaker { ready: Arc::clone(self), socket_index: place }).into()
     }
 
     /// Moves the recorded positions into `into`, and sets the waker that the next event wakes.
@@ -47,12 +47,12 @@ impl ReadyPlaces {
     }
 }
 
-struct PlaceWaker {
-    ready: Arc<ReadyPlaces>,
+struct SocketWaker {
+    ready: Arc<ReadySockets>,
     socket_index: usize,
 }
 
-impl Wake for PlaceWaker {
+impl Wake for SocketWaker {
     fn wake(self: Arc<Self>) {
         self.ready.record_ready(self.socket_index);
     }

@@ -16,6 +16,10 @@ pub enum Bug {
     RetryAppliedTwice,
     /// A restarted in-sync replica stays in sync although its log was not synced.
     RestartedReplicaStaysInSync,
+    /// A recovery does not wait for in-sync replicas that have not reported their logs.
+    SilentMemberPassed,
+    /// A recovery chooses the log with the lowest end.
+    LowestLogChosen,
     /// A leader hands out the map of a command that it has only proposed.
     UndecidedMapSent,
     /// A node repeats its join under another request id each time.
@@ -46,6 +50,9 @@ impl Bug {
         Bug::RemovedLeaderStays,
         Bug::HandoverToSilentManager,
     ];
+
+    /// Bugs of recoveries, which clusters show in which all in-sync replicas of a group die.
+    pub const OF_RECOVERIES: [Bug; 2] = [Bug::SilentMemberPassed, Bug::LowestLogChosen];
 
     /// Bugs that complete nodes show.
     pub const OF_AGENTS: [Bug; 5] = [

@@ -3,6 +3,7 @@
 //! An append and a read are one system call each, at a length that this process tracks. After an error the tracked length is unchanged, so that the
 //! next append overwrites what the failed one left. A lock on a file in the folder makes sure that only one process uses the folder at a time.
 
+mod at_once;
 mod pieces;
 mod recycle;
 #[cfg(test)]
@@ -10,9 +11,9 @@ mod tests;
 mod zeros;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,17 +24,13 @@ use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use zerohop_system::descriptors::Descriptors;
-use zerohop_system::predecessor::retry_until_released;
-use zerohop_wire::shown::shown_path;
 
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
 use super::file_limit::FileSizeLimit;
+use super::folder_lock::{LOCK_FILE, lock};
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
-
-/// The file at the top of the folder that the process locks. It is not a name of the disk.
-pub const LOCK_FILE: &str = "lock";
 
 /// A folder of real files; see the module.
 #[derive(Debug)]
@@ -82,7 +79,7 @@ impl FilesDisk {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(root, flags, Mode::empty())
-            .map_err(|errno| system_error(root, "opening", &errno.into()))?;
+            .map_err(|errno| OpenDiskError::system(root, "opening", &errno.into()))?;
         Ok(FilesDisk {
             sync_threads: None,
             waker: None,
@@ -183,7 +180,8 @@ impl FilesDisk {
             return Ok(SyncTicket(ticket));
         }
         self.wait_for_room()?;
-        let (key, file) = self.files.get(file, "sync_begin")?;
+        let id = file;
+        let (key, file) = self.files.get(id, "sync_begin")?;
         file.check_sound()?;
         let begun = BegunFileSync {
             path: file.path.clone(),
@@ -192,16 +190,12 @@ impl FilesDisk {
             folders: names,
             result: None,
         };
-        let not_begun = |reason: String| {
-            Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
-        };
-        let thread = match started(&mut self.sync_threads) {
-            Ok(thread) => thread,
-            Err(error) => return not_begun(format!("no thread for it: {error}")),
+        let Ok(thread) = started(&mut self.sync_threads) else {
+            return at_once::sync_at_once(self, id, begun, &folders, waker);
         };
         let descriptor = Arc::clone(file.descriptor());
         if let Err(errno) = thread.begin(self.next_ticket, descriptor, folders, waker) {
-            return not_begun(errno.to_string());
+            return Err(failed(&begun.path, "sync_begin", errno));
         }
         file.syncs_begun += 1;
         let ticket = self.next_ticket;
@@ -429,7 +423,7 @@ impl Disk for FilesDisk {
         }
         file.changes += 1;
         retry_on_intr(|| ftruncate(file.descriptor(), bytes))
-            .map_err(|errno| failed(&file.path, "truncate", errno))?;
+            .map_err(|errno| refused(&file.path, "truncate", errno))?;
         file.bytes = bytes;
         (file.reserve_bytes, file.zeroed_bytes) = (0, 0);
         file.needs_tail_truncation = false;
@@ -442,7 +436,7 @@ impl Disk for FilesDisk {
         match self.is_folder(from) {
             Ok(false) => {}
             Ok(true) | Err(Errno::NOENT | Errno::NOTDIR) => return Err(not_found(from)),
-            Err(errno) => return Err(failed(from, "rename", errno)),
+            Err(errno) => return Err(refused(from, "rename", errno)),
         }
         if from == to {
             return Ok(());
@@ -470,7 +464,7 @@ impl Disk for FilesDisk {
         });
         removed.map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR => not_found(path),
-            errno => failed(path, "remove", errno),
+            errno => refused(path, "remove", errno),
         })?;
         self.files.removed(path);
         self.durable_folders.remove(path);
@@ -544,7 +538,7 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
     let missing: Vec<&Path> = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty()).collect();
     // The data is accessible only to this account, whatever its umask.
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(root);
-    made.map_err(|error| system_error(root, "making the folder", &error))?;
+    made.map_err(|error| OpenDiskError::system(root, "making the folder", &error))?;
     for folder in missing {
         let above = match folder.parent() {
             Some(above) if !above.as_os_str().is_empty() => above,
@@ -552,31 +546,10 @@ fn make_root(root: &Path) -> Result<(), OpenDiskError> {
         };
         rustix::fs::open(above, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .and_then(fsync)
-            .map_err(|errno| system_error(above, "syncing the folder", &errno.into()))?;
+            .map_err(|errno| OpenDiskError::system(above, "syncing the folder", &errno.into()))?;
     }
     Ok(())
 }
-
-#[expect(clippy::disallowed_methods, reason = "this module is the home of files")]
-fn lock(root: &Path) -> Result<File, OpenDiskError> {
-    let path = root.join(LOCK_FILE);
-    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
-    let file = file.map_err(|error| system_error(&path, "opening the lock", &error))?;
-    // Another account that can open the file could lock it, and prevent a node from starting. Older versions made it readable.
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))
-        .map_err(|errno| system_error(&path, "closing the lock to others", &errno.into()))?;
-    let is_locked = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
-    match retry_until_released(&shown_path(root), is_locked, || file.try_lock()) {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),
-    }
-}
-
-fn system_error(path: &Path, operation: &'static str, error: &std::io::Error) -> OpenDiskError {
-    OpenDiskError::System { path: path.to_owned(), operation, reason: error.to_string() }
-}
-
 fn check_name(path: &str, operation: &'static str) -> DiskResult<()> {
     check(path, operation)?;
     if path == LOCK_FILE {

@@ -19,7 +19,8 @@ use zerohop_engine::disk::path::join;
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
 use super::OpenDiskError;
-use super::files::{FilesDisk, LOCK_FILE};
+use super::files::FilesDisk;
+use super::folder_lock::LOCK_FILE;
 
 /// Maximum number of bytes in memory; beyond it the disk is full. Tests that write more should sync from time to time.
 pub const UNSYNCED_BYTES_MAX: u64 = 1 << 30;

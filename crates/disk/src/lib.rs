@@ -5,10 +5,12 @@
 //!            ├─ HoldUnsynced  the same, but unsynced data never reaches the files,         (hold_unsynced)
 //!            │                so that killing the process has the effect of a power failure
 //!            └─ Memory        no disk: for a node that stores everything in memory         (memory)
+//!   folder_lock: only one process has a folder open; a copy names that of the original
 //! ```
 
 mod file_limit;
 mod files;
+mod folder_lock;
 mod hold_unsynced;
 mod memory;
 mod open_files;
@@ -24,7 +26,8 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 use zerohop_wire::shown::shown_path;
 
 pub use self::file_limit::FileSizeLimit;
-pub use self::files::{FilesDisk, LOCK_FILE};
+pub use self::files::FilesDisk;
+pub use self::folder_lock::{LOCK_FILE, process_of_original};
 pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub use self::replace::{remove_file, replace_file};
@@ -217,12 +220,18 @@ impl Disk for NodeDisk {
     }
 }
 
+impl OpenDiskError {
+    fn system(path: &Path, operation: &'static str, error: &std::io::Error) -> OpenDiskError {
+        OpenDiskError::System { path: path.to_owned(), operation, reason: error.to_string() }
+    }
+}
+
 impl fmt::Display for OpenDiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenDiskError::InUse { root } => write!(
                 f,
-                "{}: another zerohop process uses this data folder; stop it or give another folder",
+                "{}: another zerohop process uses this data folder, or another store of this process; stop it or give another folder",
                 shown_path(root)
             ),
             OpenDiskError::UnknownTestDisk { value } => write!(

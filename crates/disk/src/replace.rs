@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// Replaces the file `name` in `folder`, and creates the folder if it does not exist. The new file survives a crash once this has succeeded; after
-/// an error, or a crash, the old file or the new one is there. From the second time on, a file of the same length needs no new room, if the file
-/// system can exchange two names atomically: the next bytes then overwrite the previous file.
+/// Replaces the file `name` in `folder`, and creates the folder if it does not exist. The new file survives a crash
+/// once this has succeeded; after an error, or a crash, the old file or the new one is there. From the second time on,
+/// a file of the same length needs no new space, if the file system can exchange two names atomically. The next bytes
+/// then overwrite the previous file.
 ///
 /// # Errors
 /// Those of the system.

@@ -390,6 +390,10 @@ impl<D: Disk> EmbeddedInstance<D> {
     /// The error that a failure of the shard means to the caller.
     fn error_of(&mut self, failure: &Failure<'_>, operation: &StoreOperation) -> EngineError {
         match failure {
+            // Compaction gives space back, and a later call may find room.
+            Failure::Busy { .. } if !self.shard.has_disk_space() => {
+                EngineError::DiskFull { free_bytes: self.shard.local().free_bytes().unwrap_or(0) }
+            }
             Failure::DiskFull => {
                 EngineError::DiskFull { free_bytes: self.shard.local().free_bytes().unwrap_or(0) }
             }

@@ -10,6 +10,23 @@
 //! Every partition belongs to one instance, a thread with exclusive use of its shard. The shard's partitions evaluate every operation, as they do in
 //! a server; each is a replica without other members. Callers send it a request and wait for the answer. Requests
 //! that arrive while it is busy become the next batch, so that many callers share one flush.
+//!
+//! The package `zerohop` has the same names, and everything that its command line needs. A program that embeds
+//! the store needs this package alone:
+//!
+//! ```
+//! use zerohop_embedded as zerohop;
+//!
+//! # fn main() -> Result<(), zerohop::Error> {
+//! # let path = std::env::temp_dir().join(format!("zerohop-doc-{}", std::process::id()));
+//! let store = zerohop::open(&path)?;
+//! store.insert("ship", "Nautilus")?;
+//! store.close()?;
+//! zerohop::open_with(&path, &zerohop::Options::default())?.close()?;
+//! # std::fs::remove_dir_all(&path).expect("a folder of this test");
+//! # Ok(())
+//! # }
+//! ```
 
 mod answers;
 mod error;
@@ -42,14 +59,33 @@ pub use self::request::StoreRecord;
 pub use self::settings::SETTINGS_FILE;
 pub use zerohop_engine::Durability;
 
+/// The names that the package `zerohop` has for these types.
+pub use self::{EmbeddedStore as Store, StoreError as Error, StoreOptions as Options, StoreStats as Stats};
+
 use self::limits::{ANSWER_WAIT, BULK_WAIT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, VALUE_BYTES_MAX};
 use self::open::StoreShared;
 use self::request::{KeyValue, StoreKey, StoreOperation, StoreOutcome};
 
+/// Opens the store in a folder, or creates one if there is none, with the default [`StoreOptions`].
+///
+/// # Errors
+/// As [`EmbeddedStore::open`].
+pub fn open(path: impl AsRef<Path>) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::open(path)
+}
+
+/// Opens or creates a store with these options.
+///
+/// # Errors
+/// As [`EmbeddedStore::open_with`].
+pub fn open_with(path: impl AsRef<Path>, options: &StoreOptions) -> Result<EmbeddedStore, StoreError> {
+    EmbeddedStore::open_with(path, options)
+}
+
 /// A store in a folder of this machine, opened in this process. Clones are the same store. It may be used from any number of threads, and is closed
 /// by [`EmbeddedStore::close`] or when the last clone is dropped.
 ///
-/// A record is bytes (`insert`, `append`, `lookup`) or a list of values (`push`, `values`). Each call is atomic, and every later call sees the
+/// A record is bytes (`insert`, `extend`, `lookup`) or a list of values (`append`, `values`). Each call is atomic, and every later call sees the
 /// effects of a call that has returned. [`StoreOptions::durability`] determines when they survive a crash of the machine.
 #[derive(Clone, Debug)]
 pub struct EmbeddedStore {

@@ -192,9 +192,9 @@ impl StoreSettings {
     }
 
     fn agrees_with(&self, options: &StoreOptions) -> Result<(), String> {
-        let fixed = |what: &str, has: &dyn std::fmt::Display, asked: &dyn std::fmt::Display| {
+        let fixed = |what: &str, has: &dyn std::fmt::Display, requested: &dyn std::fmt::Display| {
             Err(format!(
-                "the store has {has} {what} permanently, {asked} were asked for: open it without a number, or \
+                "the store has {has} {what} permanently, {requested} were asked for: open it without a number, or \
                  copy its data into a new store"
             ))
         };
@@ -206,8 +206,12 @@ impl StoreSettings {
             );
         }
         match (options.instances, options.partitions) {
-            (Some(asked), _) if asked != self.instances => fixed("instances", &self.instances, &asked),
-            (_, Some(asked)) if asked != self.partitions => fixed("partitions", &self.partitions, &asked),
+            (Some(requested), _) if requested != self.instances => {
+                fixed("instances", &self.instances, &requested)
+            }
+            (_, Some(requested)) if requested != self.partitions => {
+                fixed("partitions", &self.partitions, &requested)
+            }
             _ => Ok(()),
         }
     }

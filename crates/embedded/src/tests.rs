@@ -108,6 +108,7 @@ fn a_second_opening_is_refused_and_names_the_folder() {
     let error = EmbeddedStore::open(root.path()).unwrap_err();
     assert_eq!(error, StoreError::Folder(OpenDiskError::InUse { root: root.path().to_owned() }));
     assert!(error.to_string().contains(&root.path().display().to_string()));
+    assert!(error.to_string().contains("another store of this process"), "{error}");
     store.close().unwrap();
     EmbeddedStore::open(root.path()).unwrap();
 }

@@ -1,7 +1,7 @@
 //! A worker thread: one instance and its queue.
 //!
 //! ```text
-//!   take all that waits ──> start each ──> one flush ──> answer everyone ──> a step of maintenance ────┐
+//!   take all that waits ──> start each ──> one flush ──> answer all callers ──> a step of maintenance ────┐
 //!         ^                                                                                       │
 //!         └───────────────────────────────────────────────────────────────────────────────────────┘
 //! ```

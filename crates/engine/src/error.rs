@@ -23,7 +23,8 @@ pub enum EngineError {
         /// The greatest length of a file, in bytes.
         limit_bytes: u64,
     },
-    /// The process or the system is out of descriptors or memory: nothing was done, and the call may be repeated.
+    /// The process or the system is out of descriptors or memory, or compaction is about to give back space of a full disk:
+    /// nothing was done, and the call may be repeated.
     Scarce {
         /// The missing resource, and how to get more of it.
         what: &'static str,

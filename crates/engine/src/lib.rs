@@ -18,53 +18,47 @@
 //! files only through its disk. One thread owns it; nothing in it is locked.
 
 pub mod checkpoint;
+mod damage;
 pub mod disk;
 #[cfg(test)]
 mod documented;
 mod engine;
 pub mod error;
+mod ids;
 pub mod index;
 mod io;
 pub mod journal;
 pub mod limits;
 pub mod log;
 mod logs;
+mod options;
 mod overflow;
 pub mod planted;
 mod resources;
 mod store;
 
-pub use engine::key_order::KeysInOrder;
-pub use engine::options::{Durability, EngineOptions, PartitionOptions};
-pub use engine::report::{
-    CorruptEntry, Damage, DamageKind, EngineStats, MaintenanceCounts, PartitionStats, RecoveryReport,
-    ScrubFrom, ScrubStep,
-};
-pub use engine::snapshot_install::{LogRun, RunPlace};
+pub use damage::{Damage, DamageKind};
+pub use engine::key_order::KeyOrderView;
+pub use engine::report::{EngineStats, MaintenanceCounts, PartitionStats, RecoveryReport};
 pub use engine::write::{NewEntry, chunk_pieces};
-pub use engine::{Engine, Handle, SegmentFile};
+pub use engine::{Engine, SegmentFile};
 pub use error::{EngineError, EngineResult};
+pub use ids::{Handle, PartitionId};
 pub use index::cursor::{Cursor, CursorFault};
 pub use index::key_order::{KeyRange, KeysOfRange};
+pub use log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
 pub use log::entry::{
     EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Meta, split_trailer,
 };
 pub use log::large::ChecksumParts;
+pub use log::run::{LogRun, RunPlace};
 pub use log::{EntryRef, LogSizes};
-pub use overflow::chains::{ChainPart, TrimTo};
-pub use overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
+pub use options::{Durability, EngineOptions, PartitionOptions};
+pub use overflow::chains::TrimPoint;
+pub use overflow::part::ChainPart;
+pub use resources::ReserveShare;
 pub use store::chunk::ChunkState;
-pub use store::record::{Hint, Parts, PartsOf, RecordBody, RecordShape, StoredRecord};
+pub use store::record::{Hint, PartRange, Parts, RecordBody, RecordShape, StoredRecord};
 pub use store::recount::SegmentRecount;
 pub use store::recover::PartitionReport;
-
-/// Names a partition's folder. Opaque to the engine; the owner puts the keyspace into the upper half and the
-/// partition's number into the lower.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PartitionId(pub u64);
-
-impl std::fmt::Display for PartitionId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
-    }
-}
+pub use store::scrub::{CorruptEntry, ScrubPosition, ScrubStep};

@@ -35,8 +35,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 /// The smallest segment size: below it, headers and footers would be a considerable share.
 pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
 
-/// A file must be allowed to have so many bytes, or a store is not opened: entries without which upper layers cannot go on have up
-/// to 1.3 MiB, and the journal needs room for a batch.
+/// A store is opened only if a file may have so many bytes. Entries without which upper layers cannot continue have up
+/// to 1.3 MiB, and the journal needs space for a batch.
 pub const FILE_BYTES_MIN: u64 = 2 << 20;
 
 /// Room in a segment's file for all that is not an entry, if the segment has one entry: header, marks, footer and trailer.
@@ -45,16 +45,16 @@ pub const SEGMENT_FRAME_BYTES: u64 = 4 << 10;
 /// Segments of one partition: their slots are stored in 20 bits.
 pub const SEGMENTS_MAX: usize = 1 << 20;
 
-/// A sealed segment stores the position of every so many entries, to find one by its log index: 8 bytes each, so half a byte
-/// an entry, and at most this many entries to step over.
+/// A sealed segment stores the position of one of so many entries, to find one by its log index. That takes 8 bytes
+/// each, so half a byte an entry, and a search steps over at most this many entries.
 pub const SAMPLE_EVERY: u32 = 16;
 
 /// Beside the samples, memory holds the position of each entry that is at least so far behind the last recorded one: 8 bytes
 /// for each 4 KiB at most. A long entry is then found at the first lookup.
 pub const POSITION_EVERY_BYTES: u32 = 4 << 10;
 
-/// Number of last entries of the open segment whose positions are known: those in flight to other members of a partition
-/// that is not busy, and the one before them. 8 bytes each.
+/// Number of last entries of the open segment whose positions are known, 8 bytes each. It covers those in flight to
+/// other members of a partition that is not busy, and the one before them.
 pub const RECENT_ENTRIES: usize = 4;
 
 /// An entry above this size is written to its segment only; the journal then holds just its head.

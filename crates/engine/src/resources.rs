@@ -56,6 +56,21 @@ impl Memory {
     }
 }
 
+/// How much of the reserve of a full disk entries may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReserveShare {
+    /// Nothing: they are refused.
+    #[default]
+    Nothing,
+    /// A quarter: entries that another member has accepted already. Removals behind them wait for them.
+    Quarter,
+    /// Half: removals, and entries without which no room becomes free or a request waits.
+    Half,
+    /// All of it, and memory and the preallocated space of the journal behind it: the marker of an epoch, before which a primary
+    /// answers nothing. It is short, and an epoch has one.
+    All,
+}
+
 /// The account of free disk space, so that accepted entries can be written.
 pub(crate) struct Space {
     /// Bytes that may be accepted before the free space is read again; negative once entries use the reserve.
@@ -68,10 +83,14 @@ pub(crate) struct Space {
     is_full: bool,
     /// Free bytes beside the reserve at the last check; `None`: never checked.
     free_bytes: Option<u64>,
-    /// See [`crate::Engine::set_admits_all`].
-    admits_all: bool,
+    /// See [`crate::Engine::set_reserve_share`].
+    share_of_all: ReserveShare,
     /// A segment could not be written for lack of room, and the retry is not scheduled yet.
     needs_retry: bool,
+    /// Entries that find no room wait, because dead space is given back.
+    expects_room: bool,
+    /// An entry has found no room since the owner asked last.
+    has_refused: bool,
 }
 
 impl Space {
@@ -83,8 +102,10 @@ impl Space {
             file_bytes_max,
             is_full: false,
             free_bytes: None,
-            admits_all: false,
+            share_of_all: ReserveShare::Nothing,
             needs_retry: false,
+            expects_room: false,
+            has_refused: false,
         }
     }
 
@@ -105,13 +126,13 @@ impl Space {
         }
     }
 
-    /// Whether all entries are accepted as removals are.
-    pub(crate) fn admits_all(&self) -> bool {
-        self.admits_all
+    /// The least share of all entries.
+    pub(crate) fn share_of_all(&self) -> ReserveShare {
+        self.share_of_all
     }
 
-    pub(crate) fn set_admits_all(&mut self, admits_all: bool) {
-        self.admits_all = admits_all;
+    pub(crate) fn set_share_of_all(&mut self, share: ReserveShare) {
+        self.share_of_all = share;
     }
 
     /// See [`crate::Engine::has_disk_space`].
@@ -141,6 +162,34 @@ impl Space {
         std::mem::take(&mut self.needs_retry)
     }
 
+    /// Sets whether dead space is given back, so that entries without room are told to come again.
+    pub(crate) fn set_expects_room(&mut self, expects_room: bool) {
+        self.expects_room = expects_room;
+    }
+
+    /// See [`crate::Engine::expects_disk_space`].
+    pub(crate) fn expects_room(&self) -> bool {
+        self.expects_room
+    }
+
+    /// Whether an entry has found no room since the last call.
+    pub(crate) fn take_has_refused(&mut self) -> bool {
+        std::mem::take(&mut self.has_refused)
+    }
+
+    /// The error for an entry without room.
+    #[cold]
+    pub(crate) fn refusal(&mut self, disk: &mut impl Disk) -> EngineError {
+        self.has_refused = true;
+        match (self.expects_room, disk.free_bytes()) {
+            (true, _) => EngineError::Scarce {
+                what: "the disk is nearly full, and compaction gives space back: come again",
+            },
+            (false, Ok(free_bytes)) => EngineError::DiskFull { free_bytes },
+            (false, Err(error)) => error.into(),
+        }
+    }
+
     /// See [`crate::Engine::check_disk_space`].
     pub(crate) fn check_disk_space(&mut self, disk: &mut impl Disk) {
         // A disk that does not report its free space reports a full disk when it is written to.
@@ -155,9 +204,14 @@ impl Space {
     /// Counts bytes that are about to be accepted against the free space.
     ///
     /// # Errors
-    /// [`EngineError::DiskFull`] before anything was accepted.
-    pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
-        self.check_space_for(disk, bytes, is_removal)?;
+    /// [`EngineError::DiskFull`] before anything was accepted; [`EngineError::Scarce`] if room is expected soon.
+    pub(crate) fn admit(
+        &mut self,
+        disk: &mut impl Disk,
+        bytes: u64,
+        share: ReserveShare,
+    ) -> EngineResult<()> {
+        self.check_space_for(disk, bytes, share)?;
         self.credit_bytes -= bytes as i64;
         self.until_check_bytes -= bytes as i64;
         Ok(())
@@ -171,18 +225,22 @@ impl Space {
         &mut self,
         disk: &mut impl Disk,
         bytes: u64,
-        is_removal: bool,
+        share: ReserveShare,
     ) -> EngineResult<()> {
         // A long entry has no copy in the journal: it needs room for its segment now.
         let is_long = bytes > JOURNAL_INLINE_BYTES_MAX as u64;
         if is_long || self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
             self.check(disk)?;
         }
-        let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
+        let floor = match share {
+            ReserveShare::Nothing => 0,
+            ReserveShare::Quarter => -self.reserve_bytes / 4,
+            ReserveShare::Half => -self.reserve_bytes / 2,
+            ReserveShare::All => i64::MIN,
+        };
         if self.credit_bytes - (bytes as i64) < floor {
-            let free_bytes = disk.free_bytes()?;
-            self.is_full |= !is_removal;
-            return Err(EngineError::DiskFull { free_bytes });
+            self.is_full |= share < ReserveShare::Half;
+            return Err(self.refusal(disk));
         }
         Ok(())
     }

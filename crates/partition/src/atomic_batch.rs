@@ -35,7 +35,6 @@ use crate::log_writer::LogWriter;
 use crate::operations::{self, EngineResultExt, FoundRecord, LogAction, PlanResult, WritePlan, WriteTarget};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
-use crate::own_records::count_own;
 use crate::record_glimpse::RecordGlimpse;
 use crate::state::PartitionState;
 use crate::view::{RecordView, WholeBytes};
@@ -72,7 +71,7 @@ pub struct Unit<'u, D> {
     pub(crate) clock: &'u mut Clock,
     pub(crate) staged: &'u mut UnitWriteBuffer,
     /// The partition may have records outside this hash range.
-    foreign: Option<HashRange>,
+    pub(crate) foreign: Option<HashRange>,
     /// The atomic batch must not read or change keys outside this hash range; `None`: any key.
     hash_range: Option<HashRange>,
     /// The newest uncommitted entry of the records that were read.
@@ -82,7 +81,7 @@ pub struct Unit<'u, D> {
     at: Option<Timestamp>,
     now_ms: u64,
     /// The intents that may block it; `None`: there are none.
-    intents: Option<Intents<'u>>,
+    pub(crate) intents: Option<Intents<'u>>,
     /// It has met an intent: all changes are undone, and it will be run again.
     pub(crate) is_blocked: bool,
     /// It has named a key of another partition: all changes are undone, and it is routed again.
@@ -132,7 +131,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// program that walks through all partitions names no keys, and compares this with the number by which it was routed.
     #[must_use]
     pub fn partitions(&self) -> u32 {
-        self.hash_range.map_or(0, |hash_range| hash_range.count())
+        self.hash_range.as_ref().map_or(0, HashRange::count)
     }
 
     /// The caller may have routed it by another map, so each key is checked against the hash range when it is used.
@@ -151,7 +150,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     }
 
     #[cold]
-    fn blocked(&mut self) -> Failure<'static> {
+    pub(crate) fn blocked(&mut self) -> Failure<'static> {
         self.is_blocked = true;
         Failure::Busy { retry_after_ms: BUSY_RETRY_MS }
     }
@@ -368,40 +367,6 @@ impl<'u, D: Disk> Unit<'u, D> {
         )
     }
 
-    /// Passes the committed keys of one page of the index to `each`, from the cursor of a number on (0 is the start), and
-    /// returns the number of the next. A key that exists throughout is passed at least once.
-    ///
-    /// # Errors
-    /// Failures of the disk.
-    pub fn scan(
-        &mut self,
-        cursor: u32,
-        each: &mut dyn FnMut(&[u8]),
-    ) -> Result<Option<u32>, Failure<'static>> {
-        let (handle, now_ms) = (self.log_writer.handle(), self.now_ms());
-        let from = self.engine.cursor_of_number(handle, cursor).or_fail()?;
-        let (keys, next) = self.engine.scan(handle, &from).or_fail()?;
-        for key in &keys {
-            if self.foreign.is_none_or(|hash_range| hash_range.owns(key))
-                && !is_of_blob(key)
-                && self.state.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
-            {
-                each(key);
-            }
-        }
-        next.map(|next| self.engine.number_of_cursor(handle, &next).or_fail()).transpose()
-    }
-
-    /// The number of committed records, without staged pieces. Expired records that were not yet removed count.
-    ///
-    /// # Errors
-    /// None is known.
-    pub fn count(&mut self) -> Result<u64, Failure<'static>> {
-        let staged = self.state.transacted.as_ref().map_or(0, |one| one.state.staged().0 as u64);
-        let all = count_own(self.engine, self.log_writer.handle(), self.foreign).or_fail()?;
-        Ok(all.saturating_sub(staged))
-    }
-
     fn view(&mut self) -> RecordView<'_, D> {
         RecordView {
             engine: self.engine,
@@ -416,7 +381,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     #[inline]
     fn prepare_read(&mut self, key: &[u8]) -> Result<ExpiryCheck, Failure<'static>> {
         self.check_own(key)?;
-        if self.intents.is_some_and(|intents| intents.has_intent(key)) {
+        if self.intents.as_ref().is_some_and(|intents| intents.has_intent(key)) {
             return Err(self.blocked());
         }
         if self.staged.may_have(key) {
@@ -544,7 +509,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         seen: RecordGlimpse,
         made: &[u8],
     ) -> Result<(), Failure<'static>> {
-        if self.intents.is_some_and(|intents| intents.are_in_the_way(key)) {
+        if self.intents.as_ref().is_some_and(|intents| intents.are_in_the_way(key)) {
             return Err(self.blocked());
         }
         let before = self.appended + self.staged.len();

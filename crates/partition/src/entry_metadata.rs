@@ -97,6 +97,11 @@ pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<TransactionEntry> {
     }
 }
 
+/// Whether a log entry is the marker with which a primary begins an epoch.
+pub(crate) fn is_epoch_marker(meta: &Meta, payload: &[u8]) -> bool {
+    meta.kind == EntryKind::Mark && payload.first() == Some(&MARK_EPOCH)
+}
+
 /// The payload of a filler: a mark in the place of an entry that is lost.
 pub const FILLER: &[u8] = &[MARK_FILLER];
 

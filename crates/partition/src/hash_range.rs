@@ -1,17 +1,23 @@
-//! The keys that a partition owns. After a split it still has its sibling's records for a while.
+//! The keys that a partition owns: those of a range of hashes, or of keys if the keyspace is ordered. After a split it still has its sibling's
+//! records for a while.
 
-use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
+use zerohop_placement::{HashKind, Keyspace, PartitionCount, Separators, partition_of};
 use zerohop_transaction::KeyspaceRange;
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-/// A partition's part of the hash space of its keyspace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::planted::{Bug, is_planted};
+
+/// A partition's part of the hash space of its keyspace. In an ordered keyspace, the part of its cells
+/// ([`KeyspaceConfig::cell`](zerohop_placement::KeyspaceConfig::cell)).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashRange {
     keyspace: KeyspaceId,
     hash: HashKind,
     seed: u64,
     partitions: PartitionCount,
+    /// Of an ordered keyspace.
+    separators: Separators,
     partition: PartitionId,
     splits: u8,
 }
@@ -22,7 +28,8 @@ impl HashRange {
     pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> HashRange {
         let config = keyspace.config();
         let (hash, seed, partitions) = (config.hash, config.seed, config.partitions);
-        HashRange { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
+        let (separators, splits) = (config.separators.clone(), keyspace.splits());
+        HashRange { keyspace: id, hash, seed, partitions, separators, partition, splits }
     }
 
     /// The hash range of a keyspace with one partition and a fixed seed, for tests.
@@ -32,23 +39,37 @@ impl HashRange {
     #[must_use]
     pub fn whole() -> HashRange {
         let partitions = PartitionCount::new(1).expect("is a power of two");
-        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
-        HashRange { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
+        let (keyspace, partition, separators) = (KeyspaceId(1), PartitionId(0), Separators::NONE);
+        HashRange { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, separators, partition, splits: 0 }
     }
 
     /// Whether a key belongs to the partition.
     #[must_use]
     #[inline]
     pub fn owns(&self, key: &[u8]) -> bool {
-        self.partitions.bits() == 0 || partition_of(self.hash(key), self.partitions) == self.partition
+        match self.separators.is_empty() {
+            true => {
+                self.partitions.bits() == 0 || partition_of(self.cell(key), self.partitions) == self.partition
+            }
+            false => self.separators.has(self.partition, routed(key)),
+        }
     }
 
-    /// The hash by which a key is placed, and locked in transactions.
-    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        self.hash.hash(self.seed, routed(key))
+    /// The cell of a key, by which transactions lock it.
+    pub(crate) fn cell(&self, key: &[u8]) -> u64 {
+        let key = routed(key);
+        self.separators.cell(key, self.hash.hash(self.seed, key))
     }
 
-    /// The range of its hashes.
+    /// The lock key of a key of a request. It is the one by which transactions lock the key.
+    pub(crate) fn lock_key(&self, key: &[u8]) -> u64 {
+        match is_planted(Bug::RegionIntentsByHash) {
+            true => self.hash.hash(self.seed, routed(key)),
+            false => self.cell(key),
+        }
+    }
+
+    /// The range of its hashes, or cells.
     #[must_use]
     pub fn keyspace_range(&self) -> KeyspaceRange {
         let bits = self.partitions.bits();

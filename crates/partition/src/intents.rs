@@ -5,7 +5,7 @@ use zerohop_transaction::Transactions;
 use crate::hash_range::HashRange;
 
 /// The intents that an atomic batch checks before it reads or changes a record.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Intents<'i> {
     transactions: &'i Transactions,
     hash_range: HashRange,
@@ -22,11 +22,16 @@ impl<'i> Intents<'i> {
 
     /// Whether a transaction is about to change a record.
     pub(crate) fn has_intent(&self, key: &[u8]) -> bool {
-        self.transactions.has_change_pending(self.hash_range.hash(key))
+        self.transactions.has_change_pending(self.hash_range.lock_key(key))
+    }
+
+    /// Whether a transaction is about to change any record.
+    pub(crate) fn has_any_intent(&self) -> bool {
+        self.transactions.has_changes_pending()
     }
 
     /// Whether a change of a record must wait.
     pub(crate) fn are_in_the_way(&self, key: &[u8]) -> bool {
-        !self.transactions.may_write(self.hash_range.hash(key))
+        !self.transactions.may_write(self.hash_range.lock_key(key))
     }
 }

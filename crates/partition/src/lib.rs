@@ -19,6 +19,7 @@
 //! describes the rules of replica groups. ARCHITECTURE.md, "An append, three replicas", follows a request. Replication is
 //! primary-backup in the manner of PacificA (Lin and others, 2008). The session table follows RIFL (Lee and others, 2015).
 
+mod all_records;
 mod atomic_batch;
 mod batch;
 mod clock;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineResult, EntryKind, FLAG_JOINED, Handle, Hint, Meta, NewEntry,
-    chunk_pieces,
+    ReserveShare, chunk_pieces,
 };
 use zerohop_wire::ids::Timestamp;
 
@@ -46,8 +46,8 @@ pub(crate) struct LogWriter {
     commit_index: Option<u64>,
     /// Too few members have room on their disks for entries to be acknowledged.
     lacks_disk_space: bool,
-    /// Entries that are appended now are admitted all the same.
-    admits_all: bool,
+    /// Entries that are appended now may use this share of the reserve of a full disk.
+    reserve_share: ReserveShare,
     /// Behind `last` the log has undone entries, because the disk had no room even for the truncation. They are truncated before
     /// another entry is appended.
     needs_truncation: bool,
@@ -65,7 +65,7 @@ impl LogWriter {
             joined: VecDeque::new(),
             commit_index: None,
             lacks_disk_space: false,
-            admits_all: false,
+            reserve_share: ReserveShare::Nothing,
             needs_truncation: false,
         }
     }
@@ -155,22 +155,25 @@ impl LogWriter {
         bytes: u64,
         is_admitted: bool,
     ) -> EngineResult<()> {
-        self.check_disk_space(if is_admitted { EntryKind::Mark } else { EntryKind::Put })?;
+        self.check_disk_space(engine, if is_admitted { EntryKind::Mark } else { EntryKind::Put })?;
         engine.check_space_for(self.handle, bytes, is_admitted)
     }
 
-    /// See [`Engine::set_admits_all`].
-    pub(crate) fn set_admits_all<D: Disk>(&mut self, engine: &mut Engine<D>, admits_all: bool) {
-        engine.set_admits_all(admits_all);
-        self.admits_all = admits_all;
+    /// See [`Engine::set_reserve_share`].
+    pub(crate) fn set_reserve_share<D: Disk>(&mut self, engine: &mut Engine<D>, share: ReserveShare) {
+        engine.set_reserve_share(share);
+        self.reserve_share = share;
     }
 
-    fn check_disk_space(&self, kind: EntryKind) -> EngineResult<()> {
-        let is_admitted = self.admits_all || matches!(kind, EntryKind::Remove | EntryKind::Mark);
-        if self.lacks_disk_space && !is_admitted {
-            Err(EngineError::DiskFull { free_bytes: 0 })
-        } else {
-            Ok(())
+    fn check_disk_space<D: Disk>(&self, engine: &Engine<D>, kind: EntryKind) -> EngineResult<()> {
+        let is_admitted =
+            self.reserve_share >= ReserveShare::Half || matches!(kind, EntryKind::Remove | EntryKind::Mark);
+        match self.lacks_disk_space && !is_admitted {
+            true if engine.expects_disk_space() => Err(EngineError::Scarce {
+                what: "the disks are nearly full, and compaction gives space back: come again",
+            }),
+            true => Err(EngineError::DiskFull { free_bytes: 0 }),
+            false => Ok(()),
         }
     }
 
@@ -202,7 +205,7 @@ impl LogWriter {
     ) -> EngineResult<Meta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
-        self.check_disk_space(kind)?;
+        self.check_disk_space(engine, kind)?;
         self.truncate_undone(engine)?;
         // The engine's fast path numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
@@ -210,7 +213,7 @@ impl LogWriter {
                 [] => engine.write_entry(self.handle, &entry.as_new())?,
                 bytes => engine.write_chunk_entry(self.handle, &entry.as_new(), bytes)?,
             };
-            assert_eq!(index, meta.index, "nobody else appends to this log");
+            assert_eq!(index, meta.index, "only this writer appends to this log");
         } else {
             match bytes {
                 [] => engine.append(self.handle, &meta, key, payload)?,
@@ -255,7 +258,7 @@ impl LogWriter {
     ) -> EngineResult<Meta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
-        self.check_disk_space(kind)?;
+        self.check_disk_space(engine, kind)?;
         self.truncate_undone(engine)?;
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);
@@ -360,7 +363,7 @@ mod tests {
         engine.check_disk_space();
         let given_up = log_writer.undo_after(&mut engine, end);
         assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
-        assert_eq!(log_writer.end(), end, "nobody is to build on what was given up");
+        assert_eq!(log_writer.end(), end, "no entry may follow what was given up");
         // A removal is admitted however full the disk is, but not behind undone entries.
         let removed = log_writer.append(&mut engine, &entry(EntryKind::Remove, b""));
         assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");

@@ -9,7 +9,7 @@ use crate::hash_range::HashRange;
 pub(crate) fn count_own<D: Disk>(
     engine: &mut Engine<D>,
     handle: Handle,
-    foreign: Option<HashRange>,
+    foreign: Option<&HashRange>,
 ) -> EngineResult<u64> {
     let Some(hash_range) = foreign else {
         return engine.records(handle);

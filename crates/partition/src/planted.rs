@@ -24,6 +24,8 @@ pub enum Bug {
     AnswersBeforeReplication,
     /// Reads and answers do not check whether the leases are valid.
     LeaseNotChecked,
+    /// A primary uses the lease of one in-sync replica, whatever the others have granted.
+    OneLeaseEnough,
     /// A promoted replica does not wait for the end of leases that it has granted.
     PromotedBeforeLeaseExpiry,
     /// A lease granted under a newer map than the holder's is used.
@@ -56,6 +58,12 @@ pub enum Bug {
     YieldEpochNotChecked,
     /// A split gives the children no session table.
     SessionTableNotSplit,
+    /// A snapshot install leaves out the session table.
+    SessionTableNotInstalled,
+    /// Entries of an atomic batch are committed before the last entry of the batch.
+    BatchCommittedInPieces,
+    /// A new primary keeps the beginning of an atomic batch whose end it has not received.
+    IncompleteBatchKept,
     /// The changes of a transaction are applied twice.
     TransactionAppliedTwice,
     /// A snapshot is read while entries may still be committed at its time.
@@ -86,6 +94,8 @@ pub enum Bug {
     PreparedAppliedInBothChildren,
     /// A partition accepts requests and atomic batches for any keys, including those of its siblings.
     HashRangeNotChecked,
+    /// Single operations look for intents by the hash of a key, also in a keyspace of several regions.
+    RegionIntentsByHash,
     /// A partition shows and counts its sibling's records until they are removed.
     SiblingRecordsCounted,
     /// A follower counts although entries of its log cannot be read.
@@ -139,6 +149,14 @@ impl Bug {
         Bug::CorruptionNotRepaired,
         Bug::DigestIndexNotChecked,
         Bug::LogCompactedDuringInstall,
+    ];
+
+    /// Bugs of groups of several members that only clusters show.
+    pub const OF_CLUSTERS: [Bug; 4] = [
+        Bug::OneLeaseEnough,
+        Bug::SessionTableNotInstalled,
+        Bug::BatchCommittedInPieces,
+        Bug::IncompleteBatchKept,
     ];
 
     /// Bugs of transactions over several partitions.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    ChecksumParts, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, RecordBody, TrimTo,
+    ChecksumParts, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, RecordBody, TrimPoint,
     copy_part_over, split_trailer,
 };
 use zerohop_wire::blob::BlobStamp;
@@ -208,10 +208,10 @@ impl<D: Disk> RecordView<'_, D> {
     }
 
     /// The place where a trim of so many units at the head cuts; some units remain.
-    pub(crate) fn trim_to(&mut self, key: &[u8], shape: &Shape, units: u64) -> EngineResult<TrimTo> {
+    pub(crate) fn trim_to(&mut self, key: &[u8], shape: &Shape, units: u64) -> EngineResult<TrimPoint> {
         let pieces = self.pieces(key, shape, units..units + 1)?;
-        let first = pieces.first().map(|piece| TrimTo { part: piece.index, skip: piece.skip });
-        Ok(first.unwrap_or(TrimTo { part: 0, skip: 0 }))
+        let first = pieces.first().map(|piece| TrimPoint { part: piece.index, skip: piece.skip });
+        Ok(first.unwrap_or(TrimPoint { part: 0, skip: 0 }))
     }
 
     /// The entries of a range of units.

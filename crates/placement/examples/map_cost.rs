@@ -1,5 +1,6 @@
-//! What a large cluster map costs: memory for a million nodes and 1, 4 and 16 million partitions of three replicas, the
-//! bytes that travel, and the time to apply a delta; of groups that a ring gives, and of groups that must be listed. `cargo run --release -p zerohop-placement --example map_cost`
+//! What a large cluster map costs: memory, the bytes that travel, and the time to apply a delta. It has a million nodes
+//! and 1, 4 and 16 million partitions of three replicas. Their groups are given by a ring, or must be listed. `cargo
+//! run --release -p zerohop-placement --example map_cost`
 //!
 //! The bounds of maps that travel (65,536 nodes, 16 MiB) are lifted for it.
 

@@ -6,6 +6,10 @@ pub(crate) const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
 pub(crate) const GROUP_BYTES_MIN: usize = 8 + 1 + 1 + 4;
 /// A configuration whose name is empty.
 pub(crate) const CONFIG_BYTES_MIN: usize = 1 + 1 + 1 + 8 + 1 + 1 + 1 + 4 + 4 + 4 + 4;
+/// The number of separators, of a configuration that has any.
+pub(crate) const SEPARATOR_COUNT_BYTES: usize = 2;
+/// A separator of one byte: its length and the byte.
+pub(crate) const SEPARATOR_BYTES_MIN: usize = 1 + 1;
 /// The smallest change, a removal: kind and id.
 pub(crate) const CHANGE_BYTES_MIN: usize = 1 + 4;
 /// A node beside its addresses, with the kind.
@@ -26,3 +30,5 @@ pub(crate) const RING_BYTES: usize = 4 + 4 + 4 + 4 + 1;
 pub(crate) const PLACED_BYTES: usize = 8 + 1 + 1 + 1 + 4;
 /// An exception's partition.
 pub(crate) const EXCEPTION_BYTES: usize = 4;
+/// A group of a run: steps of the partition and of the epoch, and the number of its members' list.
+pub(crate) const RUN_GROUP_BYTES_MIN: usize = 1 + 1 + 1;

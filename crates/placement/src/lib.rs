@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   key ──HashKind::hash(seed)──> 64-bit hash ──partition_of (top bits)──> partition
+//!   key ──Separators::region──> partition of an ordered keyspace
 //!   partition ──ClusterMap (one epoch)──> replica group ──primary──> instance, its address
 //!   ClusterMap ──MapDelta (from epoch, to epoch)──> next ClusterMap
 //! ```
@@ -17,6 +18,7 @@ mod layout;
 pub mod limits;
 pub mod map;
 pub mod partitions;
+mod separators;
 
 pub use codec::DecodeError;
 pub use hash::HashKind;
@@ -27,3 +29,4 @@ pub use map::{
     RouteError, TokenEntry, TokenExpiry,
 };
 pub use partitions::{PartitionCount, partition_of};
+pub use separators::{SeparatorError, Separators};

@@ -8,6 +8,15 @@ use zerohop_wire::limits::{BODY_BYTES_MAX, VALUE_BYTES_MAX};
 /// and it must fit in one frame with the parts of other keyspaces.
 pub const PARTITIONS_MAX: u32 = 1 << 16;
 
+/// Maximum number of regions of an ordered keyspace: as many as a transaction may have partitions.
+pub const REGIONS_MAX: u32 = 1 << 12;
+
+/// Maximum length of a separator. Keys may be longer: the beginning of a key divides as well.
+pub const SEPARATOR_BYTES_MAX: usize = 256;
+
+/// Maximum number of bytes of all separators of a keyspace: a control request or answer has them all.
+pub const SEPARATORS_BYTES_MAX: usize = 512 << 10;
+
 /// Minimum number of partitions for which a map stores what their groups have in common, instead of each group. Below, a list of groups of three
 /// takes 90 KiB at most, and older programs can read it. Tests of this crate have small maps of both kinds.
 pub const PLACED_PARTITIONS_MIN: u32 = if cfg!(test) { 1 << 6 } else { 1 << 12 };

@@ -2,6 +2,9 @@
 //!
 //! The number of partitions is a power of two. Doubling it splits every partition by the next bit of the existing hashes, and no key is hashed
 //! again.
+//!
+//! An ordered keyspace has any number of partitions, its regions. The number of a key's region stands in the top bits of the key's *cell*, as if it
+//! came from a hash ([`KeyspaceConfig::cell`](crate::KeyspaceConfig::cell)).
 
 use std::fmt;
 
@@ -9,25 +12,29 @@ use zerohop_wire::ids::PartitionId;
 
 use crate::limits::PARTITIONS_MAX;
 
-/// A number of partitions: a power of two from 1 to [`PARTITIONS_MAX`].
+/// A number of partitions: a power of two from 1 to [`PARTITIONS_MAX`]; of an ordered keyspace, the number of its regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionCount {
-    bits: u8,
+    count: u32,
 }
 
 impl PartitionCount {
     /// The default number of partitions.
-    pub const DEFAULT: PartitionCount = PartitionCount { bits: 8 };
+    pub const DEFAULT: PartitionCount = PartitionCount { count: 1 << 8 };
     /// A single partition.
-    pub const ONE: PartitionCount = PartitionCount { bits: 0 };
+    pub const ONE: PartitionCount = PartitionCount { count: 1 };
 
     /// Checks that `partitions` is a power of two within the limit.
     pub fn new(partitions: u32) -> Result<PartitionCount, PartitionCountError> {
         if partitions == 0 || partitions > PARTITIONS_MAX || !partitions.is_power_of_two() {
             return Err(PartitionCountError { requested: partitions });
         }
-        // The value is at most 16, by the check above.
-        Ok(PartitionCount { bits: partitions.trailing_zeros() as u8 })
+        Ok(PartitionCount { count: partitions })
+    }
+
+    /// The regions between separators.
+    pub(crate) const fn of_regions(regions: u32) -> PartitionCount {
+        PartitionCount { count: regions }
     }
 
     /// The partitions, in order.
@@ -37,12 +44,12 @@ impl PartitionCount {
 
     /// The number itself.
     pub const fn get(self) -> u32 {
-        1 << self.bits
+        self.count
     }
 
-    /// The number of top bits of a hash that name a partition.
+    /// The number of top bits of a hash, or of a cell, that name a partition.
     pub const fn bits(self) -> u32 {
-        self.bits as u32
+        u32::BITS - (self.count - 1).leading_zeros()
     }
 }
 
@@ -52,7 +59,7 @@ impl fmt::Display for PartitionCount {
     }
 }
 
-/// The partition of `hash`: its top bits, as a number below `partitions`.
+/// The partition of `hash`: its top bits. It is a number below `partitions`, if that is a power of two or the hash is a cell.
 pub const fn partition_of(hash: u64, partitions: PartitionCount) -> PartitionId {
     // The wider shift avoids a special case for a single partition (a shift by 64).
     PartitionId(((hash as u128) >> (64 - partitions.bits())) as u32)
@@ -107,6 +114,14 @@ mod tests {
         assert_eq!(of(0x8000_0000_0000_0000, 2), 1);
         assert_eq!(of(0x7fff_ffff_ffff_ffff, 2), 0);
         assert_eq!(of(0xabcd_0000_0000_0000, 65536), 0xabcd);
+    }
+
+    #[test]
+    fn bits_name_every_region() {
+        for (regions, bits) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (4096, 12)] {
+            let count = PartitionCount::of_regions(regions);
+            assert_eq!((count.get(), count.bits(), count.ids().len()), (regions, bits, regions as usize));
+        }
     }
 
     proptest! {

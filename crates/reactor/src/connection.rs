@@ -72,6 +72,15 @@ pub(super) struct AnsweredGreeting {
     pub(super) is_peer: bool,
 }
 
+/// Why a connection is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// All connections are in use.
+    AllInUse,
+    /// The process has no descriptors left for connections.
+    NoDescriptors,
+}
+
 /// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -80,8 +89,8 @@ pub(super) struct Connection {
     pub(super) stage_since_ms: u64,
     /// When it was accepted, or opened by this side.
     pub(super) since_ms: u64,
-    /// The connection was accepted only to be refused, because all are in use.
-    pub(super) refused: bool,
+    /// The connection was accepted only to be refused, for this reason.
+    pub(super) refused: Option<Refusal>,
     /// This side has opened the connection: it receives answers.
     pub(super) is_ours: bool,
     /// The client is another instance.
@@ -156,7 +165,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(now_ms: u64, refused: bool) -> Self {
+    pub(super) fn new(now_ms: u64, refused: Option<Refusal>) -> Self {
         Connection {
             stage: ConnectionStage::Fresh,
             stage_since_ms: now_ms,
@@ -203,7 +212,7 @@ impl Connection {
 
     /// A connection that this side has started to open: nothing can be sent before the system reports that it is open.
     pub(super) fn calling(now_ms: u64) -> Self {
-        let calling = Connection::new(now_ms, false);
+        let calling = Connection::new(now_ms, None);
         Connection { stage: ConnectionStage::Calling, is_ours: true, writable: false, ..calling }
     }
 
@@ -370,14 +379,14 @@ mod tests {
     }
 
     fn talking() -> Connection {
-        Connection { stage: ConnectionStage::Talking, ..Connection::new(1000, false) }
+        Connection { stage: ConnectionStage::Talking, ..Connection::new(1000, None) }
     }
 
     #[test]
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
         let unproven = |connection| Connection { unproven_slot: Some(unproven_slot()), ..connection };
-        assert_eq!(deadline(unproven(Connection::new(1000, false))), Some((1005, CloseReason::HelloTimeOut)));
+        assert_eq!(deadline(unproven(Connection::new(1000, None))), Some((1005, CloseReason::HelloTimeOut)));
         let calling = Connection { out: vec![0], ..Connection::calling(1000) };
         assert_eq!(deadline(calling), Some((1003, CloseReason::NoAnswer)));
         assert_eq!(deadline(talking()), Some((1013, CloseReason::Idle)));
@@ -401,11 +410,8 @@ mod tests {
     #[test]
     fn unproven_connection_has_a_fixed_time_limit() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
-        let at = |stage| Connection {
-            stage,
-            unproven_slot: Some(unproven_slot()),
-            ..Connection::new(1000, false)
-        };
+        let at =
+            |stage| Connection { stage, unproven_slot: Some(unproven_slot()), ..Connection::new(1000, None) };
         let begun = || ReceiveBuffer { bytes: vec![0; 10], at: 0 };
         for (stage, why) in [
             (ConnectionStage::Fresh, CloseReason::HelloTimeOut),

@@ -103,12 +103,12 @@ impl Connections {
     }
 
     /// Number of authenticated connections.
-    pub(super) fn known(&self) -> usize {
+    pub(super) fn authenticated_count(&self) -> usize {
         self.open - self.unproven.count()
     }
 
     /// Records that a connection is now authenticated.
-    pub(super) fn is_known(&mut self, id: ConnectionId) {
+    pub(super) fn set_authenticated(&mut self, id: ConnectionId) {
         if let Some(connection) = self.get_mut(id) {
             let place = connection.unproven_slot.take();
             place.into_iter().for_each(|place| self.unproven.leave(place));
@@ -465,13 +465,13 @@ mod tests {
     fn connection_ids_are_unique_despite_slot_reuse() {
         let mut connections = Connections::new(Limits::DEFAULT);
         let first = connections.next_id();
-        connections.open(first, Connection::new(0, false));
+        connections.open(first, Connection::new(0, None));
         assert!(connections.get(first).is_some());
         assert!(
             connections.remove(first, CloseReason::Peer) && !connections.remove(first, CloseReason::Peer)
         );
         let second = connections.next_id();
-        connections.open(second, Connection::new(0, false));
+        connections.open(second, Connection::new(0, None));
         assert_eq!((second.slot, connections.open), (first.slot, 1));
         assert!(connections.get(first).is_none() && connections.get_mut(second).is_some());
         assert_eq!(connections.iter().map(|(id, _)| id).collect::<Vec<_>>(), [second]);

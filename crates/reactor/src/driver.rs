@@ -46,6 +46,15 @@ pub struct IoReadiness {
     pub dead: bool,
 }
 
+/// What an accepted connection gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It is served, unless all connections are in use.
+    Service,
+    /// Only the reason why it is closed: other connections or data need the descriptors that are left.
+    Refusal,
+}
+
 /// The system, as seen by one thread with one listener.
 ///
 /// Readiness is reported once (edge-triggered). After a report that a socket is readable, the reactor reads until a read returns fewer bytes than
@@ -66,7 +75,7 @@ pub trait Driver {
 
     /// Accepts the next connection under the id `id`. From then on its events are reported, including what is already true. Errors: `WouldBlock` if
     /// no connection is waiting; after any other error the reactor must pause before it accepts more.
-    fn accept(&mut self, id: ConnectionId) -> io::Result<()>;
+    fn accept(&mut self, id: ConnectionId) -> io::Result<Admission>;
 
     /// Starts to connect to `address` under the id `id`, without waiting. From then on its events are reported; the first is that it is writable,
     /// or dead. Errors: those of the system; there is no connection then.

@@ -59,7 +59,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     pub(super) fn handle_hello(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
         // Links between instances find a free place where clients do not, once they have authenticated themselves.
         let claims_peer = hello.features.has(Features::PEER) && self.connections.proofs.is_some();
-        let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
+        let refused = self.connections.get(id).is_some_and(|connection| connection.refused.is_some());
         if refused && !claims_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
             return self.refuse_and_end(id, envelope, failure, CloseReason::TooMany);
@@ -94,7 +94,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             None => {
                 (connection.stage, connection.is_peer) = (ConnectionStage::Talking, is_peer);
                 connection.set_version(ack.version, ack.features);
-                self.connections.is_known(id);
+                self.connections.set_authenticated(id);
             }
         }
     }
@@ -132,14 +132,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         };
         // A client with a token is not an instance.
         connection.is_peer = is_peer && access == Access::All;
-        if connection.refused && !connection.is_peer {
+        if connection.refused.is_some() && !connection.is_peer {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
             return self.refuse_and_end(id, envelope, failure, CloseReason::TooMany);
         }
         connection.stage = ConnectionStage::Talking;
         connection.stage_since_ms = now_ms;
         connection.set_version(connection.encoder.version, features);
-        self.connections.is_known(id);
+        self.connections.set_authenticated(id);
         self.connections.set_access(id, access);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };
         self.connections.queue(&mut self.driver, id, &envelope, &Message::Proved, now_ms);

@@ -47,7 +47,7 @@ use std::time::Duration;
 use zerohop_wire::Features;
 
 pub use self::counters::{CloseReason, ReactorCounters};
-pub use self::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
+pub use self::driver::{Admission, ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 pub use self::inbox::{Inbox, NoticeError, ReactorMailbox};
 pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
@@ -58,7 +58,7 @@ pub use self::service::{FOREIGN_ANSWER, Flow, ForeignResult, Maintenance, Servic
 pub use self::tls::{CertificateRefusals, TlsOptions};
 pub use self::unauthenticated::{NodeAddresses, Origin, UnprovenBounds, UnprovenConnections, UnprovenSlot};
 
-use self::connection::Connection;
+use self::connection::{Connection, Refusal};
 use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
 
@@ -239,19 +239,24 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let id = self.connections.next_id();
             match self.driver.accept(id) {
-                Ok(()) => {
+                Ok(admission) => {
                     self.connections.counters.accepted += 1;
                     let address = self.driver.peer(id).map(|peer| peer.ip());
                     let is_node = address.is_some_and(|address| self.service.is_node(address));
                     let origin = Origin::of(address, is_node);
                     let open = self.connections.open;
                     // Only authenticated connections exclude others: of the unauthenticated ones the oldest is closed.
-                    let refused = self.connections.known() >= connections_max;
-                    let beyond_words = refused && open >= connections_max + refusals_max;
+                    let is_full = self.connections.authenticated_count() >= connections_max;
+                    let refused = match admission {
+                        _ if is_full => Some(Refusal::AllInUse),
+                        Admission::Refusal => Some(Refusal::NoDescriptors),
+                        Admission::Service => None,
+                    };
+                    let beyond_words = is_full && open >= connections_max + refusals_max;
                     let unproven = &self.connections.unproven;
                     let displaced = unproven.connection_to_close(origin).or_else(|| {
-                        let is_full = !refused && open >= connections_max;
-                        unproven.oldest().filter(|_| is_full)
+                        let is_displacing = !is_full && open >= connections_max;
+                        unproven.oldest().filter(|_| is_displacing)
                     });
                     let connection = Connection::new(self.now.elapsed_ms, refused);
                     self.connections.open_unproven(id, origin, connection);

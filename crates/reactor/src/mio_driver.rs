@@ -2,8 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a driver is where a reactor's time comes from")]
 
-use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::io::{self, IoSlice, Write};
+use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
@@ -19,8 +19,9 @@ use zerohop_system::descriptors::Descriptors;
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_tls::Tls;
 
-use super::driver::{ConnectionId, Driver, DriverEvent, IoReadiness, Now};
+use super::driver::{Admission, ConnectionId, Driver, DriverEvent, IoReadiness, Now};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
+use super::service::FOREIGN_LACKS_DESCRIPTORS;
 use super::socket::Socket;
 use crate::{CertificateRefusals, TlsOptions};
 
@@ -91,7 +92,9 @@ impl MioDriver {
                 refused,
                 limit,
                 reserved,
-                "connections are closed: the descriptors that are left are kept for data; allow the process more (`ulimit -n`)"
+                "connections are closed: this process may have {}; start it with a higher limit (`ulimit -n`; LimitNOFILE for systemd), \
+                 or close connections that are not needed",
+                self.descriptors
             );
         }
     }
@@ -199,18 +202,29 @@ impl Driver for MioDriver {
         Waker::from(Arc::clone(&self.waker))
     }
 
-    fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
+    fn accept(&mut self, id: ConnectionId) -> io::Result<Admission> {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (socket, _) = listener.accept()?;
+        let is_bare = self.tls.is_none();
         if self.descriptors.refuses(&socket) {
+            refuse_at_once(socket, is_bare);
             // Other connections wait to be accepted, and are closed as well: the server could not serve them.
-            let refused = (1..REFUSED_PER_TURN_MAX).take_while(|_| listener.accept().is_ok()).count() + 1;
+            let others = (1..REFUSED_PER_TURN_MAX).map_while(|_| listener.accept().ok());
+            let refused = others.map(|(socket, _)| refuse_at_once(socket, is_bare)).count() + 1;
             self.log_refused(refused);
             return Err(Errno::MFILE.into());
         }
+        let admission = match self.descriptors.are_short_for(&socket) {
+            true => Admission::Refusal,
+            false => Admission::Service,
+        };
+        if admission == Admission::Refusal {
+            self.log_refused(1);
+        }
         prepare(&socket)?;
         let socket = Socket::accepted(socket, self.tls.as_ref().map(|tls| &tls.server));
-        self.register(id, socket)
+        self.register(id, socket)?;
+        Ok(admission)
     }
 
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
@@ -274,6 +288,16 @@ impl Wake for PollWaker {
     fn wake_by_ref(self: &Arc<Self>) {
         // This fails only if the event queue is gone, and then the thread to wake is gone too.
         let _ = self.0.wake();
+    }
+}
+
+/// Closes a connection that no descriptor is left for. Without TLS it is told why, in the words that Redis clients show; a client that
+/// has already sent something may miss them.
+fn refuse_at_once(mut socket: TcpStream, is_bare: bool) {
+    if is_bare {
+        // A new connection has room for it; if not, it is closed without words.
+        let _ = socket.write(FOREIGN_LACKS_DESCRIPTORS);
+        let _ = socket.shutdown(Shutdown::Write);
     }
 }
 

@@ -6,7 +6,7 @@ use zerohop_tls::{fault_of, refused_client};
 use zerohop_wire::auth::Access;
 use zerohop_wire::{BadRequestReason, BrokenStream, DecodeResult, Envelope, Failure, Frame, MAGIC, Message};
 
-use super::connection::{Connection, ConnectionStage, ReceiveBuffer};
+use super::connection::{Connection, ConnectionStage, ReceiveBuffer, Refusal};
 use super::counters::CloseReason;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
@@ -14,7 +14,8 @@ use super::limits::{
 };
 use super::request_token::RequestToken;
 use super::service::{
-    FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, ForeignResult, Service,
+    FOREIGN_LACKS_DESCRIPTORS, FOREIGN_MEMORY_FULL, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN,
+    ForeignResult, Service,
 };
 use super::waiting::WaitingLoad;
 use super::{Reactor, replies};
@@ -262,7 +263,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                         return bytes.len();
                     }
                     if is_foreign && self.connections.proofs.is_none() {
-                        self.connections.is_known(id);
+                        self.connections.set_authenticated(id);
                     }
                     continue;
                 }
@@ -386,8 +387,12 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     fn process_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
-        if self.connections.get(id).is_some_and(|connection| connection.refused) {
-            self.connections.queue_bytes(id, FOREIGN_REFUSED, self.now.elapsed_ms);
+        if let Some(refusal) = self.connections.get(id).and_then(|connection| connection.refused) {
+            let line = match refusal {
+                Refusal::AllInUse => FOREIGN_REFUSED,
+                Refusal::NoDescriptors => FOREIGN_LACKS_DESCRIPTORS,
+            };
+            self.connections.queue_bytes(id, line, self.now.elapsed_ms);
             self.connections.close_gently(id, CloseReason::TooMany, self.now.elapsed_ms);
             return bytes.len();
         }

@@ -96,8 +96,8 @@ impl Replies<'_> {
         }
     }
 
-    /// Whether the service of a connection that speaks another protocol has more for it, for what it has asked so far: it is handed over
-    /// again, without more bytes too, once what is to be sent is little.
+    /// Whether the service has more to send to a connection that speaks another protocol, for the requests so far. The
+    /// connection is then passed to the service again, also without more bytes, once little is left to send.
     pub fn set_has_more(&mut self, id: ConnectionId, has_more: bool) {
         if let Some(connection) = self.connections.get_mut(id)
             && std::mem::replace(&mut connection.has_more, has_more) != has_more
@@ -241,7 +241,7 @@ impl Replies<'_> {
     /// Records that a client of another protocol has sent a valid token.
     pub fn set_authenticated(&mut self, id: ConnectionId, access: Access) {
         self.connections.set_access(id, access);
-        self.connections.is_known(id);
+        self.connections.set_authenticated(id);
     }
 
     /// Whether the cluster has a secret, so that clients must authenticate themselves.

@@ -51,7 +51,12 @@ pub const FOREIGN_ANSWER: &[u8] =
     b"-ERR this is a zerohop instance and it speaks the zerohop protocol: use a zerohop client or `zerohop kv`\r\n";
 
 /// The reply to a client of another protocol if all connections are in use, in the words of Redis.
-pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r\n";
+pub(super) const FOREIGN_REFUSED: &[u8] =
+    b"-ERR max number of clients reached: close connections that are not needed, or connect to another instance\r\n";
+
+/// The same if the process has no descriptors left for connections.
+pub(super) const FOREIGN_LACKS_DESCRIPTORS: &[u8] =
+    b"-ERR max number of clients reached: the node has no descriptors left for connections: close some, or start the node with a higher limit (`ulimit -n`; LimitNOFILE for systemd)\r\n";
 
 /// The reply to such a client if incomplete large commands use the maximum amount of memory.
 pub(super) const FOREIGN_MEMORY_FULL: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";

@@ -108,7 +108,7 @@ mod tests {
         assert!(!waiting.may_change_load(ONE, none, bytes(101)), "another connection of the same token");
         assert!(waiting.may_change_load(ONE, bytes(200), bytes(300)), "the same connection");
         assert!(waiting.may_change_load(OTHER, none, bytes(300)));
-        assert!(waiting.change(Access::All, none, bytes(550)), "who knows the secret has no share");
+        assert!(waiting.change(Access::All, none, bytes(550)), "a client with the secret has no share");
         assert!(!waiting.may_change_load(OTHER, none, bytes(1)), "a quarter is left to replies");
         assert!(waiting.change(OTHER, none, bytes(250)) && !waiting.change(OTHER, none, bytes(1)));
         assert!(waiting.change(OTHER, bytes(1), none) && waiting.change(OTHER, bytes(250), none));

@@ -139,8 +139,8 @@ impl<'a> BlobChange<'a> {
         }
     }
 
-    /// The class of changes that commute with it: a blob grows to the maximum of the sizes, so that a write past the end, or a
-    /// check of the generation, conflicts with no other.
+    /// The class of changes that commute with it. A blob grows to the maximum of the sizes, so a write past the end, or
+    /// a check of the generation, conflicts with no other.
     #[must_use]
     pub fn commutes(&self) -> Option<u8> {
         const GROWS: u8 = 64;

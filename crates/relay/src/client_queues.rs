@@ -1,22 +1,22 @@
 //! Units of this instance's Redis clients that another instance must run, or that wait to run here.
 //!
-//! The commands of one client for one partition form a *lane*. Its units run in the order of the
-//! commands, whichever instance serves the partition. A lane sends its units to one target without
+//! The commands of one client for one partition form a *queue*. Its units run in the order of the
+//! commands, whichever instance serves the partition. A queue sends its units to one target without
 //! waiting for replies; each message names the unit before it. When the target reports a unit as
-//! not run, the lane stops sending until the outcome of every sent unit is known. It then starts
+//! not run, the queue stops sending until the outcome of every sent unit is known. It then starts
 //! again at the first unit that was not run.
 //!
 //! ```text
-//!   waits ──sent──> under way ──replied──> gone     a lane: [not run] [sent] [sent] [waits]
+//!   waits ──sent──> under way ──replied──> gone     a queue: [not run] [sent] [sent] [waits]
 //!     ^                 │
 //!     │<── not run ─────┤        connection lost, node down by the map, or time-out:
 //!     │<── only reads ──┴──> a write in doubt: its client is notified
 //! ```
 //!
-//! The target of a lane's next unit is looked up when the unit is sent: the keyspace may have been
+//! The target of a queue's next unit is looked up when the unit is sent: the keyspace may have been
 //! split since the unit arrived.
 //!
-//! A read is repeated only if no write of its lane was sent after it; the read would see that
+//! A read is repeated only if no write of its queue was sent after it; the read would see that
 //! write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,10 +29,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use super::planted::{Bug, is_planted};
 
-/// The commands of one client for one partition, by the partition count at the lane's first unit.
-/// After a split, the units of the child partitions stay in this lane, in order, until it is empty.
+/// The commands of one client for one partition, by the partition count at the queue's first unit.
+/// After a split, the units of the child partitions stay in this queue, in order, until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ClientLane {
+pub(super) struct QueueId {
     pub(super) connection: ConnectionId,
     pub(super) keyspace: KeyspaceId,
     /// The keyspace had `1 << bits` partitions.
@@ -40,30 +40,30 @@ pub(super) struct ClientLane {
     pub(super) partition: PartitionId,
 }
 
-impl ClientLane {
-    /// The lane of a client for a partition of a keyspace with `1 << bits` partitions. An older
-    /// lane may take precedence: [`ClientQueues::queue_of`].
+impl QueueId {
+    /// The queue of a client for a partition of a keyspace with `1 << bits` partitions. An older
+    /// queue may take precedence: [`ClientQueues::queue_of`].
     pub(super) fn of(
         connection: ConnectionId,
         PartitionPlace { keyspace, partition }: PartitionPlace,
         bits: u32,
-    ) -> ClientLane {
-        ClientLane { connection, keyspace, bits, partition }
+    ) -> QueueId {
+        QueueId { connection, keyspace, bits, partition }
     }
 
-    /// The lane's partition, by the partition count of that time.
+    /// The queue's partition, by the partition count of that time.
     pub(super) fn to(self) -> PartitionPlace {
         PartitionPlace { keyspace: self.keyspace, partition: self.partition }
     }
 
-    /// Whether this lane's partition contained the whole partition of another lane.
-    fn covers(self, other: ClientLane) -> bool {
+    /// Whether this queue's partition contained the whole partition of another queue.
+    fn covers(self, other: QueueId) -> bool {
         let part = other.bits.checked_sub(self.bits).and_then(|bits| other.partition.0.checked_shr(bits));
         (self.connection, self.keyspace, Some(self.partition.0)) == (other.connection, other.keyspace, part)
     }
 }
 
-/// Where the sent units of a lane are.
+/// Where the sent units of a queue are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UnitTarget {
     /// The instance with this index on the same node.
@@ -75,7 +75,7 @@ pub(super) enum UnitTarget {
 /// A unit of a client.
 #[derive(Debug)]
 pub(super) struct QueuedUnit {
-    pub(super) queue: ClientLane,
+    pub(super) queue: QueueId,
     pub(super) ticket: Ticket,
     pub(super) unit: Vec<u8>,
     pub(super) may_write: bool,
@@ -88,7 +88,7 @@ pub(super) struct QueuedUnit {
 impl QueuedUnit {
     /// A unit that was not sent yet.
     fn new(
-        queue: ClientLane,
+        queue: QueueId,
         ticket: Ticket,
         (unit, may_write): (Vec<u8>, bool),
         deadline_ms: u64,
@@ -107,10 +107,10 @@ pub(super) enum UnitFailure {
 }
 
 /// A unit that ended without a reply, and how.
-pub(super) type FailedUnit = (ClientLane, Ticket, UnitFailure);
+pub(super) type FailedUnit = (QueueId, Ticket, UnitFailure);
 
 #[derive(Debug, Default)]
-struct LaneQueue {
+struct ClientQueue {
     /// Numbers, in the order of the commands.
     order: VecDeque<u64>,
     /// How many of them are sent, all to `target`.
@@ -118,7 +118,7 @@ struct LaneQueue {
     target: Option<UnitTarget>,
     /// A sent unit was not run: nothing is sent until no other sent unit is under way.
     is_sent_back: bool,
-    /// When to process this lane again.
+    /// When to process this queue again.
     due_ms: Option<u64>,
 }
 
@@ -127,11 +127,11 @@ struct LaneQueue {
 pub(super) struct ClientQueues {
     /// How long a unit waits, over all attempts.
     time_out_ms: u64,
-    by: BTreeMap<ClientLane, LaneQueue>,
+    by: BTreeMap<QueueId, ClientQueue>,
     units: BTreeMap<u64, QueuedUnit>,
     /// (deadline in milliseconds of the reactor's clock, number).
     deadlines: BTreeSet<(u64, u64)>,
-    due: BTreeSet<(u64, ClientLane)>,
+    due: BTreeSet<(u64, QueueId)>,
     bytes: usize,
     /// Numbers only rise: a unit that was sent earlier has a lower one.
     next_number: u64,
@@ -155,27 +155,27 @@ impl ClientQueues {
         }
     }
 
-    /// The lane of a client's units for a partition: a lane from before a split takes precedence.
+    /// The queue of a client's units for a partition: a queue from before a split takes precedence.
     #[inline]
-    pub(super) fn queue_of(&self, lane: ClientLane) -> ClientLane {
+    pub(super) fn queue_of(&self, queue_id: QueueId) -> QueueId {
         if self.by.is_empty() {
-            return lane;
+            return queue_id;
         }
-        let first = |bits| ClientLane { bits, partition: PartitionId(0), ..lane };
-        let older = self.by.range(first(0)..first(lane.bits)).map(|(older, _)| *older);
-        older.into_iter().find(|older| older.covers(lane)).unwrap_or(lane)
+        let first = |bits| QueueId { bits, partition: PartitionId(0), ..queue_id };
+        let older = self.by.range(first(0)..first(queue_id.bits)).map(|(older, _)| *older);
+        older.into_iter().find(|older| older.covers(queue_id)).unwrap_or(queue_id)
     }
 
     /// Whether no earlier unit of this client for this partition is queued here.
     #[inline]
-    pub(super) fn is_free(&self, lane: ClientLane) -> bool {
-        self.by.is_empty() || !self.by.contains_key(&lane)
+    pub(super) fn is_free(&self, queue_id: QueueId) -> bool {
+        self.by.is_empty() || !self.by.contains_key(&queue_id)
     }
 
-    /// Appends a unit to its lane. `false`: there is no room.
+    /// Appends a unit to its queue. `false`: there is no room.
     pub(super) fn push(
         &mut self,
-        lane: ClientLane,
+        queue_id: QueueId,
         ticket: Ticket,
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
@@ -187,32 +187,32 @@ impl ClientQueues {
         let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
         self.bytes += unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.units.insert(number, QueuedUnit::new(lane, ticket, (unit, may_write), deadline_ms));
-        let queue = self.by.entry(lane).or_default();
+        self.units.insert(number, QueuedUnit::new(queue_id, ticket, (unit, may_write), deadline_ms));
+        let queue = self.by.entry(queue_id).or_default();
         queue.order.push_back(number);
         if queue.due_ms.is_none() {
-            self.schedule(lane, now_ms);
+            self.schedule(queue_id, now_ms);
         }
         true
     }
 
-    /// A lane that is due.
-    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<ClientLane> {
-        let &(due_ms, lane) = self.due.first()?;
+    /// A queue that is due.
+    pub(super) fn take_due(&mut self, now_ms: u64) -> Option<QueueId> {
+        let &(due_ms, queue_id) = self.due.first()?;
         if due_ms > now_ms {
             return None;
         }
         self.due.pop_first();
-        if let Some(queue) = self.by.get_mut(&lane) {
+        if let Some(queue) = self.by.get_mut(&queue_id) {
             queue.due_ms = None;
         }
-        Some(lane)
+        Some(queue_id)
     }
 
-    /// The next unit of a lane, if it can run at this target (`None`: this instance) while others
+    /// The next unit of a queue, if it can run at this target (`None`: this instance) while others
     /// are under way.
-    pub(super) fn next(&self, lane: ClientLane, target: Option<UnitTarget>) -> Option<u64> {
-        let queue = self.by.get(&lane)?;
+    pub(super) fn next(&self, queue_id: QueueId, target: Option<UnitTarget>) -> Option<u64> {
+        let queue = self.by.get(&queue_id)?;
         if queue.sent > 0 && (queue.is_sent_back || target.is_none() || queue.target != target) {
             return None;
         }
@@ -220,17 +220,17 @@ impl ClientQueues {
         queue.order.get(queue.sent).copied()
     }
 
-    /// The next unit of a lane, for any target. `None`: none may be sent now.
-    pub(super) fn first(&self, lane: ClientLane) -> Option<u64> {
-        let queue = self.by.get(&lane)?;
+    /// The next unit of a queue, for any target. `None`: none may be sent now.
+    pub(super) fn first(&self, queue_id: QueueId) -> Option<u64> {
+        let queue = self.by.get(&queue_id)?;
         let waits = queue.sent > 0 && queue.is_sent_back;
         queue.order.get(queue.sent).copied().filter(|_| !waits)
     }
 
-    /// The next unit of a lane is being sent: its number, and that of the unit before it that is
+    /// The next unit of a queue is being sent: its number, and that of the unit before it that is
     /// still under way (0: none).
-    pub(super) fn send(&mut self, lane: ClientLane, target: UnitTarget) -> Option<(u64, u64)> {
-        let queue = self.by.get_mut(&lane)?;
+    pub(super) fn send(&mut self, queue_id: QueueId, target: UnitTarget) -> Option<(u64, u64)> {
+        let queue = self.by.get_mut(&queue_id)?;
         let old = *queue.order.get(queue.sent)?;
         let behind = queue.sent.checked_sub(1).map_or(0, |before| queue.order[before]);
         let mut queued = self.units.remove(&old)?;
@@ -249,8 +249,8 @@ impl ClientQueues {
         Some((number, behind))
     }
 
-    /// The first unit of a unit's lane.
-    pub(super) fn first_of_lane(&self, number: u64) -> Option<u64> {
+    /// The first unit of a unit's queue.
+    pub(super) fn first_of_queue(&self, number: u64) -> Option<u64> {
         let queued = self.units.get(&number)?;
         self.by.get(&queued.queue)?.order.front().copied()
     }
@@ -277,11 +277,11 @@ impl ClientQueues {
         Some(queued)
     }
 
-    /// Queues a unit that could not run here, before the others of its lane. `false`: there is no
+    /// Queues a unit that could not run here, before the others of its queue. `false`: there is no
     /// room.
     pub(super) fn push_first(
         &mut self,
-        lane: ClientLane,
+        queue_id: QueueId,
         ticket: Ticket,
         (unit, may_write): (Vec<u8>, bool),
         now_ms: u64,
@@ -290,26 +290,26 @@ impl ClientQueues {
             return false;
         }
         let deadline_ms = now_ms.saturating_add(self.time_out_ms);
-        self.put_back(QueuedUnit::new(lane, ticket, (unit, may_write), deadline_ms), now_ms);
+        self.put_back(QueuedUnit::new(queue_id, ticket, (unit, may_write), deadline_ms), now_ms);
         true
     }
 
-    /// Puts back a unit that could not run here, before the others of its lane.
+    /// Puts back a unit that could not run here, before the others of its queue.
     pub(super) fn put_back(&mut self, queued: QueuedUnit, now_ms: u64) {
         self.next_number += 1;
-        let (number, lane) = (self.next_number, queued.queue);
+        let (number, queue_id) = (self.next_number, queued.queue);
         self.bytes += queued.unit.len();
         self.deadlines.insert((queued.deadline_ms, number));
         self.units.insert(number, QueuedUnit { is_sent: false, is_waiting: false, ..queued });
-        let queue = self.by.entry(lane).or_default();
-        // Sent units of this lane come after it, so they count as turned back.
+        let queue = self.by.entry(queue_id).or_default();
+        // Sent units of this queue come after it, so they count as turned back.
         queue.is_sent_back = true;
         queue.order.push_front(number);
         // Replaces an earlier due time: nothing behind this unit can run before it.
         if let Some(due_ms) = queue.due_ms.take() {
-            self.due.remove(&(due_ms, lane));
+            self.due.remove(&(due_ms, queue_id));
         }
-        self.schedule(lane, now_ms + RETRY_MS);
+        self.schedule(queue_id, now_ms + RETRY_MS);
     }
 
     /// The target reports that it did not run a unit.
@@ -318,21 +318,21 @@ impl ClientQueues {
         if !std::mem::replace(&mut queued.is_sent, false) {
             return;
         }
-        let lane = queued.queue;
-        if let Some(queue) = self.by.get_mut(&lane) {
+        let queue_id = queued.queue;
+        if let Some(queue) = self.by.get_mut(&queue_id) {
             queue.sent -= 1;
             queue.is_sent_back = true;
             if queue.sent == 0 {
-                self.schedule(lane, now_ms + RETRY_MS);
+                self.schedule(queue_id, now_ms + RETRY_MS);
             }
         }
     }
 
-    /// A unit of a lane may have written. Earlier units that wait to run again would see that
+    /// A unit of a queue may have written. Earlier units that wait to run again would see that
     /// write, so they end.
     pub(super) fn written(
         &mut self,
-        lane: ClientLane,
+        queue_id: QueueId,
         ticket: Ticket,
         now_ms: u64,
         over: &mut Vec<FailedUnit>,
@@ -344,11 +344,12 @@ impl ClientQueues {
             self.units.get(number).is_some_and(|queued| !queued.is_sent && queued.ticket < ticket)
         };
         let of_keyspace =
-            |other: &ClientLane| (other.connection, other.keyspace) == (lane.connection, lane.keyspace);
-        let first = ClientLane { bits: 0, partition: PartitionId(0), ..lane };
-        let lanes = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
-        let shared =
-            lanes.filter(|(other, queue)| queue.is_sent_back && (other.covers(lane) || lane.covers(**other)));
+            |other: &QueueId| (other.connection, other.keyspace) == (queue_id.connection, queue_id.keyspace);
+        let first = QueueId { bits: 0, partition: PartitionId(0), ..queue_id };
+        let queues = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
+        let shared = queues.filter(|(other, queue)| {
+            queue.is_sent_back && (other.covers(queue_id) || queue_id.covers(**other))
+        });
         let before = shared.flat_map(|(_, queue)| queue.order.iter().filter(waits_before).copied());
         let before: Vec<u64> = before.collect();
         before.into_iter().for_each(|number| self.end(number, now_ms, over));
@@ -375,46 +376,46 @@ impl ClientQueues {
         self.by.get(&queued.queue)?.target
     }
 
-    /// Processes a lane again at this time, or earlier if an earlier time is set.
-    pub(super) fn schedule(&mut self, lane: ClientLane, at_ms: u64) {
-        let Some(queue) = self.by.get_mut(&lane) else { return };
+    /// Processes a queue again at this time, or earlier if an earlier time is set.
+    pub(super) fn schedule(&mut self, queue_id: QueueId, at_ms: u64) {
+        let Some(queue) = self.by.get_mut(&queue_id) else { return };
         if queue.due_ms.is_some_and(|due_ms| due_ms <= at_ms) {
             return;
         }
         if let Some(due_ms) = queue.due_ms.replace(at_ms) {
-            self.due.remove(&(due_ms, lane));
+            self.due.remove(&(due_ms, queue_id));
         }
-        self.due.insert((at_ms, lane));
+        self.due.insert((at_ms, queue_id));
     }
 
     /// This target will report no more outcomes.
     pub(super) fn fail_target(&mut self, target: UnitTarget, now_ms: u64, over: &mut Vec<FailedUnit>) {
-        let at_it = |(_, queue): &(&ClientLane, &LaneQueue)| queue.sent > 0 && queue.target == Some(target);
-        let lanes: Vec<ClientLane> = self.by.iter().filter(at_it).map(|(lane, _)| *lane).collect();
-        for lane in lanes {
-            self.fail_sent(lane, now_ms, over);
+        let at_it = |(_, queue): &(&QueueId, &ClientQueue)| queue.sent > 0 && queue.target == Some(target);
+        let queues: Vec<QueueId> = self.by.iter().filter(at_it).map(|(queue_id, _)| *queue_id).collect();
+        for queue_id in queues {
+            self.fail_sent(queue_id, now_ms, over);
         }
     }
 
-    /// The map has changed. `primary` returns the target that serves all of a lane's partition now;
+    /// The map has changed. `primary` returns the target that serves all of a queue's partition now;
     /// `is_down` says that a target will not report any more.
     pub(super) fn map_changed(
         &mut self,
         now_ms: u64,
-        primary: impl Fn(ClientLane) -> Option<UnitTarget>,
+        primary: impl Fn(QueueId) -> Option<UnitTarget>,
         is_down: impl Fn(UnitTarget) -> bool,
         over: &mut Vec<FailedUnit>,
     ) {
-        let lanes: Vec<ClientLane> = self.by.keys().copied().collect();
-        for lane in lanes {
-            let Some(queue) = self.by.get(&lane) else { continue };
+        let queues: Vec<QueueId> = self.by.keys().copied().collect();
+        for queue_id in queues {
+            let Some(queue) = self.by.get(&queue_id) else { continue };
             let sent: Vec<u64> =
                 queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
             match queue.target {
-                Some(target) if !sent.is_empty() && primary(lane) != Some(target) => {
+                Some(target) if !sent.is_empty() && primary(queue_id) != Some(target) => {
                     let writes = sent.iter().any(|number| self.units[number].may_write);
                     if !writes {
-                        self.fail_sent(lane, now_ms, over);
+                        self.fail_sent(queue_id, now_ms, over);
                     } else {
                         // The former primary knows the outcomes, if it can still report them.
                         let wait_ms = if is_down(target) { LEFT_MS } else { DEPOSED_MS };
@@ -423,7 +424,7 @@ impl ClientQueues {
                 }
                 _ => {}
             }
-            self.schedule(lane, now_ms);
+            self.schedule(queue_id, now_ms);
         }
     }
 
@@ -455,13 +456,13 @@ impl ClientQueues {
 
     /// A client is gone: units that were not sent are dropped.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
-        let of_it: Vec<ClientLane> = {
-            let from = ClientLane { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
-            let lanes = self.by.range(from..).map(|(lane, _)| *lane);
-            lanes.take_while(|lane| lane.connection == connection).collect()
+        let of_it: Vec<QueueId> = {
+            let from = QueueId { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
+            let queues = self.by.range(from..).map(|(queue_id, _)| *queue_id);
+            queues.take_while(|queue_id| queue_id.connection == connection).collect()
         };
-        for lane in of_it {
-            let numbers = self.by.get(&lane).map(|queue| queue.order.clone()).unwrap_or_default();
+        for queue_id in of_it {
+            let numbers = self.by.get(&queue_id).map(|queue| queue.order.clone()).unwrap_or_default();
             for number in numbers {
                 self.take_unit(number, 0);
             }
@@ -480,8 +481,8 @@ impl ClientQueues {
 
     /// Sent writes are in doubt, and so are units before them, which must not run again and see
     /// them. Reads after the last write are queued again.
-    fn fail_sent(&mut self, lane: ClientLane, now_ms: u64, over: &mut Vec<FailedUnit>) {
-        let Some(queue) = self.by.get(&lane) else { return };
+    fn fail_sent(&mut self, queue_id: QueueId, now_ms: u64, over: &mut Vec<FailedUnit>) {
+        let Some(queue) = self.by.get(&queue_id) else { return };
         let sent: Vec<u64> = queue.order.iter().filter(|number| self.is_sent(**number)).copied().collect();
         let is_write = |number: &u64| self.units[number].may_write && !is_planted(Bug::LostWritesSentAgain);
         let writes = sent.iter().rposition(is_write).map_or(0, |last| last + 1);
@@ -514,9 +515,9 @@ impl ClientQueues {
         }
     }
 
-    fn remove_queue(&mut self, lane: ClientLane) {
-        if let Some(LaneQueue { due_ms: Some(due_ms), .. }) = self.by.remove(&lane) {
-            self.due.remove(&(due_ms, lane));
+    fn remove_queue(&mut self, queue_id: QueueId) {
+        if let Some(ClientQueue { due_ms: Some(due_ms), .. }) = self.by.remove(&queue_id) {
+            self.due.remove(&(due_ms, queue_id));
         }
     }
 }

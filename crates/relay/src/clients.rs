@@ -14,7 +14,7 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Failure};
 
-use super::client_queues::{ClientLane, ClientQueues, UnitTarget};
+use super::client_queues::{ClientQueues, QueueId, UnitTarget};
 use super::delays::Delays;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
 use super::planted::{Bug, is_planted};
@@ -113,31 +113,31 @@ impl Clients {
         verdict: UnitVerdict,
         reply: &[u8],
     ) {
-        let (lanes, now) = (&mut self.scheduler.client_queues, at.now());
-        if lanes.target_of(number).is_none() {
+        let (queues, now) = (&mut self.scheduler.client_queues, at.now());
+        if queues.target_of(number).is_none() {
             return;
         }
         let number = match verdict {
             UnitVerdict::Replied if is_planted(Bug::OutcomesByOrder) => {
-                lanes.first_of_lane(number).unwrap_or(number)
+                queues.first_of_queue(number).unwrap_or(number)
             }
             _ => number,
         };
         match verdict {
             UnitVerdict::Replied => {
-                if let Some(queued) = lanes.take_unit(number, now.elapsed_ms) {
+                if let Some(queued) = queues.take_unit(number, now.elapsed_ms) {
                     if queued.may_write {
                         self.scheduler.written(now.elapsed_ms, queued.queue, queued.ticket);
                     }
                     self.deliver(at, queued.queue.connection, queued.ticket, reply);
                 }
             }
-            UnitVerdict::NotRun => lanes.not_run(number, now.elapsed_ms),
+            UnitVerdict::NotRun => queues.not_run(number, now.elapsed_ms),
             UnitVerdict::Waits(until_ms) => {
-                let Some(unit) = lanes.unit_of(number) else { return };
+                let Some(unit) = queues.unit_of(number) else { return };
                 let unit = with_wait(unit, until_ms);
                 let left_ms = until_ms.saturating_sub(now.unix_ms);
-                lanes.waits(number, unit, now.elapsed_ms.saturating_add(left_ms));
+                queues.waits(number, unit, now.elapsed_ms.saturating_add(left_ms));
             }
         }
     }
@@ -347,9 +347,9 @@ impl Clients {
         let mut over = Vec::new();
         self.scheduler.client_queues.fail_target(target, now_ms, &mut over);
         self.scheduler.over(over);
-        self.scheduler.wires.closed(id);
+        self.scheduler.links.closed(id);
         self.scheduler.sent_back.closed(target);
-        // Nobody receives the result of its waits; pending units end by themselves.
+        // The results of its waits have no receiver; pending units end by themselves.
         let is_of_it =
             |one: &RunningUnit| matches!(one.reply_to, UnitOrigin::Other { source, .. } if source == target);
         self.scheduler.under_way.retain(|_, one| one.waiting_unit.is_none() || !is_of_it(one));
@@ -359,14 +359,14 @@ impl Clients {
     pub fn map_changed(&mut self, at: &mut impl RelayContext) {
         let map = at.instance().map();
         let mut over = Vec::new();
-        let mut lanes =
+        let mut queues =
             std::mem::replace(&mut self.scheduler.client_queues, ClientQueues::new(Duration::ZERO));
         let scheduler = &self.scheduler;
-        let primary = |lane: ClientLane| {
-            let found = map.keyspace(lane.keyspace)?;
-            // All partitions that the lane's partition has become, if the keyspace was split since.
-            let further = found.config().partitions.bits().checked_sub(lane.bits)?;
-            let first = lane.partition.0 << further;
+        let primary = |queue_id: QueueId| {
+            let found = map.keyspace(queue_id.keyspace)?;
+            // All partitions that the queue's partition has become, if the keyspace was split since.
+            let further = found.config().partitions.bits().checked_sub(queue_id.bits)?;
+            let first = queue_id.partition.0 << further;
             let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
             let primary = parts.next()??.primary;
             let has_all = parts.all(|group| group.is_some_and(|group| group.primary == primary));
@@ -380,8 +380,8 @@ impl Clients {
                 node.is_none_or(|node| node.state() == NodeState::Down)
             }
         };
-        lanes.map_changed(at.now().elapsed_ms, primary, is_down, &mut over);
-        self.scheduler.client_queues = lanes;
+        queues.map_changed(at.now().elapsed_ms, primary, is_down, &mut over);
+        self.scheduler.client_queues = queues;
         self.scheduler.over(over);
     }
 
@@ -408,12 +408,12 @@ impl Clients {
         let to = PartitionPlace { keyspace: envelope.keyspace, partition: envelope.partition };
         let UnitRequest { number, behind, total, at: begin, piece } = *query;
         let head = Head::RunUnit { number, behind, to };
-        let Some(unit) = self.scheduler.wires.receive_piece(connection, from, head, (total, begin, piece))
+        let Some(unit) = self.scheduler.links.receive_piece(connection, from, head, (total, begin, piece))
         else {
             return;
         };
         let source = UnitTarget::Wire(connection);
-        if !self.scheduler.wires.has_room(connection) {
+        if !self.scheduler.links.has_room(connection) {
             return self.scheduler.send_back(source, number);
         }
         self.run_of_other(at, (source, number, behind), to, &unit);
@@ -442,7 +442,7 @@ impl Clients {
             return;
         }
         let head = Head::Outcome { number, verdict };
-        let Some(reply) = self.scheduler.wires.receive_piece(connection, from, head, (total, begin, piece))
+        let Some(reply) = self.scheduler.links.receive_piece(connection, from, head, (total, begin, piece))
         else {
             return;
         };
@@ -499,7 +499,7 @@ impl Clients {
         refused
             .into_iter()
             .for_each(|number| self.scheduler.client_queues.not_run(number, at.now().elapsed_ms));
-        self.scheduler.is_stuck |= self.scheduler.wires.flush(at);
+        self.scheduler.is_stuck |= self.scheduler.links.flush(at);
         self.end_on(at);
     }
 
@@ -535,6 +535,6 @@ impl Clients {
         self.scheduler.over(over);
         self.deliver_ready(at);
         self.scheduler.outgoing.send(at, |_| ());
-        self.scheduler.wires.flush(at);
+        self.scheduler.links.flush(at);
     }
 }

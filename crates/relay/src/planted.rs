@@ -8,11 +8,11 @@ pub enum Bug {
     LostWritesSentAgain,
     /// A write that was sent and not answered is reported as not done.
     UnknownReportedAsFailed,
-    /// An outcome from elsewhere counts for the first unit of its lane.
+    /// An outcome from elsewhere counts for the first unit of its queue.
     OutcomesByOrder,
     /// A unit runs though the unit before it was sent back.
     FollowerRuns,
-    /// A unit runs here before earlier units of its lane that are queued.
+    /// A unit runs here before earlier units of its queue that are queued.
     QueueOvertaken,
     /// A unit over several partitions whose outcome is unknown is run again.
     UnknownUnitRunAgain,

@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn message_is_assembled_from_consecutive_pieces() {
-        let mut wires = RemoteLinks::default();
+        let mut links = RemoteLinks::default();
         let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(3) };
         let head = |number| Head::RunUnit { number, behind: 0, to };
         let mut take = |number, total, at, piece: &'static [u8]| {
-            wires
+            links
                 .receive_piece(LINE, Member::default(), head(number), (total, at, piece))
                 .map(Cow::into_owned)
         };

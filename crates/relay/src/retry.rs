@@ -24,9 +24,9 @@ impl<S: Ord + Copy> RetryTable<S> {
 
     /// Whether a unit must not run because the unit before it was not run, or may not have been.
     pub(super) fn follows_one(&self, of: S, behind: u64) -> bool {
-        let is_turned =
+        let is_rejected =
             |numbers: &Numbers| behind <= numbers.dropped_through || numbers.sent_back.contains(&behind);
-        behind != 0 && self.by.get(&of).is_some_and(is_turned)
+        behind != 0 && self.by.get(&of).is_some_and(is_rejected)
     }
 
     /// A unit was not run.

@@ -12,7 +12,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, Wait, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::client_queues::{ClientLane, ClientQueues, FailedUnit, QueuedUnit, UnitFailure, UnitTarget};
+use super::client_queues::{ClientQueues, FailedUnit, QueueId, QueuedUnit, UnitFailure, UnitTarget};
 use super::execution::{Execution, RecordWait};
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
@@ -40,7 +40,7 @@ pub(super) struct UnitScheduler {
     /// Units of other instances that were not run here.
     pub(super) sent_back: RetryTable<UnitTarget>,
     pub(super) outgoing: OutgoingMessages,
-    pub(super) wires: RemoteLinks,
+    pub(super) links: RemoteLinks,
     /// Units over several partitions that are not answered yet.
     pub(super) cross_partition_count: usize,
     scratch: Scratch,
@@ -65,7 +65,7 @@ pub(super) enum UnitOrigin {
 pub(super) struct RunningUnit {
     pub(super) reply_to: UnitOrigin,
     pub(super) to: PartitionPlace,
-    /// The partition count of its keyspace when it ran: [`ClientLane::bits`].
+    /// The partition count of its keyspace when it ran: [`QueueId::bits`].
     pub(super) bits: u32,
     pub(super) may_write: bool,
     /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
@@ -114,7 +114,7 @@ impl UnitScheduler {
             client_queues: ClientQueues::new(time_out),
             sent_back: RetryTable::new(),
             outgoing: OutgoingMessages::new(place),
-            wires: RemoteLinks::default(),
+            links: RemoteLinks::default(),
             cross_partition_count: 0,
             scratch: Scratch::default(),
             steps: VecDeque::new(),
@@ -246,9 +246,9 @@ impl UnitScheduler {
         now_ms: u64,
     ) {
         for ((to, unit), number) in ends.into_iter().zip(0..) {
-            let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
+            let queue_id = QueueId::of(connection, to, bits_of(map, to.keyspace));
             // Without room the snapshot ends by its lease.
-            self.client_queues.push(lane, Ticket { number, part: 1 }, (unit, false), now_ms);
+            self.client_queues.push(queue_id, Ticket { number, part: 1 }, (unit, false), now_ms);
         }
     }
 
@@ -267,9 +267,9 @@ impl UnitScheduler {
                 // By the current map, and in order with the other units of its keys.
                 let map = at.instance().map();
                 let Some(to) = route(map, to, &unit) else { return self.fail(requester, &unavailable()) };
-                let lane = ClientLane::of(connection, to, bits_of(map, to.keyspace));
-                let lane = self.client_queues.queue_of(lane);
-                if !self.client_queues.push_first(lane, ticket, (unit, may_write), at.now().elapsed_ms) {
+                let queue_id = QueueId::of(connection, to, bits_of(map, to.keyspace));
+                let queue_id = self.client_queues.queue_of(queue_id);
+                if !self.client_queues.push_first(queue_id, ticket, (unit, may_write), at.now().elapsed_ms) {
                     self.fail(requester, failure);
                 }
             }
@@ -301,17 +301,17 @@ impl UnitScheduler {
             }
             None => {
                 if let UnitOrigin::Client { connection, ticket } = requester {
-                    self.written(at.now().elapsed_ms, ClientLane::of(connection, to, bits), ticket);
+                    self.written(at.now().elapsed_ms, QueueId::of(connection, to, bits), ticket);
                 }
                 self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
             }
         }
     }
 
-    /// A unit of a lane may have written: earlier units must not run again after it.
-    pub(super) fn written(&mut self, now_ms: u64, lane: ClientLane, ticket: Ticket) {
+    /// A unit of a queue may have written: earlier units must not run again after it.
+    pub(super) fn written(&mut self, now_ms: u64, queue_id: QueueId, ticket: Ticket) {
         let mut over = Vec::new();
-        self.client_queues.written(lane, ticket, now_ms, &mut over);
+        self.client_queues.written(queue_id, ticket, now_ms, &mut over);
         self.over(over);
     }
 
@@ -347,14 +347,14 @@ impl UnitScheduler {
         match source {
             UnitTarget::Sibling(place) => self.outgoing.add_outcome(place, number, verdict, bytes),
             UnitTarget::Wire(connection) => {
-                self.wires.queue_answer(connection, Head::Outcome { number, verdict }, bytes)
+                self.links.queue_answer(connection, Head::Outcome { number, verdict }, bytes)
             }
         }
     }
 
     /// Answers clients whose units ended without a reply.
     pub(super) fn over(&mut self, over: Vec<FailedUnit>) {
-        for (ClientLane { connection, .. }, ticket, ended) in over {
+        for (QueueId { connection, .. }, ticket, ended) in over {
             let failure = match ended {
                 UnitFailure::NotDone => unavailable(),
                 UnitFailure::OutcomeUnknown => Failure::TimedOut { version: Timestamp::ZERO },
@@ -363,12 +363,12 @@ impl UnitScheduler {
         }
     }
 
-    /// Sends or runs the units of lanes that are due.
+    /// Sends or runs the units of queues that are due.
     pub(super) fn pump(&mut self, at: &mut impl RelayContext) {
-        while let Some(lane) = self.client_queues.take_due(at.now().elapsed_ms) {
-            while let Some(again_ms) = self.pump_one(at, lane) {
+        while let Some(queue_id) = self.client_queues.take_due(at.now().elapsed_ms) {
+            while let Some(again_ms) = self.pump_one(at, queue_id) {
                 if again_ms > at.now().elapsed_ms {
-                    self.client_queues.schedule(lane, again_ms);
+                    self.client_queues.schedule(queue_id, again_ms);
                     break;
                 }
             }
@@ -388,7 +388,7 @@ impl UnitScheduler {
             let requester = one.reply_to;
             match (one.is_write(), requester) {
                 (true, UnitOrigin::Client { connection, ticket }) => {
-                    self.written(now_ms, ClientLane::of(connection, one.to, one.bits), ticket);
+                    self.written(now_ms, QueueId::of(connection, one.to, one.bits), ticket);
                     self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
                 }
                 _ => self.fail(requester, &unavailable()),
@@ -396,27 +396,27 @@ impl UnitScheduler {
         }
     }
 
-    /// Processes the next unit of a lane. `None`: there is nothing to do now; else when to
+    /// Processes the next unit of a queue. `None`: there is nothing to do now; else when to
     /// continue.
-    fn pump_one(&mut self, at: &mut impl RelayContext, lane: ClientLane) -> Option<u64> {
+    fn pump_one(&mut self, at: &mut impl RelayContext, queue_id: QueueId) -> Option<u64> {
         let (now_ms, me) = (at.now().elapsed_ms, at.this_member().instance);
-        let number = self.client_queues.first(lane)?;
+        let number = self.client_queues.first(queue_id)?;
         let map = at.instance().map();
-        let Some(found) = map.keyspace(lane.keyspace) else {
+        let Some(found) = map.keyspace(queue_id.keyspace) else {
             let flight = self.client_queues.take_unit(number, now_ms)?;
-            let requester = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
-            self.fail(requester, &Failure::UnknownKeyspace { keyspace: lane.keyspace });
+            let requester = UnitOrigin::Client { connection: queue_id.connection, ticket: flight.ticket };
+            self.fail(requester, &Failure::UnknownKeyspace { keyspace: queue_id.keyspace });
             return Some(now_ms);
         };
-        let is_unchanged = found.config().partitions.bits() == lane.bits;
+        let is_unchanged = found.config().partitions.bits() == queue_id.bits;
         let to = match self.client_queues.unit_of(number) {
-            Some(unit) if !is_unchanged => route(map, lane.to(), unit),
-            _ => Some(lane.to()),
+            Some(unit) if !is_unchanged => route(map, queue_id.to(), unit),
+            _ => Some(queue_id.to()),
         };
         let Some(to) = to else {
             // The keys of one partition are in several now. Nothing of the unit was executed.
             let flight = self.client_queues.take_unit(number, now_ms)?;
-            let requester = UnitOrigin::Client { connection: lane.connection, ticket: flight.ticket };
+            let requester = UnitOrigin::Client { connection: queue_id.connection, ticket: flight.ticket };
             self.fail(requester, &unavailable());
             return Some(now_ms);
         };
@@ -426,7 +426,7 @@ impl UnitScheduler {
             return later;
         };
         if primary == me {
-            self.client_queues.next(lane, None)?;
+            self.client_queues.next(queue_id, None)?;
             let flight = self.client_queues.take_unit(number, now_ms)?;
             return Some(self.run_queued(at, to, flight));
         }
@@ -437,30 +437,30 @@ impl UnitScheduler {
                 None => return later,
             },
         };
-        self.client_queues.next(lane, Some(target))?;
+        self.client_queues.next(queue_id, Some(target))?;
         let has_room = match target {
             UnitTarget::Sibling(place) => self.outgoing.has_room(place),
-            UnitTarget::Wire(connection) => self.wires.has_room(connection),
+            UnitTarget::Wire(connection) => self.links.has_room(connection),
         };
         if !has_room {
             return Some(now_ms + 1);
         }
-        let (number, behind) = self.client_queues.send(lane, target)?;
+        let (number, behind) = self.client_queues.send(queue_id, target)?;
         let unit = self.client_queues.unit_of(number)?;
         match target {
             UnitTarget::Sibling(place) => self.outgoing.add_unit(place, (number, behind), to, unit),
             UnitTarget::Wire(connection) => {
                 let head = Head::RunUnit { number, behind, to };
-                self.wires.push(connection, peer, head, unit.to_vec());
+                self.links.push(connection, peer, head, unit.to_vec());
             }
         }
         Some(now_ms)
     }
 
-    /// Runs a client's unit here that had to wait. Returns when to continue with its lane.
+    /// Runs a client's unit here that had to wait. Returns when to continue with its queue.
     fn run_queued(&mut self, at: &mut impl RelayContext, to: PartitionPlace, flight: QueuedUnit) -> u64 {
         let now_ms = at.now().elapsed_ms;
-        let QueuedUnit { queue: ClientLane { connection, .. }, ticket, .. } = flight;
+        let QueuedUnit { queue: QueueId { connection, .. }, ticket, .. } = flight;
         let requester = UnitOrigin::Client { connection, ticket };
         let ran = match Unit::decode(&flight.unit) {
             Ok(unit) if unit.is_step() && self.put_off(to, requester, &unit) => return now_ms,

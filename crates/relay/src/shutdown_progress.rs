@@ -16,7 +16,7 @@ pub(super) struct ShutdownProgress {
     pub(super) ending: Option<StepProgress>,
 }
 
-/// A step of the shutdown that somebody waits for.
+/// A step of the shutdown that has a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepProgress {
     UnderWay,

@@ -10,7 +10,7 @@ use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
-use super::client_queues::ClientLane;
+use super::client_queues::QueueId;
 use super::cluster_slots::{has_slots, layout, partition_of_slot, split};
 use super::limits::BUSY_RETRY_MS;
 use super::planted::{Bug, is_planted};
@@ -80,12 +80,12 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             }
         };
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let lane = ClientLane::of(*connection, to, found.config().partitions.bits());
-        let lane = scheduler.client_queues.queue_of(lane);
+        let queue_id = QueueId::of(*connection, to, found.config().partitions.bits());
+        let queue_id = scheduler.client_queues.queue_of(queue_id);
         // A partition that the map lacks comes from a split that this map does not have yet.
         // Earlier units of this client for this partition go first.
         let is_here = found.group(to.partition).is_some_and(|group| group.primary == me)
-            && (scheduler.client_queues.is_free(lane) || is_planted(Bug::QueueOvertaken));
+            && (scheduler.client_queues.is_free(queue_id) || is_planted(Bug::QueueOvertaken));
         let refused = if is_here && scheduler.is_full() {
             busy
         } else if is_here && (unit.is_step() || ticket.part > 0) {
@@ -105,9 +105,9 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         if may_come_again(&refused) {
             let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now().elapsed_ms);
             let is_queued = if is_here {
-                scheduler.client_queues.push_first(lane, ticket, kept, now_ms)
+                scheduler.client_queues.push_first(queue_id, ticket, kept, now_ms)
             } else {
-                scheduler.client_queues.push(lane, ticket, kept, now_ms)
+                scheduler.client_queues.push(queue_id, ticket, kept, now_ms)
             };
             if is_queued {
                 return UnitResult::Later;

@@ -1,5 +1,5 @@
-//! The invariants of a replica, checked at the end of every step: all of them in builds with debug assertions, which are tests
-//! and simulations, and elsewhere those that cost the same whatever the size of the group.
+//! The invariants of a replica, checked at the end of every step. Builds with debug assertions, which are tests and
+//! simulations, check all of them. Others check those that cost the same whatever the size of the group.
 
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_engine::disk::Disk;
@@ -74,9 +74,9 @@ impl Replica {
         }
     }
 
-    /// Breaks an invariant of a primary at the end of its next step, as a fault of the program would: it then counts on an entry
-    /// of each other member that was not sent. For tests and simulations. Returns whether it will:
-    /// this member is a primary whose invariants hold, in a build with debug assertions.
+    /// Breaks an invariant of a primary at the end of its next step, as a fault of the program would. The primary then
+    /// counts an unsent entry as matched by each other member. For tests and simulations. Returns whether it
+    /// will: this member is a primary whose invariants hold, in a build with debug assertions.
     pub fn break_invariant(&mut self) -> bool {
         self.role == Role::Primary && self.health.broken.is_none() && self.health.break_plan.query()
     }

@@ -94,9 +94,11 @@ impl Replica {
         (is_sure && has_heir).then_some(GroupChange::Remove(self.this_member))
     }
 
-    /// Whether a member is sent no entries until its disk has room, because it could not store them. If this disk is full too,
-    /// entries are sent, because all members need those that free space.
+    /// Whether a member is sent no entries until its disk has room, because it could not store them. If too few members have room, or
+    /// this disk is full too, entries are sent, because all members need those that free space.
     pub(super) fn waits_for_disk_space<D: Disk>(&self, context: &Context<'_, D>, full_until_us: u64) -> bool {
-        context.now_us < full_until_us && !self.is_full(context.engine)
+        context.now_us < full_until_us
+            && !self.is_full(context.engine)
+            && self.have_enough_disk_space(context)
     }
 }

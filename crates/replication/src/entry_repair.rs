@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{CorruptEntry, DamageKind, Engine, EngineError, EngineResult, ScrubFrom};
+use zerohop_engine::{CorruptEntry, DamageKind, Engine, EngineError, EngineResult, ScrubPosition};
 use zerohop_wire::ids::LogIndex;
 use zerohop_wire::messages::{
     EntryName, LogEntry, Member, OperationAnswer, PeerBody, RecordOperation, SnapshotQuery, SnapshotRequest,
@@ -29,7 +29,7 @@ pub(super) struct EntryRepair {
     /// The number of damages that the engine reported at the last check.
     damages: usize,
     /// Where the scrub of the log continues.
-    scrub: ScrubFrom,
+    scrub: ScrubPosition,
     /// Something is corrupt and its place is not known, so the complete log is read.
     is_urgent: bool,
     /// A record cannot be read because of such corruption.
@@ -82,7 +82,7 @@ impl EntryRepair {
     }
 
     pub(super) fn is_between_scrubs(&self) -> bool {
-        self.is_idle() && self.scrub == ScrubFrom::default()
+        self.is_idle() && self.scrub == ScrubPosition::default()
     }
 
     /// Restarts the requests to other members. `forgets`: drops all entries, because a snapshot is installed instead.
@@ -109,7 +109,7 @@ impl Replica {
     pub(super) fn suspect_corruption(&mut self, is_blind: bool) {
         self.health.repair.is_blind |= is_blind;
         if !std::mem::replace(&mut self.health.repair.is_urgent, true) {
-            self.health.repair.scrub = ScrubFrom::default();
+            self.health.repair.scrub = ScrubPosition::default();
         }
     }
 

@@ -150,7 +150,7 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if self.follow.snapshot_install.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
+        if self.follow.snapshot_install.as_ref().is_some_and(|install| context.now_us >= install.ends_us()) {
             self.follow.snapshot_install = None;
         }
         self.end_install(context, effects)?;

@@ -93,9 +93,9 @@ impl Leases {
         self.checked_us = now_us;
         let mut calls = Vec::new();
         for member in of {
-            let asked_us = self.requested_us.entry(member.instance).or_insert(0);
-            if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
-                *asked_us = now_us.max(1);
+            let last_request_us = self.requested_us.entry(member.instance).or_insert(0);
+            if *last_request_us == 0 || now_us.saturating_sub(*last_request_us) >= LEASE_RENEW_US {
+                *last_request_us = now_us.max(1);
                 let (map_epoch, timestamp_bound) = (self.map_epoch, self.wanted_timestamp_bound);
                 calls.push((member, PeerBody::LeaseQuery { sent_us: now_us, map_epoch, timestamp_bound }));
             }

@@ -30,6 +30,7 @@ mod follower_progress;
 pub mod lease;
 pub mod limits;
 mod lone;
+pub mod message_limit;
 mod partition_index;
 mod parts;
 mod primary;

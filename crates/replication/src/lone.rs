@@ -1,8 +1,8 @@
 //! A partition with a single copy: a replica without other members. It is its own quorum. It has no lease, no epoch marker and no
 //! stream, and it answers as soon as its own log has an entry at the keyspace's durability.
 //!
-//! The replica is lone from its opening until a map gives it another member, and never becomes lone again while it is open: former
-//! members may know of entries that it must still agree about.
+//! The replica is lone from its opening until a map gives it another member. It never becomes lone again while it is
+//! open, because former members may know of entries that it must still agree about.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};

@@ -34,7 +34,7 @@ pub(crate) struct CopyHealth {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BreakPlan {
     #[cfg(debug_assertions)]
-    is_asked: bool,
+    is_requested: bool,
     #[cfg(debug_assertions)]
     is_done: bool,
 }
@@ -43,13 +43,13 @@ pub(crate) struct BreakPlan {
 impl BreakPlan {
     /// Asks for it. Whether this build can.
     pub(crate) fn query(&mut self) -> bool {
-        self.is_asked = true;
+        self.is_requested = true;
         true
     }
 
     /// Whether the invariant is to be broken now; this is so once.
     pub(crate) fn begin(&mut self) -> bool {
-        let is_due = std::mem::take(&mut self.is_asked);
+        let is_due = std::mem::take(&mut self.is_requested);
         self.is_done |= is_due;
         is_due
     }

@@ -9,8 +9,9 @@ use zerohop_wire::{Elements, pack};
 use super::follower_progress::Stream;
 use super::limits::{
     ADMIT_LAG_ENTRIES, COMMIT_US, DISK_FULL_VALID_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES,
-    MESSAGE_ENTRIES, PROPOSAL_REPEAT_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+    PROPOSAL_REPEAT_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
+use super::message_limit::message_entries;
 use super::role_change::NO_EPOCH_MARKER;
 use super::{Context, GroupChange, PendingChange, Replica, ReplicaEffects, Role};
 use zerohop_partition::PartitionEvent;
@@ -69,7 +70,10 @@ impl Replica {
             self.counts.lease_expiries += 1;
         }
         self.lead.is_lapsed &= !has_leases;
-        if self.has_waited(context.now_us) && (is_starting || has_leases) {
+        // Before the marker of this epoch is in the log, its end may still be truncated: a commit index beyond that would count for
+        // the entry that comes in its place. The marker is late if the disk refuses it.
+        let has_marker = self.lead.epoch_marker != NO_EPOCH_MARKER;
+        if has_marker && self.has_waited(context.now_us) && (is_starting || has_leases) {
             if self.partition.is_single_copy() {
                 self.partition.step(context.engine, context.at(), PartitionEvent::Flushed, effects)?;
             } else {
@@ -79,7 +83,7 @@ impl Replica {
             }
         }
         let is_alone = self.needed().next().is_none();
-        let is_settled = self.lead.epoch_marker != NO_EPOCH_MARKER && self.partition.applied() == self.last();
+        let is_settled = has_marker && self.partition.applied() == self.last();
         if is_alone != self.partition.is_single_copy() && (!is_alone || is_settled) {
             self.partition.set_members(self.view.entry_epoch(), is_alone);
         }
@@ -331,7 +335,7 @@ impl Replica {
     ) -> EngineResult<Result<PackedEntries, UnsendableEntry>> {
         let mut packed = PackedEntries { count: 0, bytes: Vec::new() };
         for index in from..=last {
-            if packed.count as usize == MESSAGE_ENTRIES || packed.bytes.len() >= MESSAGE_BYTES {
+            if packed.count as usize == message_entries() || packed.bytes.len() >= MESSAGE_BYTES {
                 break;
             }
             match push_entry(engine, self.partition.handle(), index, &mut packed)? {

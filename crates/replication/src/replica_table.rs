@@ -539,8 +539,8 @@ impl ReplicaTable {
         self.schedule.ticks_due.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
     }
 
-    /// Sets the bytes per second of snapshots, over all members that receive them because they have no data or are too far
-    /// behind. 0: unlimited, as long as requests do not wait.
+    /// Sets the bytes per second of snapshots, over all members that receive them. Such members have no data or are too
+    /// far behind. 0: unlimited, as long as requests do not wait.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
         self.pace = Pace::new(bytes_per_s);
     }

@@ -70,8 +70,11 @@ impl Replica {
             );
             return Ok(());
         }
-        let known =
-            self.follow.snapshot_install.as_ref().map(|taking| (taking.as_of, taking.attempt, taking.parts));
+        let known = self
+            .follow
+            .snapshot_install
+            .as_ref()
+            .map(|install| (install.as_of, install.attempt, install.parts));
         match known {
             Some((of, this, parts)) if (of, this, parts) == (as_of, attempt, part) => {}
             // Of another attempt only the first part of a later attempt is accepted.
@@ -91,10 +94,10 @@ impl Replica {
                 return Err(error);
             }
         }
-        if let Some(taking) = &mut self.follow.snapshot_install {
-            taking.parts = part + 1;
-            taking.cursor = cursor.to_vec();
-            taking.part_accepted_us = context.now_us;
+        if let Some(install) = &mut self.follow.snapshot_install {
+            install.parts = part + 1;
+            install.cursor = cursor.to_vec();
+            install.part_accepted_us = context.now_us;
         }
         self.answer_part(context, (as_of, attempt), effects)
     }
@@ -132,33 +135,33 @@ impl Replica {
         as_of: EntryName,
         holds: &StatePart<'_>,
     ) -> EngineResult<()> {
-        let Some(taking) = &mut self.follow.snapshot_install else { return Ok(()) };
+        let Some(install) = &mut self.follow.snapshot_install else { return Ok(()) };
         match *holds {
             StatePart::Log { begins, bytes } => self.partition.install_run(context.engine, begins, bytes),
             StatePart::State { is_last, bytes } => {
-                if taking.state.len() + bytes.len() > STATE_BYTES_MAX {
+                if install.state.len() + bytes.len() > STATE_BYTES_MAX {
                     return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
                 }
                 // If there was no room for the checkpoint, the last part is sent again. The parts before it are already
                 // installed.
-                if !taking.is_installed {
-                    let installed_bytes = taking.state.len();
-                    taking.state.extend_from_slice(bytes);
+                if !install.is_installed {
+                    let installed_bytes = install.state.len();
+                    install.state.extend_from_slice(bytes);
                     if !is_last {
                         return Ok(());
                     }
                     let installed =
                         self.partition.finish_install(context.engine, (as_of.epoch, as_of.index.0));
                     if installed.is_err() {
-                        taking.state.truncate(installed_bytes);
+                        install.state.truncate(installed_bytes);
                         return installed;
                     }
-                    if self.partition.install(context.engine, &taking.state).is_err() {
+                    if self.partition.install(context.engine, &install.state).is_err() {
                         let reason = "a state that cannot be read".into();
                         return Err(EngineError::Stopped { reason });
                     }
-                    taking.is_installed = true;
-                    taking.state = Vec::new();
+                    install.is_installed = true;
+                    install.state = Vec::new();
                     self.counts.snapshots_installed += 1;
                 }
                 self.partition.checkpoint(context.engine)
@@ -174,14 +177,14 @@ impl Replica {
         (as_of, attempt): (EntryName, u64),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let is_it = |taking: &SnapshotInstall| (taking.as_of, taking.attempt) == (as_of, attempt);
-        let Some(taking) = self.follow.snapshot_install.as_ref().filter(|taking| is_it(taking)) else {
+        let is_it = |install: &SnapshotInstall| (install.as_of, install.attempt) == (as_of, attempt);
+        let Some(install) = self.follow.snapshot_install.as_ref().filter(|install| is_it(install)) else {
             return Ok(());
         };
-        if taking.is_installed {
+        if install.is_installed {
             return self.end_install(context, effects);
         }
-        self.acknowledge_parts((as_of, attempt), (taking.parts, &taking.cursor), effects);
+        self.acknowledge_parts((as_of, attempt), (install.parts, &install.cursor), effects);
         Ok(())
     }
 
@@ -191,11 +194,12 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        let Some(taking) = self.follow.snapshot_install.as_ref().filter(|taking| taking.is_installed) else {
+        let Some(install) = self.follow.snapshot_install.as_ref().filter(|install| install.is_installed)
+        else {
             return Ok(());
         };
-        let (as_of, attempt, parts) = (taking.as_of, taking.attempt, taking.parts);
-        let cursor = taking.cursor.clone();
+        let (as_of, attempt, parts) = (install.as_of, install.attempt, install.parts);
+        let cursor = install.cursor.clone();
         // An empty log has no checkpoint and needs none, because it is already complete.
         let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
         if reaches_disk && context.engine.partition_stats(self.partition.handle())?.checkpoint_bytes == 0 {

@@ -2,20 +2,20 @@
 
 mod admission;
 mod audit;
-mod blame;
 #[cfg(debug_assertions)]
 mod broken;
 mod commit;
 mod compare;
 mod damaged;
+mod disk_full;
 mod gather;
-mod holds;
+mod late_members;
+mod read_locks;
 mod repair;
 mod retained;
-mod room;
+mod snapshot_install;
 mod splits;
 mod steady;
-mod whole;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
@@ -161,6 +161,10 @@ impl TestNode {
             memory_bytes,
             ..EngineOptions::default()
         };
+        TestNode::with_options(instance, disk, options)
+    }
+
+    fn with_options(instance: u32, disk: SimulatedDisk, options: EngineOptions) -> TestNode {
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let durability = Durability::Interval { ms: 50 };
         let options =
@@ -249,9 +253,9 @@ impl TestNode {
 
     /// The messages that it has sent since the last check.
     fn sent_messages(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         self.each_sent(|body| {
-            said.push(match body {
+            sent.push(match body {
                 PeerBody::ReplicateAck(report) => format!("{report:?}"),
                 PeerBody::Replicate { preceding, commit, entries } => {
                     format!("after {} {commit}: {}", preceding.index, entries.len())
@@ -259,7 +263,7 @@ impl TestNode {
                 other => format!("{other:?}"),
             });
         });
-        said
+        sent
     }
 
     fn each_sent(&mut self, mut each: impl FnMut(&PeerBody<'_>)) {
@@ -516,7 +520,7 @@ fn each_mutant_is_found_by_its_test() {
     use zerohop_partition::planted::{Bug, plant};
 
     let tests: [(Bug, fn()); 16] = [
-        (Bug::ReadLockIgnored, holds::deposed_primary_yields_after_its_read_locks),
+        (Bug::ReadLockIgnored, read_locks::deposed_primary_yields_after_its_read_locks),
         (Bug::CorruptEntriesSkipped, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
         (
             Bug::LogCompactedDuringInstall,

@@ -33,7 +33,7 @@ impl Replica {
             wake_us = wake_us.min(self.yield_us());
         }
         wake_us = wake_us
-            .min(self.follow.snapshot_install.as_ref().map_or(u64::MAX, |taking| taking.due_us(now_us)));
+            .min(self.follow.snapshot_install.as_ref().map_or(u64::MAX, |install| install.due_us(now_us)));
         // Other partitions may be writing checkpoints, or entries may not be committed yet.
         if context.engine.needs_checkpoint(self.partition.handle()) == Ok(true) {
             wake_us = wake_us.min(now_us + DEFERRED_CHECK_US);

@@ -283,7 +283,7 @@ impl Records for OverlaidRecords<'_> {
                 }
             }
             (info, contents) => {
-                *info = Some(made(RecordType::Bytes, length));
+                *info = Some(info_of(RecordType::Bytes, length));
                 *contents = Some(GatheredContents::Bytes(bytes.to_vec()));
             }
         }
@@ -309,7 +309,7 @@ impl Records for OverlaidRecords<'_> {
                 }
             }
             (info, contents) => {
-                *info = Some(made(RecordType::List, length));
+                *info = Some(info_of(RecordType::List, length));
                 *contents = Some(GatheredContents::List(values));
             }
         }
@@ -364,6 +364,6 @@ impl Records for OverlaidRecords<'_> {
     }
 }
 
-fn made(record: RecordType, length: u64) -> Info {
+fn info_of(record: RecordType, length: u64) -> Info {
     Info { record, length, version: Default::default(), deadline_ms: None }
 }

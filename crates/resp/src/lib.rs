@@ -49,7 +49,7 @@ pub use gathered::{
 pub use parts::{JoinedReplies, Shares};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
-pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};
+pub use unit::{InvalidUnit, UNIT_HEADER_BYTES, Unit};
 pub use world::{
     ConnectionWorld, Layout, PartitionPlace, RedisMember, ServerInfo, Slots, Ticket, UnitResult,
     WrongPassword,

@@ -111,15 +111,15 @@ pub struct Unit<'a> {
 
 /// The bytes of a unit are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAUnit;
+pub struct InvalidUnit;
 
-impl std::fmt::Display for NotAUnit {
+impl std::fmt::Display for InvalidUnit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the bytes are not a unit of commands of this version")
     }
 }
 
-impl std::error::Error for NotAUnit {}
+impl std::error::Error for InvalidUnit {}
 
 impl<'a> Unit<'a> {
     /// Appends the unit's bytes.
@@ -143,25 +143,25 @@ impl<'a> Unit<'a> {
     }
 
     /// Decodes a unit. Its commands are checked when it is executed.
-    pub fn decode(bytes: &'a [u8]) -> Result<Unit<'a>, NotAUnit> {
-        let (head, rest) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>().ok_or(NotAUnit)?;
-        let [VERSION, kind, protocol, 0, until @ .., w0, w1, w2, w3] = *head else { return Err(NotAUnit) };
+    pub fn decode(bytes: &'a [u8]) -> Result<Unit<'a>, InvalidUnit> {
+        let (head, rest) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>().ok_or(InvalidUnit)?;
+        let [VERSION, kind, protocol, 0, until @ .., w0, w1, w2, w3] = *head else { return Err(InvalidUnit) };
         let kind = match kind {
             0 => UnitKind::One,
             1 => UnitKind::Transaction,
             2 => UnitKind::Watch,
             3 => UnitKind::Page,
             4 => UnitKind::Past,
-            _ => return Err(NotAUnit),
+            _ => return Err(InvalidUnit),
         };
         let protocol = match protocol {
             2 => Protocol::Resp2,
             3 => Protocol::Resp3,
-            _ => return Err(NotAUnit),
+            _ => return Err(InvalidUnit),
         };
         let until = u64::from_le_bytes(until);
         let watched = u32::from_le_bytes([w0, w1, w2, w3]) as usize;
-        let (watched, commands) = rest.split_at_checked(watched).ok_or(NotAUnit)?;
+        let (watched, commands) = rest.split_at_checked(watched).ok_or(InvalidUnit)?;
         let wait_until_ms = (until != 0).then_some(until);
         Ok(Unit { kind, protocol, wait_until_ms, watched, commands, parsed: None })
     }
@@ -411,7 +411,7 @@ mod tests {
             prop_assert_eq!(seen, keys);
             // A prefix that ends within the keys or before is no unit.
             for end in 0..UNIT_HEADER_BYTES + bytes.len() {
-                prop_assert_eq!(Unit::decode(&encoded[..end]).err(), Some(NotAUnit));
+                prop_assert_eq!(Unit::decode(&encoded[..end]).err(), Some(InvalidUnit));
             }
         }
     }

@@ -6,15 +6,18 @@
 //!   DATA/node/losses     data that a standalone node may have lost       (losses.rs, the same)
 //!   DATA/node/member     identity and map of a node in a cluster         (identity.rs, the same)
 //!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
+//!   DATA/node/reserve    space for these files once the disk is full     (disk_reserve.rs)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
 //! ```
 
 use std::path::{Path, PathBuf};
 
+use tracing::warn;
 use zerohop_disk::{EMBEDDED_SETTINGS_FILE, LOCK_FILE, NodeDisk, OpenDiskError};
 use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use zerohop_wire::ids::Incarnation;
 
+use crate::disk_reserve::DiskReserve;
 use crate::error::StartError;
 use crate::node_files::clean_shutdown::read_mark as closed_mark;
 use crate::node_files::identity::{MEMBER_BYTES_MAX, SavedMember};
@@ -37,12 +40,18 @@ pub(crate) struct NodeFolder {
     root: Option<PathBuf>,
     disk: NodeDisk,
     control_log: Option<FileId>,
+    reserve: DiskReserve,
 }
 
 impl NodeFolder {
     /// The folder of a node in memory.
     pub(crate) fn in_memory() -> Self {
-        NodeFolder { root: None, disk: NodeDisk::in_memory(), control_log: None }
+        NodeFolder {
+            root: None,
+            disk: NodeDisk::in_memory(),
+            control_log: None,
+            reserve: DiskReserve::default(),
+        }
     }
 
     /// Opens the data folder `root`, creates it if it does not exist, and reads the node's saved state.
@@ -51,11 +60,12 @@ impl NodeFolder {
     /// The folder is in use, has other contents, or its contents cannot be read.
     pub(crate) fn open(root: &Path) -> Result<(Self, Option<SavedNode>), StartError> {
         check(root)?;
-        let disk = NodeDisk::open(&root.join(NODE_FOLDER)).map_err(|error| match error {
+        let mut disk = NodeDisk::open(&root.join(NODE_FOLDER)).map_err(|error| match error {
             OpenDiskError::InUse { .. } => StartError::Folder(OpenDiskError::InUse { root: root.to_owned() }),
             error => StartError::Folder(error),
         })?;
-        let mut folder = NodeFolder { root: Some(root.to_owned()), disk, control_log: None };
+        let reserve = DiskReserve::find(&mut disk);
+        let mut folder = NodeFolder { root: Some(root.to_owned()), disk, control_log: None, reserve };
         let saved = folder.read()?;
         let is_member = || folder.path(MEMBER_FILE).exists();
         if saved.is_none()
@@ -150,10 +160,10 @@ impl NodeFolder {
 
     /// Appends to the log; the caller must sync it.
     pub(crate) fn append_control_log(&mut self, bytes: &[u8]) -> DiskResult<()> {
-        match self.control_log {
-            Some(file) => self.disk.append(file, bytes),
-            None => Err(DiskError::NotFound { path: CONTROL_LOG.to_owned() }),
-        }
+        let Some(file) = self.control_log else {
+            return Err(DiskError::NotFound { path: CONTROL_LOG.to_owned() });
+        };
+        self.with_reserve(|disk| disk.append(file, bytes))
     }
 
     /// Syncs the log, so that appended bytes survive a crash.
@@ -162,17 +172,24 @@ impl NodeFolder {
     }
 
     fn replace(&mut self, name: &str, bytes: &[u8]) -> DiskResult<()> {
-        let unfinished = format!("{name}{UNFINISHED}");
-        match self.disk.remove(&unfinished) {
-            Ok(()) | Err(DiskError::NotFound { .. }) => {}
-            Err(error) => return Err(error),
+        self.with_reserve(|disk| replace_file(disk, name, bytes))?;
+        if self.root.is_some() {
+            self.reserve.fill(&mut self.disk);
         }
-        let file = self.disk.open(&unfinished, OpenMode::Create)?;
-        let written = self.disk.append(file, bytes).and_then(|()| self.disk.sync(file));
-        self.disk.close(file);
-        written?;
-        self.disk.rename(&unfinished, name)?;
-        self.disk.sync_dir("")
+        Ok(())
+    }
+
+    /// Repeats a write with the space of the reserve, if the disk is full.
+    fn with_reserve(&mut self, mut write: impl FnMut(&mut NodeDisk) -> DiskResult<()>) -> DiskResult<()> {
+        match write(&mut self.disk) {
+            Err(DiskError::Full) if self.reserve.release(&mut self.disk) => {
+                warn!(
+                    "the disk of the node's folder is full: its state is written into the space kept for it; make room"
+                );
+                write(&mut self.disk)
+            }
+            outcome => outcome,
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -225,6 +242,20 @@ impl NodeFolder {
         self.disk.close(file);
         bytes.map(Some).map_err(failed)
     }
+}
+
+fn replace_file(disk: &mut NodeDisk, name: &str, bytes: &[u8]) -> DiskResult<()> {
+    let unfinished = format!("{name}{UNFINISHED}");
+    match disk.remove(&unfinished) {
+        Ok(()) | Err(DiskError::NotFound { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.open(&unfinished, OpenMode::Create)?;
+    let written = disk.append(file, bytes).and_then(|()| disk.sync(file));
+    disk.close(file);
+    written?;
+    disk.rename(&unfinished, name)?;
+    disk.sync_dir("")
 }
 
 /// Refuses an existing folder that is not empty and does not belong to a node. Changes nothing.

@@ -13,6 +13,7 @@
 
 mod access;
 mod control_job;
+mod disk_reserve;
 mod error;
 mod folder;
 pub mod hosts;
@@ -30,5 +31,5 @@ pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
     REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,
     ServeError, Server, ServerOptions, StartError, StopHandle, TlsOptions, found_again, holds_data,
-    instances_default, new_cluster, node_folder, owner,
+    instances_default, new_cluster, node_folder, owner, process_of_original,
 };

@@ -4,6 +4,9 @@ use std::fmt;
 use std::io::{IsTerminal, stderr};
 use std::str::FromStr;
 
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 use zerohop_wire::shown::quoted;
 
 pub use tracing::level_filters::LevelFilter;
@@ -36,13 +39,20 @@ pub enum LogError {
 /// [`LogError::Installed`].
 pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
     let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_target(false);
+    let is_logged = filter_fn(|event| !is_of_library(event.target())).with_max_level_hint(level);
     let installed = match format {
-        LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
+        LogFormat::Text => builder.with_ansi(stderr().is_terminal()).finish().with(is_logged).try_init(),
         LogFormat::Json => {
-            builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+            let json = builder.json().flatten_event(true).with_current_span(false).with_span_list(false);
+            json.finish().with(is_logged).try_init()
         }
     };
     installed.map_err(|_| LogError::Installed)
+}
+
+/// Whether events of this target are those of a library that reports requests which the program itself reports in one line.
+fn is_of_library(target: &str) -> bool {
+    target == "s3s" || target.starts_with("s3s::")
 }
 
 /// Logs the reason why the process ends, as the last event.
@@ -101,6 +111,9 @@ mod tests {
         for format in LogFormat::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }
+        assert!(
+            is_of_library("s3s::ops") && !is_of_library("zerohop_s3::server") && !is_of_library("s3sink")
+        );
         assert!("xml".parse::<LogFormat>().unwrap_err().to_string().contains("text and json"));
     }
 }

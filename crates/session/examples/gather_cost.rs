@@ -1,5 +1,5 @@
-//! What a batch over many partitions costs a session, and a server in frames: a session talks to a server in memory, which
-//! takes its frames apart and answers each request with what it has at hand. To be counted, as time says little:
+//! What a batch over many partitions costs a session, and a server in frames. The session talks to a server in memory,
+//! which decodes its frames and answers each request from memory. To be counted, as time says little:
 //!
 //! ```text
 //! cargo build --release -p zerohop-session --example gather_cost

@@ -63,11 +63,11 @@ mod tests {
             assert_eq!(input, begun());
             (input.as_ptr() == at).then_some(input)
         };
-        assert!(room(&mut handed_out, REUSED_BYTES_MIN).is_none(), "somebody has a part of it");
+        assert!(room(&mut handed_out, REUSED_BYTES_MIN).is_none(), "a part of it is in use");
         drop(part);
         assert!(room(&mut handed_out, REUSED_BYTES_MIN + 11).is_none(), "it is too short");
         assert!(room(&mut handed_out, REUSED_BYTES_MIN / 2 + 1).is_none(), "it is much too long");
-        let again = room(&mut handed_out, REUSED_BYTES_MIN).expect("nobody has it");
+        let again = room(&mut handed_out, REUSED_BYTES_MIN).expect("it is free");
         assert!(again.capacity() >= REUSED_BYTES_MIN);
         assert_eq!((handed_out.frames.len(), handed_out.bytes), (0, 0));
     }

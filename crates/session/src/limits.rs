@@ -33,8 +33,8 @@ pub const CONFIRMS_MAX: u32 = 2;
 /// Maximum number of checks by a transaction of such a read, if its values are too long to be a transaction's results.
 pub const CHECKS_MAX: u32 = 16;
 
-/// A part of a chunk of at least this many bytes has a request of its own, whatever else the client requests from the partition: the server sends
-/// it without a copy.
+/// A part of a chunk of at least this many bytes has a request of its own, whatever else the client requests from the
+/// partition. The server sends it without a copy.
 pub const SEPARATE_PART_BYTES_MIN: u32 = 64 << 10;
 
 /// The usable part of a read lock's time, in ninths, to allow for clocks that run at different rates: eight ninths. Leases allow for a difference

@@ -22,6 +22,12 @@ pub enum Bug {
     ScanSkipsChildren,
     /// A scan starts at the beginning of each child after a split.
     ScanCursorLost,
+    /// A scan of a range upwards ends with the region in which it begins.
+    RangeEndsAtRegion,
+    /// A scan of a range downwards passes to the next region after one page of a region.
+    ReverseLeavesRegionEarly,
+    /// A range that ends just behind a separator is scanned without the region that the separator begins.
+    SeparatorSkipped,
     /// The renewal at every partition that fixes the time of a snapshot is left out.
     SnapshotNotFixed,
     /// An empty page ends a scan of a snapshot.
@@ -72,6 +78,10 @@ impl Bug {
         Bug::ChangedRecordNotReread,
         Bug::ExpiredReadLockUsed,
     ];
+
+    /// The mutants of scans over several regions.
+    pub const OF_REGIONS: [Bug; 3] =
+        [Bug::RangeEndsAtRegion, Bug::ReverseLeavesRegionEarly, Bug::SeparatorSkipped];
 
     /// The mutants of procedures.
     pub const OF_PROCEDURES: [Bug; 20] = [

@@ -43,9 +43,9 @@ impl SequenceWindow {
     }
 
     /// Starts at number 1 in a new session. Writes in flight under the old session keep their numbers.
-    pub(crate) fn begin(&mut self, session: SessionId, asked: Time, idle_us: u64) {
+    pub(crate) fn begin(&mut self, session: SessionId, requested_at: Time, idle_us: u64) {
         self.session = session;
-        self.touched = asked;
+        self.touched = requested_at;
         self.idle_us = idle_us;
         self.lowest = 1;
         self.open.clear();
@@ -132,40 +132,40 @@ mod tests {
 
     #[test]
     fn the_lowest_open_number_passes_over_those_closed_early() {
-        let mut lane = SequenceWindow::new();
-        lane.begin(SESSION, Time(0), 0);
-        let numbers: Vec<Sequence> = (0..4).map(|_| lane.next_number()).collect();
+        let mut window = SequenceWindow::new();
+        window.begin(SESSION, Time(0), 0);
+        let numbers: Vec<Sequence> = (0..4).map(|_| window.next_number()).collect();
         assert_eq!(numbers, [1, 2, 3, 4].map(Sequence));
-        lane.close(SESSION, Sequence(3));
-        lane.close(SESSION, Sequence(2));
-        assert_eq!(lane.lowest_open(), Sequence(1));
-        lane.close(SESSION, Sequence(1));
-        assert_eq!(lane.lowest_open(), Sequence(4));
-        lane.close(SESSION, Sequence(4));
-        assert_eq!((lane.lowest_open(), lane.next_number()), (Sequence(5), Sequence(5)));
+        window.close(SESSION, Sequence(3));
+        window.close(SESSION, Sequence(2));
+        assert_eq!(window.lowest_open(), Sequence(1));
+        window.close(SESSION, Sequence(1));
+        assert_eq!(window.lowest_open(), Sequence(4));
+        window.close(SESSION, Sequence(4));
+        assert_eq!((window.lowest_open(), window.next_number()), (Sequence(5), Sequence(5)));
     }
 
     #[test]
     fn the_window_is_bounded_by_the_lowest_open_number() {
-        let mut lane = SequenceWindow::new();
-        lane.begin(SESSION, Time(0), 0);
-        while lane.free_numbers() > 0 {
-            lane.next_number();
+        let mut window = SequenceWindow::new();
+        window.begin(SESSION, Time(0), 0);
+        while window.free_numbers() > 0 {
+            window.next_number();
         }
-        lane.close(SESSION, Sequence(2));
-        assert_eq!(lane.free_numbers(), 0);
-        lane.close(SESSION, Sequence(1));
-        assert_eq!((lane.free_numbers(), lane.lowest_open()), (2, Sequence(3)));
+        window.close(SESSION, Sequence(2));
+        assert_eq!(window.free_numbers(), 0);
+        window.close(SESSION, Sequence(1));
+        assert_eq!((window.free_numbers(), window.lowest_open()), (2, Sequence(3)));
     }
 
     #[test]
     fn sequence_window_ignores_numbers_of_older_session() {
-        let mut lane = SequenceWindow::new();
-        lane.begin(SESSION, Time(0), 0);
-        lane.next_number();
-        lane.begin(SessionId { nonce: 2, ..SESSION }, Time(9), 0);
-        lane.next_number();
-        lane.close(SESSION, Sequence(1));
-        assert_eq!(lane.lowest_open(), Sequence(1));
+        let mut window = SequenceWindow::new();
+        window.begin(SESSION, Time(0), 0);
+        window.next_number();
+        window.begin(SessionId { nonce: 2, ..SESSION }, Time(9), 0);
+        window.next_number();
+        window.close(SESSION, Sequence(1));
+        assert_eq!(window.lowest_open(), Sequence(1));
     }
 }

@@ -5,8 +5,9 @@
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/transact txn 1 1 2 2000
 //! ```
 //!
-//! So many clients (8 by default), each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
-//! and a millisecond has passed. `write` is the same number of single writes, as one request each.
+//! So many clients (8 by default), each with a session of its own, send requests at once. Then batches end and messages
+//! are delivered until all are answered, and a millisecond has passed. `write` is the same number of single writes, as
+//! one request each.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -149,19 +150,19 @@ impl TransactBench {
     fn settle(&mut self) {
         let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
         loop {
-            let mut said = Vec::new();
+            let mut sent_frames = Vec::new();
             for (instance, sent) in self.instances.iter_mut().zip(&mut self.sent) {
                 instance.end_of_batch(self.now, sent);
                 for timestamp_bound in std::mem::take(&mut sent.timestamp_bounds) {
                     instance.timestamp_bound_synced(timestamp_bound);
                 }
-                said.append(&mut sent.frames);
+                sent_frames.append(&mut sent.frames);
             }
-            if said.is_empty() {
+            if sent_frames.is_empty() {
                 return;
             }
             self.rounds += 1;
-            for (to, bytes) in said {
+            for (to, bytes) in sent_frames {
                 self.frames.0 += 1;
                 self.frames.1 += bytes.len() as u64;
                 let DecodeResult::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
@@ -219,10 +220,10 @@ fn prepare(
             RecordOperation::Write(RecordWrite { key: key.as_bytes(), condition: Condition::Always, change });
         let mut bytes = Vec::new();
         pack(&operation, &mut bytes).expect("fits");
-        let cell = config.hash.hash(config.seed, key.as_bytes());
+        let hash = config.hash.hash(config.seed, key.as_bytes());
         let body = ItemBody::Inline(Bytes::from(bytes));
-        let item = TransactionItem { lock_key: cell, access: Access::of(&operation), seen: None, body };
-        let partition = partition_of(cell, config.partitions);
+        let item = TransactionItem { lock_key: hash, access: Access::of(&operation), seen: None, body };
+        let partition = partition_of(hash, config.partitions);
         let point = u64::from(partition.0) << (64 - config.partitions.bits());
         let place = Point { keyspace: KEYSPACE, point };
         match parts.iter_mut().find(|part| part.routing_key == place) {

@@ -9,7 +9,7 @@ use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
 use super::stats::RequestCounters;
-use super::transactions::Transit;
+use super::transactions::PendingMessages;
 use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_partition::{PartitionEffect, Token};
 use zerohop_replication::{PartitionKey, ReplicaEffect, TableEffects};
@@ -19,7 +19,7 @@ pub(super) struct EffectsAdapter<'r> {
     pub(super) history: &'r MapHistory,
     pub(super) connections: &'r mut Connections,
     pub(super) counters: &'r mut RequestCounters,
-    pub(super) transit: &'r mut Transit,
+    pub(super) transit: &'r mut PendingMessages,
     pub(super) out: &'r mut dyn InstanceEffects,
     pub(super) origin: AnswerOrigin,
     /// The sender of messages to other members.

@@ -70,12 +70,12 @@ impl<D: Disk> Instance<D> {
         let due = self.draining.keyspaces.iter().filter(|(_, due)| is_due(due)).map(|(id, _)| *id);
         for keyspace in due.collect::<Vec<_>>() {
             let is_drained = self.is_drained(keyspace) || is_planted(Bug::KeyspaceNotDrained);
-            let is_asked = self.primary_of(keyspace).next().is_some();
+            let has_primary = self.primary_of(keyspace).next().is_some();
             let Some(due) = self.draining.keyspaces.get_mut(&keyspace) else { continue };
             if is_drained {
                 due.at_ms = elapsed_ms + due.again_ms;
                 due.again_ms = DRAINED_AGAIN_MS_MAX.min(2 * due.again_ms);
-                if is_asked {
+                if has_primary {
                     effects.push(InstanceEffect::Drained { keyspace, map: epoch });
                 }
             } else {

@@ -66,7 +66,7 @@ use effects_adapter::EffectsAdapter;
 use partitions::PartitionTable;
 use splits::Splits;
 use stats::RequestCounters;
-use transactions::Transit;
+use transactions::PendingMessages;
 
 /// The identity of the instance, for answers to `Hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +179,7 @@ pub struct Instance<D: Disk> {
     connections: Connections,
     clock: InstanceClock,
     counters: RequestCounters,
-    transit: Transit,
+    transit: PendingMessages,
     maintenance: Maintenance,
     holding: read_locks::ReadLocks,
     /// See [`Instance::stop`].
@@ -283,7 +283,7 @@ fn effects_adapter<'r>(
     history: &'r MapHistory,
     connections: &'r mut Connections,
     counters: &'r mut RequestCounters,
-    transit: &'r mut Transit,
+    transit: &'r mut PendingMessages,
     out: &'r mut dyn InstanceEffects,
 ) -> EffectsAdapter<'r> {
     let (place, me) = (AnswerOrigin::default(), Member::default());

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Both sides are as of the log index that the instance had applied. [`StoredInstance`] opens the engine and the partitions alone:
-//! it serves nobody, belongs to no group and appends no entry.
+//! it serves no client, belongs to no group and appends no entry.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -17,11 +17,11 @@ use zerohop_replication::ReplicaEvent;
 
 /// Messages that must still be passed on.
 #[derive(Debug, Default)]
-pub(super) struct Transit {
+pub(super) struct PendingMessages {
     queue: VecDeque<ProtocolMessage>,
 }
 
-impl Transit {
+impl PendingMessages {
     /// Queues a message. Without room the message is dropped.
     pub(super) fn push(&mut self, message: ProtocolMessage) {
         if self.queue.len() < TRANSIT_MAX {

@@ -43,7 +43,7 @@ pub struct SimArguments {
     pub clients: Option<usize>,
     /// The highest number of fault windows, as printed by a shrink.
     #[arg(long, value_name = "N", hide = true)]
-    pub storms: Option<usize>,
+    pub fault_windows: Option<usize>,
 }
 
 fn parse_bits(text: &str) -> Result<u64, String> {
@@ -79,7 +79,7 @@ impl RunSettings<'_> {
     /// The command line that repeats a seed.
     fn line(self, seed: u64) -> String {
         let mut line = format!("zerohop sim --seed {seed} --scenario {}", self.scenario);
-        let Limits { kinds, clients, fault_windows: storms } = self.limits;
+        let Limits { kinds, clients, fault_windows } = self.limits;
         let allowed = kinds_of(self.scenario).unwrap_or(Kinds::ALL);
         let mut add = |text: std::fmt::Arguments<'_>| {
             let written = line.write_fmt(text);
@@ -91,8 +91,8 @@ impl RunSettings<'_> {
         if clients != usize::MAX {
             add(format_args!(" --clients {clients}"));
         }
-        if storms != usize::MAX {
-            add(format_args!(" --storms {storms}"));
+        if fault_windows != usize::MAX {
+            add(format_args!(" --fault-windows {fault_windows}"));
         }
         line
     }
@@ -115,7 +115,7 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
     let limits = Limits {
         kinds: arguments.kinds.map_or(allowed, |bits| Kinds::from_bits(bits).and(allowed)),
         clients: arguments.clients.unwrap_or(usize::MAX),
-        fault_windows: arguments.storms.unwrap_or(usize::MAX),
+        fault_windows: arguments.fault_windows.unwrap_or(usize::MAX),
     };
     let play = RunSettings { scenario: &arguments.scenario, limits };
     let first = arguments.seed.unwrap_or(0);
@@ -176,8 +176,8 @@ fn shrink<'a>(play: RunSettings<'a>, seed: u64, failed: &RunReport) -> (RunSetti
         let run = RunSettings { limits, ..play }.run_seed(seed, LineRetention::Nothing);
         run.violations.iter().any(|violation| checkers.contains(&violation.checker))
     };
-    for storms in 1..FAULT_WINDOWS_TRIED {
-        let limits = Limits { fault_windows: storms, ..smallest.limits };
+    for fault_windows in 1..FAULT_WINDOWS_TRIED {
+        let limits = Limits { fault_windows, ..smallest.limits };
         if still_fails(limits, &mut tries) {
             smallest.limits = limits;
             break;
@@ -232,26 +232,26 @@ mod tests {
         let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, fault_windows: 1 };
         assert_eq!(
             RunSettings { limits, ..play }.line(7),
-            "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --storms 1"
+            "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --fault-windows 1"
         );
     }
 
     #[test]
     fn unknown_scenario_is_answered_with_known_ones() {
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         let arguments = SimArguments {
             seed: None,
             seeds: 1,
-            scenario: "storms".to_owned(),
+            scenario: "unknown".to_owned(),
             shrink: false,
             json: false,
             events: false,
             keep_going: false,
             kinds: None,
             clients: None,
-            storms: None,
+            fault_windows: None,
         };
-        assert_eq!(simulate(&arguments, &mut |line| said.push(line.to_owned())), CommandEnd::NoScenario);
-        assert!(said[0].contains("replication"), "{said:?}");
+        assert_eq!(simulate(&arguments, &mut |line| printed.push(line.to_owned())), CommandEnd::NoScenario);
+        assert!(printed[0].contains("replication"), "{printed:?}");
     }
 }

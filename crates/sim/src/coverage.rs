@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 64] = [
+pub const BLOBS: [&str; 65] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -132,6 +132,7 @@ pub const BLOBS: [&str; 64] = [
     "comparisons that failed",
     "scans to the end",
     "scans of ranges to the end",
+    "scans of ranges over regions",
     "scans that went on at another primary",
     "scans that went on in children",
     "scans that failed",
@@ -262,7 +263,7 @@ impl Coverage {
 
     /// Counts a case so many times.
     pub(crate) fn commits_seen(&mut self, what: &'static str, count: u64) {
-        debug_assert!(COMMITS.contains(&what), "{what} is asked for by nobody");
+        debug_assert!(COMMITS.contains(&what), "{what} is not in the list");
         *self.commits.entry(what).or_default() += count;
     }
 
@@ -275,7 +276,7 @@ impl Coverage {
     pub(crate) fn blobs_seen(&mut self, what: &'static str, count: u64) {
         debug_assert!(
             BLOBS.into_iter().chain(REDIS).chain(engine_cases::all()).any(|known| known == what),
-            "{what} is asked for by nobody"
+            "{what} is not in the list"
         );
         *self.blobs.entry(what).or_default() += count;
     }
@@ -423,10 +424,11 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
         // old epoch as well. Of 300 runs, one or two showed all cases.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 26] = [
+        const SOON: [&str; 27] = [
             "comparisons of several copies",
             "scans to the end",
             "scans of ranges to the end",
+            "scans of ranges over regions",
             "scans that went on at another primary",
             "reads locked",
             "blobs: reads locked",

@@ -5,14 +5,13 @@
 //!
 //! ```text
 //!   streams ──> scenario ──> world ──────────────────────────────────────────────> history ──> check
-//!   a stream    what this    agenda   what happens next                            calls,      what must
+//!   a stream    what this    events   what happens next                            calls,      what must
 //!   for each    seed plays   client   session: the client's state machine          outages     hold of it
 //!   concern                  network  bytes: cut, late, lost, repeated
 //!                            node     instances on simulated disks, the map, the clock
 //!                            trace    every event and every byte, as a digest
 //! ```
 
-mod agenda;
 pub mod check;
 mod client;
 pub mod cluster;
@@ -20,6 +19,7 @@ pub mod command;
 pub mod coverage;
 pub mod cycles;
 pub mod engine_cases;
+mod event_queue;
 pub mod history;
 pub mod kinds;
 pub mod limits;

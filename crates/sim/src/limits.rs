@@ -8,8 +8,8 @@ pub const TRACE_TAIL_LINES: usize = 400;
 /// recognised within a hundred thousand.
 pub const SEARCH_POSITIONS_MAX: usize = 400_000;
 
-/// Events that may wait in the agenda: more of them mean a runaway loop.
-pub const AGENDA_EVENTS_MAX: usize = 1 << 20;
+/// Events that may wait in the event queue: more of them mean a runaway loop.
+pub const QUEUED_EVENTS_MAX: usize = 1 << 20;
 
 /// How much later than its interval an acknowledged write may still be lost, in microseconds: the
 /// flush takes time, and begins when the instance next wakes.
@@ -75,8 +75,8 @@ pub const CLUSTER_HEALING_US: u64 = 20_000_000;
 /// How long after that all groups must be complete and their members equal, in microseconds.
 pub const GROUPS_COMPLETE_US: u64 = 60_000_000;
 
-/// How long after the last calls versions for snapshots must be gone, in microseconds: leases last
-/// at most 8 s, 10 s by the slowest clock, and instances check for expired ones periodically.
+/// How long after the last calls versions for snapshots must be gone, in microseconds. Leases last at most 8 s, 10 s by
+/// the slowest clock, and instances check for expired ones periodically.
 pub const SNAPSHOTS_OVER_US: u64 = 20_000_000;
 
 /// How long after that no state of a transaction may be left, in microseconds: staged data expires

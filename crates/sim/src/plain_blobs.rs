@@ -103,7 +103,7 @@ pub enum PlainBlobEnd {
     ClockAhead,
     /// It may have taken effect, or may still do so.
     Unknown,
-    /// It was answered with bytes that nobody has written, or a failure that is impossible.
+    /// It was answered with bytes that no client has written, or a failure that is impossible.
     Impossible(String),
 }
 

@@ -25,6 +25,9 @@ const DISK_MIN: u64 = 8;
 /// Maximum number of files that a disk keeps open, however many the process may have.
 const DISK_MAX: u64 = 4096;
 
+/// The last descriptors of connections, which serve to tell clients why they are not served.
+const REFUSALS: RawFd = 8;
+
 /// Number of instances of this process. The limit belongs to the process, too.
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
@@ -91,6 +94,12 @@ impl Descriptors {
     #[must_use]
     pub fn refuses(self, socket: &impl AsRawFd) -> bool {
         socket.as_raw_fd() >= self.sockets_end()
+    }
+
+    /// Whether a socket uses one of the last descriptors of connections: it is only told why it is not served.
+    #[must_use]
+    pub fn are_short_for(self, socket: &impl AsRawFd) -> bool {
+        socket.as_raw_fd() >= self.sockets_end() - REFUSALS
     }
 
     /// Whether there are too few for any connection.

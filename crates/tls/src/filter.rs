@@ -75,8 +75,8 @@ impl Tls {
                 Ok(FillResult::Ended) => break,
                 Ok(FillResult::Yes) => {
                     let mut reader = self.connection.reader();
-                    let said = reader.fill_buf()?;
-                    let piece = &said[..said.len().min(room - consumed)];
+                    let buffered = reader.fill_buf()?;
+                    let piece = &buffered[..buffered.len().min(room - consumed)];
                     let bytes = piece.len();
                     take(piece);
                     reader.consume(bytes);
@@ -103,7 +103,7 @@ impl Tls {
 
     /// Whether plain bytes are available without a read from the socket.
     pub fn has_more(&mut self) -> bool {
-        self.connection.reader().fill_buf().is_ok_and(|said| !said.is_empty())
+        self.connection.reader().fill_buf().is_ok_and(|buffered| !buffered.is_empty())
     }
 
     /// Writes the pieces, one after the other, as far as the socket accepts them; returns how many

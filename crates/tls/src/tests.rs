@@ -100,9 +100,9 @@ impl WirePair {
     }
 }
 
-fn all(tls: &mut Tls, end: &mut End<'_>, heard: &mut Vec<u8>) -> io::Result<()> {
+fn all(tls: &mut Tls, end: &mut End<'_>, received: &mut Vec<u8>) -> io::Result<()> {
     loop {
-        match tls.read(end, 1000, |piece| heard.extend_from_slice(piece)) {
+        match tls.read(end, 1000, |piece| received.extend_from_slice(piece)) {
             Ok(0) => return Ok(()),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -114,26 +114,26 @@ fn all(tls: &mut Tls, end: &mut End<'_>, heard: &mut Vec<u8>) -> io::Result<()> 
 #[test]
 fn tls_data_arrives_despite_short_socket_writes() {
     let made = made(&["localhost", "127.0.0.1"]);
-    let said: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    let sent: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
     for (host, room) in [("localhost", usize::MAX), ("127.0.0.1", 70_000), ("127.0.0.1", 333)] {
         let (mut server, mut client) = pair(&made, &made, host);
         let mut wires = WirePair::default();
-        let (mut at, mut heard, mut answered) = (0, Vec::new(), Vec::new());
+        let (mut at, mut received, mut answered) = (0, Vec::new(), Vec::new());
         for _ in 0..10_000 {
-            let piece = [IoSlice::new(&said[at..])];
+            let piece = [IoSlice::new(&sent[at..])];
             match client.write(&mut wires.client(room), &piece) {
                 Ok(length) => at += length,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
             }
             client.flush(&mut wires.client(room)).unwrap();
-            all(&mut server, &mut wires.server(room), &mut heard).unwrap();
+            all(&mut server, &mut wires.server(room), &mut received).unwrap();
             server.flush(&mut wires.server(room)).unwrap();
             all(&mut client, &mut wires.client(room), &mut answered).unwrap();
-            if heard.len() == said.len() {
+            if received.len() == sent.len() {
                 break;
             }
         }
-        assert!(heard == said, "{} of {} bytes", heard.len(), said.len());
+        assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
         server
             .write(&mut wires.server(usize::MAX), &[IoSlice::new(b"an "), IoSlice::new(b"answer")])
             .unwrap();
@@ -213,11 +213,11 @@ fn client_refused(
     client.write(&mut wires.client(usize::MAX), &[IoSlice::new(b"hello")]).unwrap();
     all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
     all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).unwrap();
-    let mut heard = Vec::new();
-    let at_server = all(&mut server, &mut wires.server(usize::MAX), &mut heard).err();
+    let mut received = Vec::new();
+    let at_server = all(&mut server, &mut wires.server(usize::MAX), &mut received).err();
     // Unread bytes would make the system reset the connection.
     assert!(wires.to_server.is_empty());
-    assert_eq!(heard, if at_server.is_none() { &b"hello"[..] } else { b"" });
+    assert_eq!(received, if at_server.is_none() { &b"hello"[..] } else { b"" });
     (at_server, all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err())
 }
 
@@ -281,9 +281,9 @@ fn non_tls_input_is_reported_and_closes_the_connection() {
         let mut wires = WirePair { to_server: damaged, ..WirePair::default() };
         let mut server = Tls::server(&config).unwrap();
         // Whatever the server answers, no plain bytes arrive.
-        let mut heard = Vec::new();
-        drop(all(&mut server, &mut wires.server(usize::MAX), &mut heard));
-        assert!(heard.is_empty());
+        let mut received = Vec::new();
+        drop(all(&mut server, &mut wires.server(usize::MAX), &mut received));
+        assert!(received.is_empty());
     }
     // A handshake message with an announced length of 16 MB.
     let mut wires = WirePair::default();

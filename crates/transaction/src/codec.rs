@@ -316,7 +316,7 @@ impl<'a> CodecReader<'a> {
     }
 }
 
-/// Cell, access, flags, and the length of an empty body.
+/// Lock key, access, flags, and the length of an empty body.
 const ITEM_BYTES_MIN: usize = 15;
 
 /// The parts of a transaction as its client sends them: version (1), parts.

@@ -55,7 +55,7 @@ pub enum TransactionEffect {
     },
     /// All intents that existed when the read arrived are gone: read now.
     Read(Ticket),
-    /// The write holds its cells: evaluate and append it now, then call [`crate::Transactions::leave`].
+    /// The write holds its lock keys: evaluate and append it now, then call [`crate::Transactions::leave`].
     Write(Ticket),
     /// A decided transaction is missing at a participant, although it is not finished. Or, if the place is the
     /// coordinator's: the deciding keyspace is gone, and what was prepared here is undone, whatever was decided. The

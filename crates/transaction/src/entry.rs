@@ -51,7 +51,7 @@ pub enum TransactionEntry {
         durability: Durability,
         /// The transaction commits at this timestamp or later.
         proposal: Timestamp,
-        /// Cells, each once, ascending, and their access.
+        /// Lock keys, each once, ascending, and their access.
         locks: Vec<(u64, Access)>,
         /// Staged pieces that must not expire.
         pinned: Vec<StageId>,

@@ -1,5 +1,5 @@
-//! The intents on each cell, the queue for them, and the reads that wait for them. In memory only: prepared transactions are
-//! in the state.
+//! The intents on each lock key, the queue for them, and the reads that wait for them. In memory only: prepared transactions
+//! are in the state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::item::{Access, TransactionItem};
 use crate::limits::READ_LOCKS_MAX;
 use crate::planted::{Bug, is_planted};
 
-/// Cells, each once, ascending, and their access.
+/// Lock keys, each once, ascending, and their access.
 pub(crate) type Locks = Vec<(u64, Access)>;
 
 /// One acquisition of intents; a number that is never reused.
@@ -34,7 +34,7 @@ pub(crate) enum QueueEntry {
 struct LockEntry {
     holders: BTreeMap<Holder, Access>,
     queue: BTreeMap<u64, Access>,
-    /// Read locks on the cell last at least until this time; 0: there is none.
+    /// Read locks on it last at least until this time; 0: there is none.
     read_locked_until: u64,
 }
 
@@ -76,14 +76,14 @@ pub(crate) struct Intents {
     by_holder: BTreeMap<Holder, BTreeSet<u64>>,
     /// The holders that may change anything.
     changing: BTreeSet<Holder>,
-    /// Reads of all cells, by the last number that they wait for, and their own number.
+    /// Reads of all records, by the last number that they wait for, and their own number.
     scans: BTreeMap<(u64, u64), Ticket>,
     /// Read locks with their time limits, in this order.
     read_locks: VecDeque<(u64, Holder)>,
     next: u64,
 }
 
-/// The locks of the items of one transaction, combined: several accesses to one cell become the strongest of them.
+/// The locks of the items of one transaction, combined: several accesses to one lock key become the strongest of them.
 pub(crate) fn locks_of(items: &[TransactionItem]) -> Locks {
     let mut locks: Locks = items.iter().map(|item| (item.lock_key, item.access)).collect();
     locks.sort_unstable_by_key(|(lock_key, _)| *lock_key);
@@ -139,7 +139,7 @@ impl Intents {
         holder
     }
 
-    /// Puts a shared intent on a cell until the given time, unless another transaction may change it, or queues for it.
+    /// Puts a shared intent on a lock key until the given time, unless another transaction may change it or queues for it.
     pub(crate) fn add_read_lock(&mut self, lock_key: u64, until: u64) -> bool {
         if let Some(found) = self.by_lock_key.get(&lock_key) {
             let is_read = found.holders.values().all(|access| *access == Access::Read);
@@ -186,7 +186,7 @@ impl Intents {
     }
 
     /// Whether a transform of this holder may be applied at `at`: no other holder may commit before `at` on any of its
-    /// cells.
+    /// lock keys.
     pub(crate) fn is_lowest(&self, holder: Holder, at: Timestamp) -> bool {
         let Some(holding) = self.holdings.get(&holder) else { return true };
         let transforms = holding.locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
@@ -236,7 +236,7 @@ impl Intents {
             return Vec::new();
         }
         if let Some(at) = at {
-            // Transforms beside it that may have the same version, as for a read of one cell.
+            // Transforms beside it that may have the same version, as for a read of one record.
             let transforms = locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
             let beside = transforms
                 .flat_map(|(lock_key, _)| pending_holders(&self.by_lock_key, &self.holdings, *lock_key, at));
@@ -257,8 +257,8 @@ impl Intents {
         ready
     }
 
-    /// Reads all cells: at once (true), or once all holders that may change any of them now have ended. Its memory does not
-    /// grow with their number: later holders have higher numbers.
+    /// Reads all records: at once (true), or once all holders that may change any of them now have ended. Its memory does
+    /// not grow with their number: later holders have higher numbers.
     pub(crate) fn scan(&mut self, ticket: Ticket) -> bool {
         if self.changing.is_empty() || is_planted(Bug::ReadsIgnoreIntents) {
             return true;
@@ -305,7 +305,7 @@ impl Intents {
         None
     }
 
-    /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once the present holders
+    /// Reads a record as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once the present holders
     /// have ended.
     pub(crate) fn read(&mut self, ticket: Ticket, lock_key: u64, limit: Timestamp) -> bool {
         let waits = pending_holders(&self.by_lock_key, &self.holdings, lock_key, limit);
@@ -324,12 +324,17 @@ impl Intents {
         false
     }
 
-    /// Whether a holder is about to change a cell.
+    /// Whether any holder is about to change a record.
+    pub(crate) fn has_changes_pending(&self) -> bool {
+        !self.changing.is_empty() && !is_planted(Bug::ReadsIgnoreIntents)
+    }
+
+    /// Whether a holder is about to change a record.
     pub(crate) fn has_change_pending(&self, lock_key: u64) -> bool {
         !pending_holders(&self.by_lock_key, &self.holdings, lock_key, Timestamp::MAX).is_empty()
     }
 
-    /// Whether any holder may change its cells at or below a timestamp.
+    /// Whether any holder may change its records at or below a timestamp.
     pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
         let changes = |holding: &LockSet| holding.locks.iter().any(|(_, access)| *access != Access::Read);
         self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
@@ -368,17 +373,17 @@ impl Intents {
         check_rules(
             INTENTS,
             [
-                (self.changing.len() <= self.holdings.len(), "only holders change cells"),
+                (self.changing.len() <= self.holdings.len(), "only holders change records"),
                 (self.read_locks.len() <= self.holdings.len(), "each read lock is a holder"),
                 (
                     !(self.holdings.is_empty() && self.waiters.is_empty()) || self.by_lock_key.is_empty(),
-                    "a cell has a holder or a waiter",
+                    "a lock key has a holder or a waiter",
                 ),
             ],
         )
     }
 
-    /// Checks all intents and all cells.
+    /// Checks all intents and all lock keys.
     ///
     /// # Errors
     /// The broken invariant.
@@ -400,16 +405,16 @@ impl Intents {
             [
                 (
                     self.holdings.iter().all(|(holder, of_holder)| has_entries(holder, of_holder)),
-                    "the cells of a holder name it",
+                    "the lock keys of a holder name it",
                 ),
-                (locks == of_entries, "a cell names only holders that have not been released"),
+                (locks == of_entries, "a lock key names only holders that have not been released"),
                 (
                     self.waiters.iter().all(|(arrival, one)| waits(arrival, one)),
-                    "the cells of a waiter name it",
+                    "the lock keys of a waiter name it",
                 ),
                 (
                     self.changing.iter().all(|holder| self.holdings.contains_key(holder)),
-                    "only holders change cells",
+                    "only holders change records",
                 ),
                 (
                     self.reads
@@ -428,7 +433,7 @@ impl Intents {
     }
 }
 
-/// The holders that may change a cell at or below `limit`.
+/// The holders that may change a record at or below `limit`.
 fn pending_holders(
     entries: &BTreeMap<u64, LockEntry>,
     holdings: &BTreeMap<Holder, LockSet>,
@@ -499,12 +504,12 @@ mod tests {
                 && intents.add_read_lock(7, 12)
                 && intents.add_read_lock(8, 12)
         );
-        assert!(!intents.has_change_pending(7), "nobody is about to change it");
+        assert!(!intents.has_change_pending(7), "no holder is about to change it");
         let write = vec![(7, Access::Write)];
         assert!(!intents.are_free(&write));
         let shared = intents.acquire(vec![(7, Access::Read)], Timestamp(1));
         intents.queue(QueueEntry::Write(T), write.clone());
-        assert!(!intents.add_read_lock(7, 13), "somebody waits to change it");
+        assert!(!intents.add_read_lock(7, 13), "a holder waits to change it");
         assert!(intents.expire_read_locks(10) && !intents.expire_read_locks(11), "the second one stands");
         assert_eq!((intents.pop_ready().is_none(), intents.first_read_lock_end()), (true, Some(12)));
         intents.release(shared, None);

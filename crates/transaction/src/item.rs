@@ -44,10 +44,10 @@ pub enum ItemBody {
     Staged(StageId),
 }
 
-/// One operation on one cell: a record, a chunk, or a number in one.
+/// One operation on a record, a chunk, or a number in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionItem {
-    /// The hash under which it is locked. Two cells with the same hash only wait for each other needlessly.
+    /// The hash under which it is locked. Two records with the same hash only wait for each other needlessly.
     pub lock_key: u64,
     /// Its access.
     pub access: Access,

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   request ──> coordinator ──Prepare──> participant          host      versions, evaluation, clock: the partition's
-//!               │   ▲                 │  │ Prepare entry  intents   holders, queue and waiting reads of each cell
+//!               │   ▲                 │  │ Prepare entry  intents   holders, queue and waiting reads of each lock key
 //!               │   └────Prepared─────┘  ▼                state     what the committed log says: of all members
 //!               ▼                       log               message, entry, codec    their bytes
 //!   Commit entry: this is the transaction                 transactions/            coordinator and participant

@@ -51,7 +51,7 @@ pub const HOLDERS_MAX: usize = 65_536;
 /// Most transactions and writes that queue in one partition; more are refused.
 pub const QUEUE_MAX: usize = 65_536;
 
-/// Most cells with read locks at a time in one partition; a read of more is confirmed. Each takes some hundred bytes for
+/// Most lock keys with read locks at a time in one partition; a read of more is confirmed. Each takes some hundred bytes for
 /// some milliseconds.
 pub const READ_LOCKS_MAX: usize = 4_096;
 

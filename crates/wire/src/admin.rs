@@ -92,10 +92,10 @@ pub struct KeyspaceSettings {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Number of partitions; a power of two. Fixed at creation.
+    /// Number of partitions: a power of two, or in an ordered keyspace one more than there are separators. Fixed at creation.
     #[prost(uint32, optional, tag = "2")]
     pub partitions: Option<u32>,
-    /// Name of the hash function, or `ordered`: one partition with its keys in byte order. Fixed at creation.
+    /// Name of the hash function, or `ordered`: the keys are in byte order, in one partition without `split_at`. Fixed at creation.
     #[prost(string, optional, tag = "3")]
     pub hash: Option<String>,
     /// Total number of copies.
@@ -110,6 +110,10 @@ pub struct KeyspaceSettings {
     /// Size of a blob's chunks in bytes; a power of two. Fixed at creation.
     #[prost(uint32, optional, tag = "7")]
     pub chunk_bytes: Option<u32>,
+    /// The keys at which the partitions of an ordered keyspace begin, after the first one. Fixed at creation. A program that does not know this field
+    /// refuses the number of partitions, which a request should therefore name.
+    #[prost(bytes = "vec", repeated, tag = "8")]
+    pub split_at: Vec<Vec<u8>>,
 }
 
 /// Requests the removal of a keyspace.
@@ -335,7 +339,7 @@ pub struct GroupsStatus {
     pub groups: u32,
     /// Groups with fewer in-sync copies than a write needs: writes wait.
     #[prost(uint32, tag = "2")]
-    pub short: u32,
+    pub below_min_in_sync: u32,
     /// Groups with fewer or more copies than configured.
     #[prost(uint32, tag = "3")]
     pub rebuilding: u32,
@@ -458,7 +462,7 @@ pub struct KeyspaceStatus {
     pub chunk_bytes: u32,
     /// Number of partitions with fewer in-sync copies than a write needs. Set only in a status, like the next two fields.
     #[prost(uint32, tag = "9")]
-    pub short: u32,
+    pub below_min_in_sync: u32,
     /// Number of partitions with fewer or more copies than configured.
     #[prost(uint32, tag = "10")]
     pub rebuilding: u32,
@@ -467,13 +471,16 @@ pub struct KeyspaceStatus {
     pub lost: u32,
     /// Whether the keyspace is being dropped: it accepts no new work.
     #[prost(bool, tag = "12")]
-    pub closing: bool,
+    pub dropping: bool,
     /// Number of records in the partitions whose primary is on the node that reports this; the sum over all nodes is that of the keyspace.
     #[prost(uint64, tag = "13")]
     pub records: u64,
     /// Size in bytes of the logs of all copies on the node that reports this.
     #[prost(uint64, tag = "14")]
     pub log_bytes: u64,
+    /// The keys at which the partitions of an ordered keyspace begin, after the first one. A status with many of them leaves them out.
+    #[prost(bytes = "vec", repeated, tag = "15")]
+    pub separators: Vec<Vec<u8>>,
 }
 
 impl AdminRequest {

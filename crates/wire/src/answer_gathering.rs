@@ -75,8 +75,8 @@ impl AnswerGathering {
     pub fn close(&mut self, encoder: &Encoder, out: &mut Vec<u8>) {
         if let BufferEnd::Several { start, .. } = std::mem::take(&mut self.0) {
             // The frame answers several requests, each named inside it.
-            let nobody = Envelope { request: RequestId(0), ..Envelope::default() };
-            encoder.end(start, &nobody, FrameKind::Gathered, out);
+            let envelope = Envelope { request: RequestId(0), ..Envelope::default() };
+            encoder.end(start, &envelope, FrameKind::Gathered, out);
         }
     }
 

@@ -37,8 +37,12 @@ if TYPE_CHECKING:
 class Blobs:
     """The blobs of a keyspace: as `zerohop.Blobs`."""
 
-    def __init__(self, native: NativeBlobs) -> None:
+    def __init__(self, native: NativeBlobs, keyspace: str) -> None:
         self._native = native
+        self._keyspace = keyspace
+
+    def __repr__(self) -> str:
+        return f"<zerohop.aio.Blobs of keyspace {self._keyspace!r}>"
 
     async def open(
         self,
@@ -82,7 +86,7 @@ class Blobs:
         return BlobFile(self._with_unfinished() if partial else self, name, mode, position, None)
 
     def _with_unfinished(self) -> Blobs:
-        return Blobs(self._native.with_unfinished())
+        return Blobs(self._native.with_unfinished(), self._keyspace)
 
     async def stat(self, name: Name) -> Optional[BlobInfo]:
         """The blob's metadata; `None` if absent."""
@@ -178,14 +182,14 @@ class BlobFile:
         self._blobs, self.name, self.mode = blobs, name, mode
         # Under which name it is written: another one, if it replaces what is there.
         self._place = name if place is None else place
-        # While it exists, nobody takes what is written for that of a dead writer.
+        # While it exists, no other writer takes what is written for that of a dead writer.
         self._renewed: object = None
         self._short = mode_of(mode)
         self._position = position
         # The id and the attributes of a new blob of this file.
         self._again, self._broken = again, False
-        self._fill = None if again is None else blobs._native.fill(self._place)
-        self._filled = 0
+        self._staged = None if again is None else blobs._native.staged_append(self._place)
+        self._staged_length = 0
         # What a file reads that is not written through.
         self._pinned: Optional[Pinned] = None
         self.closed = False
@@ -219,11 +223,11 @@ class BlobFile:
         if self._broken and self._again is not None:
             raise unfinished(self.name)
         count = memoryview(data).nbytes
-        if self._position != self._filled:
+        if self._position != self._staged_length:
             await self._settle()
         self._broken = True
-        if self._fill is not None:
-            self._filled = await _there(self.name, self._fill.push(data))
+        if self._staged is not None:
+            self._staged_length = await _there(self.name, self._staged.push(data))
         elif self._short == "a":
             self._position = await self._blobs.append(self._place, data)
         else:
@@ -237,8 +241,8 @@ class BlobFile:
         self._check(True, "")
         if whence == io.SEEK_CUR:
             offset += self._position
-        elif whence == io.SEEK_END and self._fill is not None:
-            offset += self._filled
+        elif whence == io.SEEK_END and self._staged is not None:
+            offset += self._staged_length
         elif whence == io.SEEK_END and self._pinned is not None:
             offset += self._pinned.sizes[0]
         elif whence == io.SEEK_END:
@@ -279,8 +283,8 @@ class BlobFile:
             if self._place is not self.name:
                 await self._settle()
                 await self._blobs._native.bind(self.name, self._place, self._again[0], attributes)
-            elif self._fill is not None:
-                await _there(self.name, self._fill.publish(attributes))
+            elif self._staged is not None:
+                await _there(self.name, self._staged.publish(attributes))
             else:
                 await self._blobs.set_attributes(self.name, attributes)
         except BaseException:
@@ -291,20 +295,20 @@ class BlobFile:
 
     async def _settle(self) -> None:
         """Publishes staged bytes before any operation other than an append."""
-        if self._fill is None:
+        if self._staged is None:
             return
-        fill, self._fill = self._fill, None
+        staged, self._staged = self._staged, None
         self._broken = True
-        if self._filled:
-            await _there(self.name, fill.publish())
+        if self._staged_length:
+            await _there(self.name, staged.publish())
         self._broken = False
 
     async def _remove(self) -> None:
         """Removes the blob, unless another client has replaced it."""
-        if self._fill is not None:
+        if self._staged is not None:
             # A write whose task was cancelled may still be in progress.
-            self._fill.give_up()
-            self._fill = None
+            self._staged.give_up()
+            self._staged = None
         found = await self._blobs.stat(self._place)
         if found is not None and self._again is not None and found.id == self._again[0]:
             await self._blobs.delete(self._place)

@@ -76,17 +76,23 @@ def named(name: Name) -> bytes:
     return name.encode() if isinstance(name, str) else bytes(name)
 
 
+def shown(name: Name) -> str:
+    """The name in an error: in quotes, as keys are, with escapes for what is no text."""
+    text = named(name).decode("utf-8", "backslashreplace")
+    return '"' + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text) + '"'
+
+
 def absent(name: Name) -> NoBlobError:
-    return NoBlobError(f"blob {named(name)!r}: there is no blob of this name", "NotFound", 200, named(name))
+    return NoBlobError(f"blob {shown(name)}: there is no blob of this name", "NotFound", 200, named(name))
 
 
 def unfinished(name: Name) -> UnfinishedError:
-    message = f"blob {named(name)!r}: whoever writes it again has not finished, or was cut off: open with partial=True to read"
+    message = f"blob {shown(name)}: its writer has not finished, or was cut off: open with partial=True to read"
     return UnfinishedError(f"{message} what is there", "Unfinished", None, named(name))
 
 
 def there_is(name: Name) -> FileExistsError:
-    return FileExistsError(f"blob {named(name)!r}: there is one of this name")
+    return FileExistsError(f"blob {shown(name)}: there is one of this name")
 
 
 class Blobs:
@@ -107,8 +113,12 @@ class Blobs:
     bytes of one version.
     """
 
-    def __init__(self, native: NativeBlobs) -> None:
+    def __init__(self, native: NativeBlobs, keyspace: str) -> None:
         self._native = native
+        self._keyspace = keyspace
+
+    def __repr__(self) -> str:
+        return f"<zerohop.Blobs of keyspace {self._keyspace!r}>"
 
     def open(
         self,
@@ -145,7 +155,7 @@ class Blobs:
     def _with_unfinished(self) -> Blobs:
         """The same blobs, for a file that writes one: unfinished blobs can be read and written
         too."""
-        return Blobs(self._native.with_unfinished())
+        return Blobs(self._native.with_unfinished(), self._keyspace)
 
     def stat(self, name: Name) -> Optional[BlobInfo]:
         """The blob's metadata; `None` if absent.
@@ -337,7 +347,7 @@ class OpenAppend:
     """
 
     def __init__(self, blobs: Blobs, name: Name, place: Optional[Name] = None) -> None:
-        self._name, self._native = name, blobs._native.fill(name if place is None else place)
+        self._name, self._native = name, blobs._native.staged_append(name if place is None else place)
 
     def push(self, data: Buffer) -> int:
         """Adds bytes. Returns how many have been added in total."""
@@ -409,11 +419,11 @@ class BlobIO(io.RawIOBase):
         self._before = exits_under_way()
         # From here on, a failure leaves nothing to be finished.
         self._again: Optional[int] = None
-        # While it exists, nobody takes what is written for that of a dead writer.
+        # While it exists, no other writer takes what is written for that of a dead writer.
         self._renewed: object = None
         self._broken = self._given_up = False
-        self._fill: Optional[OpenAppend] = None
-        self._filled = 0
+        self._staged: Optional[OpenAppend] = None
+        self._staged_length = 0
         # What a file reads that is not written through.
         self._pinned: Optional[Pinned] = None
         if self._short[0] in "wx":
@@ -428,7 +438,7 @@ class BlobIO(io.RawIOBase):
                     raise there_is(name) from None
                 self._again = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
-            self._fill = OpenAppend(self._blobs, name, self._place)
+            self._staged = OpenAppend(self._blobs, name, self._place)
             return
         if self._short == "r" and not partial:
             self._pinned = Pinned.of(blobs, [name])
@@ -480,12 +490,12 @@ class BlobIO(io.RawIOBase):
             return count
         if self._broken and self._again is not None:
             raise unfinished(self.name)
-        if self._position != self._filled:
+        if self._position != self._staged_length:
             self._settle()
         # A file that was interrupted here is incomplete, and closing it must not finish it.
         self._broken = True
-        if self._fill is not None:
-            self._filled = self._fill.push(data)
+        if self._staged is not None:
+            self._staged_length = self._staged.push(data)
         elif self._short == "a":
             self._position = self._blobs.append(self._place, data)
         else:
@@ -540,8 +550,8 @@ class BlobIO(io.RawIOBase):
                 if self._place is not self.name:
                     self._settle()
                     self._blobs._native.bind(self.name, self._place, self._again, self._attributes)
-                elif self._fill is not None:
-                    self._fill.publish(self._attributes)
+                elif self._staged is not None:
+                    self._staged.publish(self._attributes)
                 else:
                     self._blobs.set_attributes(self.name, self._attributes)
             except ForkedError:
@@ -555,21 +565,21 @@ class BlobIO(io.RawIOBase):
             # In a fork, the parent closes it.
             pass
         finally:
-            self._fill = None
+            self._staged = None
 
     def _settle(self) -> None:
         """Publishes staged bytes before any operation other than an append."""
-        if self._fill is None:
+        if self._staged is None:
             return
-        fill, self._fill = self._fill, None
+        staged, self._staged = self._staged, None
         self._broken = True
-        if self._filled:
-            fill.publish()
+        if self._staged_length:
+            staged.publish()
         self._broken = False
 
     def _remove(self) -> None:
         """Removes the blob, unless another client has replaced it."""
-        self._fill = None
+        self._staged = None
         found = self._blobs.stat(self._place)
         if found is not None and found.id == self._again:
             self._blobs.delete(self._place)
@@ -587,8 +597,8 @@ class BlobIO(io.RawIOBase):
     def _blobs_size(self) -> int:
         if self._pinned is not None:
             return self._pinned.sizes[0]
-        if self._fill is not None:
-            return self._filled
+        if self._staged is not None:
+            return self._staged_length
         found = self._blobs.stat(self._place)
         if found is None:
             raise absent(self.name)

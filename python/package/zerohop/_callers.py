@@ -53,7 +53,7 @@ def wraps_for_asyncio() -> bool:
 def cut_off_in_cache() -> bool:
     """Whether a cache of fsspec (`simplecache::`) uploads a file after an exception in its block,
     which it does regardless."""
-    if sys.exception() is None:
+    if sys.exc_info()[1] is None:
         return False
     frame = sys._getframe(1).f_back
     while frame is not None and frame.f_globals.get("__name__") in CACHED_UPLOAD:
@@ -66,7 +66,7 @@ def cut_off_in_cache() -> bool:
 def exits_under_way() -> tuple[tuple[FrameType, int], ...]:
     """The exits of blocks that end with an exception, in this thread at this moment, from the
     innermost."""
-    if sys.exception() is None:
+    if sys.exc_info()[1] is None:
         return ()
     found, frame = [], sys._getframe(1).f_back
     while frame is not None:
@@ -83,7 +83,7 @@ def ended_by_exception(before: tuple[tuple[FrameType, int], ...]) -> bool:
     Only the innermost exit counts, so a block that ends normally within the exit of another one has
     ended normally. A call in an `except` or `finally` clause is not an exit.
     """
-    if sys.exception() is None:
+    if sys.exc_info()[1] is None:
         return False
     frame = sys._getframe(1).f_back
     while frame is not None:
@@ -96,7 +96,7 @@ def ended_by_exception(before: tuple[tuple[FrameType, int], ...]) -> bool:
     return False
 
 
-def closed_by_nobody() -> bool:
+def is_never_closed() -> bool:
     """Whether the caller is called by an unreferenced `io` file that was not closed: its class
     closes it then."""
     frame = sys._getframe(1).f_back

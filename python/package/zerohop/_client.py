@@ -117,12 +117,14 @@ class Client:
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
         ordered: bool = False,
+        split_at: Iterable[Key] = (),
     ) -> Keyspace:
         """Creates a keyspace, and returns it. Raises `RefusedError` if the name exists.
 
         `durability` is `memory`, `sync`, `interval`, or `interval:50ms` with a time from `1ms` to `60s`. Options that are
         `None` have the cluster's defaults: three copies, of which two must store a write. An `ordered` keyspace has its
-        keys in byte order, so that `Keyspace.scan` can list ranges; it has one partition.
+        keys in byte order, so that `Keyspace.scan` can list ranges. It has one partition, or several, which the ascending
+        keys of `split_at` divide: each is the lowest key of a partition.
 
         >>> import zerohop
         >>> client = zerohop.local()
@@ -130,7 +132,9 @@ class Client:
         >>> papers["ship"] = b"Nautilus"
         >>> client.drop_keyspace("papers")
         """
-        self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions, ordered)
+        self._native.create_keyspace(
+            name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
+        )
         return self.keyspace(name)
 
     def alter_keyspace(
@@ -342,7 +346,7 @@ class Keyspace(MutableMapping[Key, Value]):
     @property
     def blobs(self) -> Blobs:
         """The blobs of the keyspace: large mutable objects, as files and through the buffer protocol."""
-        return Blobs(self._native.blobs())
+        return Blobs(self._native.blobs(), self._name)
 
     # Single records.
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 class KeyspaceInfo(NamedTuple):
     """The settings of a keyspace. `replicas` is the total number of copies, of which `min_in_sync` must store a write.
-    `closing`: it is being dropped."""
+    `dropping`: it is being dropped."""
 
     name: str
     durability: str
@@ -16,7 +16,7 @@ class KeyspaceInfo(NamedTuple):
     min_in_sync: int
     partitions: int
     chunk_bytes: int
-    closing: bool
+    dropping: bool
 
 
 class NodeInfo(NamedTuple):
@@ -36,7 +36,7 @@ class NodeInfo(NamedTuple):
 class ClusterStatus(NamedTuple):
     """The state of a cluster, as the node `seen_by` knows it.
 
-    `quorum`: the control group can decide. Of all `partitions`, `unserved` do not serve all requests, `short` have too
+    `quorum`: the control group can decide. Of all `partitions`, `unserved` do not serve all requests, `below_min_in_sync` have too
     few copies for a write, `rebuilding` have fewer or more copies than configured, `moving` have a copy that is being
     moved, and `lost` wait for a node that is down. `warnings` are those of `zerohop status`.
     """
@@ -46,7 +46,7 @@ class ClusterStatus(NamedTuple):
     keyspaces: list[KeyspaceInfo]
     partitions: int
     unserved: int
-    short: int
+    below_min_in_sync: int
     rebuilding: int
     moving: int
     lost: int

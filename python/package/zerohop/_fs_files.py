@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 import zerohop
 from zerohop._blobs import OpenAppend, Pinned
 from zerohop._entry import INLINE_BYTES_MAX, Entry
-from zerohop._callers import closed_by_nobody, ended_by_exception, exits_under_way
+from zerohop._callers import ended_by_exception, exits_under_way, is_never_closed
 from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._keyspace = fs._keyspace(self._place.keyspace)
         self._entry, self._pinned = entry, pinned
         self._blob: Optional[bytes] = None
-        self._fill: Optional[OpenAppend] = None
+        self._staged: Optional[OpenAppend] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
@@ -145,7 +145,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 
     def __reduce__(self) -> Any:
         if self.mode != "rb":
-            raise TypeError(f"{self.path}: a file that is written cannot be pickled, as it is seen by nobody before it is closed")
+            raise TypeError(f"{self.path}: a file that is written cannot be pickled, as no reader sees it before it is closed")
         return _reopened, (self.fs, self.path, self._entry, self.loc, self._caching)
 
     # Writing.
@@ -153,15 +153,15 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
     def _upload_chunk(self, final: bool = False) -> bool:
         with self.buffer.getbuffer() as contents:
             size = self.offset + contents.nbytes
-            if self._fill is None and final and (size <= INLINE_BYTES_MAX or self.mode == "ab"):
+            if self._staged is None and final and (size <= INLINE_BYTES_MAX or self.mode == "ab"):
                 self._entry = Entry(size, time.time(), bytes(contents))
             else:
-                if self._blob is None or self._fill is None:
+                if self._blob is None or self._staged is None:
                     self._blob = new_blob(self._keyspace)
-                    self._fill = OpenAppend(self._keyspace.blobs, self._blob)
-                self._fill.push(contents)
+                    self._staged = OpenAppend(self._keyspace.blobs, self._blob)
+                self._staged.push(contents)
                 if final:
-                    self._fill.publish()
+                    self._staged.publish()
                 self._entry = Entry(size, time.time(), None, self._blob)
         if final and self.autocommit:
             self.commit()
@@ -205,7 +205,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
     def discard(self) -> None:
         """Discards what was written."""
         self._cut = True
-        self._fill = None
+        self._staged = None
         if self._blob is not None:
             forget(self._keyspace, [self._blob])
             self._blob = None
@@ -221,7 +221,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         if self.closed:
             return
         self._pinned = None
-        if self.mode != "rb" and (ended_by_exception(self._before) or closed_by_nobody()):
+        if self.mode != "rb" and (ended_by_exception(self._before) or is_never_closed()):
             self.give_up()
         self._before = ()
         if self._cut or self._given_up:

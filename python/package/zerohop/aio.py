@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Optional, TypeVar, Union, cast, overload
+from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
@@ -131,9 +131,12 @@ class Client:
         min_in_sync: Optional[int] = None,
         partitions: Optional[int] = None,
         ordered: bool = False,
+        split_at: Iterable[Key] = (),
     ) -> Keyspace:
         """Creates a keyspace, and returns it: as `zerohop.Client.create_keyspace`."""
-        await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions, ordered)
+        await self._native.create_keyspace(
+            name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
+        )
         return await self.keyspace(name)
 
     async def alter_keyspace(
@@ -229,13 +232,16 @@ class Keyspace:
     def __repr__(self) -> str:
         return f"<zerohop.aio.Keyspace {self._name!r}>"
 
+    def __getitem__(self, key: Key) -> NoReturn:
+        raise TypeError("a keyspace of an event loop has methods to await, as in `await keyspace.get(key)`, and no items")
+
     def __reduce__(self) -> tuple[object, ...]:
         raise TypeError(_NOT_PICKLED)
 
     @property
     def blobs(self) -> Blobs:
         """The blobs of the keyspace."""
-        return Blobs(self._native.blobs())
+        return Blobs(self._native.blobs(), self._name)
 
     @overload
     async def get(self, key: Key, default: T, *, timeout: Optional[float] = None) -> Union[bytes, T]: ...

@@ -194,7 +194,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """The entries below a directory, by name, down to a depth if given. Without `detail` only the names."""
         place = self._place(path)
         if not place.keyspace:
-            return {}
+            # The keyspaces are directories; what is below them is not searched.
+            names = (one.name for one in self.client.keyspaces()) if withdirs and maxdepth == 1 else ()
+            return {name: self._told(name, None) for name in sorted(names)}
         blobs = self._keyspace(place.keyspace).blobs
         base = PREFIX if not place.path else name_of(place.path, directory=True)
         root = f"{place.keyspace}/{place.path}".rstrip("/")
@@ -235,7 +237,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     # Reading.
 
     def _pinned(self, path: Any, entry: Entry) -> Optional[Pinned]:
-        """The contents of a file, which remain readable for who holds them; `None`: they are in the entry."""
+        """The contents of a file, which remain readable for their holder; `None`: they are in the entry."""
         if not entry.parts:
             return None
         blobs = self._keyspace(self._place(path).keyspace).blobs
@@ -356,7 +358,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         )
 
     def _opened(self, path: Any) -> tuple[Entry, Optional[Pinned]]:
-        """The entry of a file, and its contents, which remain readable for who holds them."""
+        """The entry of a file, and its contents, which remain readable for their holder."""
         before: Optional[Entry] = None
         for _ in range(READS_MAX):
             entry = self._file(path)
@@ -422,9 +424,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return Entry(contents.nbytes, time.time(), bytes(contents))
         blob = new_blob(keyspace)
         try:
-            fill = OpenAppend(keyspace.blobs, blob)
-            fill.push(contents)
-            fill.publish()
+            append = OpenAppend(keyspace.blobs, blob)
+            append.push(contents)
+            append.publish()
         except BaseException:
             forget(keyspace, [blob])
             raise
@@ -471,11 +473,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
         blob = new_blob(to)
         try:
-            fill = OpenAppend(to.blobs, blob)
+            append = OpenAppend(to.blobs, blob)
             for at in range(0, entry.size, BLOCK_BYTES):
                 stop = min(at + BLOCK_BYTES, entry.size)
-                fill.push(self._read(from_, source.path, entry, at, stop))
-            fill.publish()
+                append.push(self._read(from_, source.path, entry, at, stop))
+            append.publish()
         except BaseException:
             forget(to, [blob])
             raise
@@ -528,7 +530,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _moves(self, path1: Any, path2: Any, recursive: bool, maxdepth: Optional[int]) -> list[tuple[str, str]]:
         """Source and target paths, with the rules of fsspec's `copy`."""
         if isinstance(path1, list) and isinstance(path2, list):
-            return [(self._strip_protocol(one), self._strip_protocol(other)) for one, other in zip(path1, path2, strict=True)]
+            if len(path1) != len(path2):
+                raise ValueError(f"{len(path1)} paths cannot be moved to {len(path2)}: give a target for each")
+            return [(self._strip_protocol(one), self._strip_protocol(other)) for one, other in zip(path1, path2)]
         is_one, from_ = not isinstance(path1, list), str(path1)
         paths = self.expand_path(path1, recursive=recursive, maxdepth=maxdepth)
         if is_one and (not recursive or maxdepth is not None):
@@ -580,8 +584,16 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def _rm_exactly(self, path: Any, recursive: bool = False, maxdepth: Optional[int] = None) -> None:
         """The same with literal paths."""
-        paths = path if isinstance(path, list) else [path]
-        self._remove(self.expand_path(paths, recursive=recursive, maxdepth=maxdepth, assume_literal=True), recursive)
+        # `expand_path` of earlier versions of fsspec takes every path for a pattern.
+        found: set[str] = set()
+        for one in map(self._strip_protocol, path if isinstance(path, list) else [path]):
+            if recursive:
+                found.update(self.find(one, maxdepth=maxdepth, withdirs=True))
+            if not recursive or self.exists(one):
+                found.add(one)
+        if not found:
+            raise FileNotFoundError(path)
+        self._remove(sorted(found), recursive)
 
     rm = _Removing(_rm_matching, _rm_exactly)
 

@@ -8,12 +8,14 @@ use zerohop_backup::format::part::{HEADER_BYTES, PartEntry, PartHeader};
 /// Goes through any input; panics where it breaks a promise.
 pub fn run(bytes: &[u8]) {
     let _any = Manifest::decode(bytes);
-    let mut sealed = b"ZHBM\x01\0\0\0".to_vec();
-    sealed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    sealed.extend_from_slice(&checksum(bytes).to_le_bytes());
-    sealed.extend_from_slice(bytes);
-    if let Ok(manifest) = Manifest::decode(&sealed) {
-        assert_eq!(manifest.encode(), sealed);
+    for version in [1u8, 2] {
+        let mut sealed = [&b"ZHBM"[..], &[version, 0, 0, 0]].concat();
+        sealed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        sealed.extend_from_slice(&checksum(bytes).to_le_bytes());
+        sealed.extend_from_slice(bytes);
+        if let Ok(manifest) = Manifest::decode(&sealed) {
+            assert_eq!(manifest.encode(), sealed);
+        }
     }
     let _any = PartHeader::decode(bytes);
     if let Some(begin) = bytes.get(..HEADER_BYTES - 4) {

@@ -1,4 +1,4 @@
-//! Any bytes as datagrams of gossip: whoever hears them goes on.
+//! Any bytes as datagrams of gossip: a node that receives them goes on.
 
 use zerohop_base::time::Time;
 use zerohop_control::gossip::{Gossip, GossipSettings, Name};

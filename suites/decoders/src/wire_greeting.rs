@@ -41,8 +41,8 @@ pub fn run(bytes: &[u8]) {
                 assert_eq!(Caller::check_if_any(None, &ack).is_ok(), ack.proof.method == 0);
             }
             Ok(Message::Prove(prove)) => {
-                if let Some(asked) = challenge.take() {
-                    assert!(asked.accept(&prove).is_err(), "an unauthenticated peer was accepted");
+                if let Some(pending) = challenge.take() {
+                    assert!(pending.accept(&prove).is_err(), "an unauthenticated peer was accepted");
                 }
             }
             _ => {}

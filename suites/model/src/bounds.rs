@@ -18,7 +18,7 @@ pub struct Bounds {
     pub is_sync: bool,
     /// See the keyspace's setting.
     pub min_in_sync: u8,
-    /// Who is in sync at first, beside member 0, the primary; the others follow.
+    /// The members that are in sync at first, beside member 0, the primary; the others follow.
     pub in_sync: MemberSet,
     /// Nodes may be declared dead, rightly or wrongly.
     pub verdicts: bool,
@@ -26,7 +26,7 @@ pub struct Bounds {
     pub may_propose: bool,
     /// The control group may promote and demote by its own plans.
     pub plans: bool,
-    /// A rule that nobody follows.
+    /// A rule that no member follows.
     pub without: Option<ReplicationRule>,
 }
 

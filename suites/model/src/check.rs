@@ -9,7 +9,7 @@ use crate::world::{MEMBERS, Member, ReplicaWorld, Role};
 /// The properties of a check within these bounds, by name.
 pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
     let mut properties = vec![
-        Property::always("I1: whoever answers has everything that was acknowledged", nothing_is_lost),
+        Property::always("I1: a member that answers has everything that was acknowledged", nothing_is_lost),
         Property::always("I4: at most one member answers", one_answers),
         Property::always("logs with the same entry are the same up to it", logs_match),
         Property::always("what two members have committed is the same", commits_agree),
@@ -26,7 +26,8 @@ pub(crate) fn properties(bounds: &Bounds) -> Vec<Property<Model>> {
         properties.push(Property::sometimes("another primary answers", another_answers));
     }
     if bounds.restarts > 0 && (bounds.may_propose || bounds.is_sync) {
-        properties.push(Property::sometimes("who has started again is in sync again", is_readmitted));
+        properties
+            .push(Property::sometimes("a member that has started again is in sync again", is_readmitted));
     }
     properties
 }

@@ -3,7 +3,7 @@
 use crate::model::Model;
 use crate::rules::ReplicationRule;
 use crate::world::{
-    Control, EPOCHS, Group, MEMBERS, MemberSet, ReplicaWorld, STARTS, SentByPrimary, each, has, only,
+    Control, EPOCHS, Group, MEMBERS, MemberSet, PrimaryTraffic, ReplicaWorld, STARTS, each, has, only,
 };
 
 /// What the control group decides.
@@ -40,7 +40,7 @@ impl Model {
         if !self.follows(ReplicationRule::CompareAndSet) {
             (world.control.admits, world.control.removes, world.control.keeps) = (admits, removes, keeps);
         }
-        world.sent[usize::from(epoch) + 1] = SentByPrimary { group, ..SentByPrimary::default() };
+        world.sent[usize::from(epoch) + 1] = PrimaryTraffic { group, ..PrimaryTraffic::default() };
         Some(())
     }
 
@@ -182,12 +182,12 @@ impl Model {
         let intact: MemberSet =
             each(copies).filter(|one| reports[*one].is_some_and(|reports| reports.2)).map(only).sum();
         let synced = || self.bounds.is_sync.then(|| highest(intact)).flatten();
-        let everybody = copies | group.followers;
-        let all_reported = each(everybody).all(|one| reports[one].is_some());
+        let members = copies | group.followers;
+        let all_reported = each(members).all(|one| reports[one].is_some());
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
         } else if all_reported || !self.follows(ReplicationRule::AllReportAfterRestart) {
-            (highest(everybody)?, true)
+            (highest(members)?, true)
         } else {
             return None;
         };

@@ -8,7 +8,7 @@ use crate::model::Model;
 use crate::rules::ReplicationRule;
 use crate::steps::ReplicationStep;
 use crate::world::{
-    ALL, Control, EPOCHS, Group, LastRequest, MEMBERS, Member, ReplicaWorld, SentByPrimary, has, only,
+    ALL, Control, EPOCHS, Group, LastRequest, MEMBERS, Member, PrimaryTraffic, ReplicaWorld, has, only,
 };
 
 impl Model {
@@ -30,7 +30,7 @@ impl Model {
         }
         world.control = Control { epoch: 1, ..Control::default() };
         world.sent[1] =
-            SentByPrimary { group, log: member.log, commit: 1, acknowledged: [0, 1, 1], yields: 0 };
+            PrimaryTraffic { group, log: member.log, commit: 1, acknowledged: [0, 1, 1], yields: 0 };
         world
     }
 
@@ -91,7 +91,7 @@ impl Model {
             }
             if is_over {
                 world.sent[place] =
-                    SentByPrimary { yields: world.sent[place].yields, ..SentByPrimary::default() };
+                    PrimaryTraffic { yields: world.sent[place].yields, ..PrimaryTraffic::default() };
                 if !names_epoch {
                     world.sent[place].group = sent.group;
                 }

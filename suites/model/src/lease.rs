@@ -1,10 +1,10 @@
-//! Grants: who may use which, and what has been waited out.
+//! Grants: which member may use which, and what has been waited out.
 //!
 //! Time is left out. What a grant is worth is when it ends, and the clocks' part (a grant counts from when it was asked
 //! for, a granter waits an eighth longer from when it gave it) is one sentence: *when a granter has waited, the holder can
-//! use that grant no more*. So a grant ends at any moment, and whoever waits has waited once it has ended.
+//! use that grant no more*. So a grant ends at any moment, and a member that waits has waited once it has ended.
 //!
-//! Whoever is at the map of epoch e may be taken to have just granted everybody, so such grants are not kept; when it goes
+//! A member at the map of epoch e may be taken to have just granted all members, so such grants are not kept; when it goes
 //! on to a newer map, or starts again, what it has given stays behind, until it ends.
 
 use crate::model::Model;
@@ -36,7 +36,7 @@ impl Model {
             || each(self.needed(world, holder)).all(|granter| self.may_have_lease(world, holder, granter))
     }
 
-    /// Whether nobody can use a grant any more that this member has to wait out.
+    /// Whether no member can use a grant any more that this member has to wait out.
     pub(crate) fn has_waited(&self, world: &ReplicaWorld, me: usize) -> bool {
         let member = &world.members[me];
         if !self.follows(ReplicationRule::GrantsWaitedOut) {
@@ -68,7 +68,7 @@ impl Model {
         }
     }
 
-    /// Time passes, until this member has waited. Grants that nobody waits for need not end: nobody has to use them.
+    /// Time passes, until this member has waited. Grants without a waiting member need not end: no member has to use them.
     pub(crate) fn wait(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         let member = world.members[me];
         let start = usize::from(member.start);
@@ -86,7 +86,7 @@ impl Model {
         Some(())
     }
 
-    /// Forgets grants that nobody can ever use: they might as well have ended.
+    /// Forgets grants that no member can ever use: they might as well have ended.
     pub(crate) fn forget_useless_grants(&self, world: &mut ReplicaWorld) {
         for granter in 0..MEMBERS {
             for start in 0..STARTS {

@@ -9,8 +9,8 @@ impl Model {
     /// What a member is in the group of an epoch.
     pub(crate) fn role_in(&self, world: &ReplicaWorld, me: usize, epoch: u8) -> Role {
         let group = world.group(epoch);
-        let nobody_serves = group.is_recovering && self.follows(ReplicationRule::RecoveringDoesNotServe);
-        if epoch == 0 || group.starts[me] != world.members[me].start || nobody_serves {
+        let serves_none = group.is_recovering && self.follows(ReplicationRule::RecoveringDoesNotServe);
+        if epoch == 0 || group.starts[me] != world.members[me].start || serves_none {
             Role::Removed
         } else if group.primary() == me {
             Role::Primary
@@ -60,7 +60,7 @@ impl Model {
         Some(())
     }
 
-    /// Clients read whatever can be read, all the time; who reads something uncommitted is answered once it is committed.
+    /// Clients read whatever can be read, all the time; a read of something uncommitted is answered once it is committed.
     pub(crate) fn read(&self, world: &mut ReplicaWorld) {
         for me in 0..MEMBERS {
             let member = &world.members[me];
@@ -79,7 +79,7 @@ impl Model {
         world.sent[usize::from(member.known)].log = member.log;
     }
 
-    /// A primary commits its next entry, and answers who waits for it.
+    /// A primary commits its next entry, and answers the requests that wait for it.
     pub(crate) fn commit(&self, world: &mut ReplicaWorld, me: usize) -> Option<()> {
         (self.role(world, me) == Role::Primary).then_some(())?;
         let member = world.members[me];
@@ -214,8 +214,8 @@ impl Model {
         let member = &world.members[me];
         let waits_for_disk = self.bounds.is_sync && self.follows(ReplicationRule::DurableBeforeAcknowledged);
         let stored = if waits_for_disk { member.matched.min(member.durable) } else { member.matched };
-        let said = &mut world.sent[usize::from(epoch)].acknowledged[me];
-        *said = stored.max(*said);
+        let acknowledged_index = &mut world.sent[usize::from(epoch)].acknowledged[me];
+        *acknowledged_index = stored.max(*acknowledged_index);
     }
 
     /// A flush ends.
@@ -235,7 +235,7 @@ impl Model {
         let before = world.members[me];
         (before.known < epoch && epoch <= world.control.epoch).then_some(())?;
         let has_seen_all = before.known + 1 == epoch;
-        // Nobody was in sync with it, and nobody comes to be unless it asks.
+        // No member was in sync with it, and none comes to be unless it asks.
         let was_alone = self.needed(world, me) == 0;
         let was = self.role(world, me);
         let has_started = was == Role::Primary && before.mark <= before.applied && self.has_waited(world, me);

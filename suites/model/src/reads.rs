@@ -1,6 +1,6 @@
 //! A model of one read of two records of two partitions, which is to show both as they were at one moment: how many rounds does it take?
 //!
-//! Writes are one step each, and acknowledged with it, so that the order in which they are done is the one that everybody may have
+//! Writes are one step each, and acknowledged with it, so that the order in which they are done is the one that every reader may have
 //! seen: a read is right if both values stood together at some moment since it began. Answers may come at any time after they were
 //! made; what was lost is asked for again, as a step that is not taken yet.
 
@@ -31,7 +31,7 @@ pub enum ReadMethod {
         /// All clocks show the same, always.
         clocks_agree: bool,
     },
-    /// One round: each partition lets nobody write what was read for a while. Served if all answers came within that while, by
+    /// One round: no partition lets a client write what was read for a while. Served if all answers came within that while, by
     /// the reader's clock, from before it asked.
     ReadLocked {
         /// No partition's while ends before the reader's.

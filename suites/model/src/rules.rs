@@ -41,19 +41,19 @@ pub enum ReplicationRule {
     UnseenEpochsStartAgain,
     /// A release counts only if it yields to this epoch or a later one.
     YieldNamesEpoch,
-    /// A process counts its start as its last grant to everyone.
+    /// A process counts its start as its last grant to all members.
     StartIsAGrant,
-    /// A restarted process is nobody until it is readmitted.
+    /// A restarted process is no member until it is readmitted.
     RestartedIsNoMember,
     /// A disk that was lost is not an intact one.
     LostDiskIsNotIntact,
     /// After a restart of all, every member must have reported its log, and the highest end is chosen.
     AllReportAfterRestart,
-    /// While a group recovers, nobody is a member of it.
+    /// While a group recovers, it has no members.
     RecoveringDoesNotServe,
     /// Followers are never promoted.
     FollowersStay,
-    /// Only who has everything committed is admitted.
+    /// Only a follower that has everything committed is admitted.
     CaughtUpBeforeAdmission,
     /// Below `min_in_sync`, writes park.
     CopiesBeforeWrites,

@@ -18,7 +18,7 @@ pub const NO_MARK: u8 = u8::MAX;
 /// Members, one bit each.
 pub type MemberSet = u8;
 
-/// Everybody.
+/// All members.
 pub const ALL: MemberSet = (1 << MEMBERS) - 1;
 
 /// The set of one.
@@ -41,13 +41,13 @@ pub fn each(set: MemberSet) -> impl Iterator<Item = usize> {
 /// A replica group as one epoch of the map has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Group {
-    /// Who orders writes.
+    /// The member that orders writes.
     pub primary: u8,
     /// In-sync replicas.
     pub in_sync: MemberSet,
     /// Followers.
     pub followers: MemberSet,
-    /// Nobody serves.
+    /// No member serves.
     pub is_recovering: bool,
     /// The start of each member's process that it names.
     pub starts: [u8; MEMBERS],
@@ -86,9 +86,9 @@ pub enum LastRequest {
     /// None yet.
     #[default]
     Nothing,
-    /// To admit somebody.
+    /// To admit a member.
     Admit,
-    /// To remove somebody.
+    /// To remove a member.
     Remove,
     /// To keep the group.
     Keep,
@@ -150,7 +150,7 @@ pub struct Control {
     pub removes: MemberSet,
     /// See `admits`.
     pub keeps: bool,
-    /// Of a group that recovers: who has started again and may have lost something.
+    /// Of a group that recovers: the members that have started again and may have lost something.
     pub restarted: MemberSet,
     /// What its members have reported: the end of the log, and whether it is intact.
     pub log_reports: [Option<(u8, u8, bool)>; MEMBERS],
@@ -158,7 +158,7 @@ pub struct Control {
 
 /// What a primary has sent in an epoch, and what was said in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SentByPrimary {
+pub struct PrimaryTraffic {
     /// The group of this epoch.
     pub group: Group,
     /// The primary's log, as far as it came in this epoch.
@@ -194,7 +194,7 @@ pub struct ReplicaWorld {
     /// The control group.
     pub control: Control,
     /// By epoch.
-    pub sent: [SentByPrimary; EPOCHS],
+    pub sent: [PrimaryTraffic; EPOCHS],
     /// See [`Grants`].
     pub grants: Grants,
     /// Grants that arrived after they had been waited for: only where a rule is left out.

@@ -62,7 +62,7 @@ pub fn run(shop: &Workspace, words: &[&str]) -> Result<(), Failure> {
         run_command(&mut cargo, "what went wrong is shown above")?;
     }
     if *name == "python" {
-        python::install(shop, python::Profile::Release, &environment::install(shop, Set::Clients)?)?;
+        python::install_wheel(shop, &environment::install(shop, Set::Clients)?)?;
     }
     let (is_recorded, args): (Vec<&str>, Vec<&str>) = args.iter().partition(|word| **word == "--record");
     let written = shop.target.join(format!("bench-{name}.json"));

@@ -16,6 +16,18 @@ pub const DOCUMENT: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- begin of what `cargo xtask bench report` writes -->";
 const END: &str = "<!-- end of what `cargo xtask bench report` writes -->";
 
+/// Runs that can be kept: the benchmark, whether the run is one of the scenarios of `engine`, and its command.
+const RECORDED: [(&str, bool, &str); 8] = [
+    ("blob", false, "blob"),
+    ("cluster", false, "cluster"),
+    ("engine", false, "engine"),
+    ("engine", true, "engine --scenario all"),
+    ("kv", false, "kv"),
+    ("monitor", false, "monitor"),
+    ("python", false, "python"),
+    ("resp", false, "resp"),
+];
+
 /// Writes the tables into the document.
 pub fn run(shop: &Workspace) -> Result<(), Failure> {
     let path = shop.root.join(DOCUMENT);
@@ -43,7 +55,31 @@ fn tables(all: &[Results]) -> String {
     for results in all {
         let _ = benchmark(&mut out, results);
     }
+    let _ = not_measured(&mut out, all);
     out
+}
+
+/// The runs without kept results.
+fn not_measured(out: &mut String, all: &[Results]) -> std::fmt::Result {
+    let is_kept = |name: &str, has_scenarios: bool| {
+        all.iter().any(|results| {
+            let scenarios = !items(&results.report, "scenarios").is_empty();
+            results.name == name && (name != "engine" || scenarios == has_scenarios)
+        })
+    };
+    let missing: Vec<&str> = RECORDED
+        .iter()
+        .filter(|(name, has_scenarios, _)| !is_kept(name, *has_scenarios))
+        .map(|(.., command)| *command)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "### Not measured in this report\n\nNo kept run has the figures of these commands:\n")?;
+    for command in missing {
+        writeln!(out, "- `cargo xtask bench {command} --record`")?;
+    }
+    writeln!(out)
 }
 
 /// Every goal of every benchmark in one table.
@@ -228,11 +264,13 @@ mod tests {
             "| zerohop | 120 [100-130] | - |",
             "| redis | 60.2 | 5.00 [4.00-6.00] |",
             "- not measured: memcached: not installed",
+            "- `cargo xtask bench resp --record`",
+            "- `cargo xtask bench engine --scenario all --record`",
             "after",
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
-        assert!(!text.contains("old"));
+        assert!(!text.contains("old") && !text.contains("bench kv --record"), "{text}");
         assert_eq!(written_into(&text, &[results()]).unwrap(), text, "written again it is the same");
     }
 

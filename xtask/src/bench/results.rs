@@ -1,5 +1,5 @@
 //! Stored results: `bench/results/NAME.json`, the newest run of each benchmark, with the commit
-//! that was measured.
+//! that was measured. The scenarios of `engine` are in `engine-scenarios.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ impl Results {
         arguments: &[&str],
         written: &Path,
     ) -> Result<PathBuf, Failure> {
-        let path = shop.root.join(FOLDER).join(format!("{name}.json"));
+        let path = shop.root.join(FOLDER).join(file_name(name, arguments));
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
         let text = fs::read_to_string(written).map_err(failed)?;
         let mut report: Value = serde_json::from_str(&text)
@@ -75,6 +75,12 @@ impl Results {
         fs::write(&path, format!("{results:#}\n")).map_err(failed)?;
         Ok(path)
     }
+}
+
+/// The file of a run. The scenarios of the engine have their own, beside its comparison with libraries.
+fn file_name(name: &str, arguments: &[&str]) -> String {
+    let has_scenarios = arguments.iter().any(|word| *word == "--scenario" || word.starts_with("--scenario="));
+    if name == "engine" && has_scenarios { format!("{name}-scenarios.json") } else { format!("{name}.json") }
 }
 
 /// The commit that is checked out.
@@ -121,6 +127,13 @@ mod tests {
             ("kv", &["--rounds".to_owned(), "3".to_owned()][..])
         );
         assert_eq!(all[0].report, json!({ "machine": { "cpu": "x" }, "scenarios": [{ "scenario": "set" }] }));
+    }
+
+    #[test]
+    fn scenarios_of_the_engine_do_not_replace_its_comparison() {
+        assert_eq!(file_name("engine", &["--rounds", "3"]), "engine.json");
+        assert_eq!(file_name("engine", &["--scenario", "all"]), "engine-scenarios.json");
+        assert_eq!(file_name("kv", &["--scenario", "deep"]), "kv.json");
     }
 
     #[test]

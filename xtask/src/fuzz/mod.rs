@@ -289,8 +289,11 @@ mod tests {
             base64: Some("AAE=".to_owned()),
             ..Outcome::default()
         };
-        let said = broken(&shop, "frame", &outcome).to_string();
-        assert!(said.contains("cargo xtask fuzz frame --replay fuzz/artifacts/frame/crash-1\n"), "{said}");
-        assert!(said.contains("AAE="), "{said}");
+        let message = broken(&shop, "frame", &outcome).to_string();
+        assert!(
+            message.contains("cargo xtask fuzz frame --replay fuzz/artifacts/frame/crash-1\n"),
+            "{message}"
+        );
+        assert!(message.contains("AAE="), "{message}");
     }
 }

@@ -21,11 +21,11 @@ const NOT_RUN: &str = "not run: ";
 /// to end by themselves.
 pub const SUITES_LINGER: Duration = Duration::from_secs(120);
 
-/// A job's share of the machine, in half processors.
+/// A job's share of the machine, in thirds of a processor.
 pub type Weight = usize;
 /// Uses a processor all the time.
-pub const BUSY: Weight = 2;
-/// Starts processes and waits for them most of the time.
+pub const BUSY: Weight = 3;
+/// Starts processes and waits for them most of the time: a third of a processor by measurement.
 pub const WAITING: Weight = 1;
 
 /// A condition on a job's output, in addition to its exit status.

@@ -11,7 +11,7 @@ pub const VARIABLE: &str = "ZEROHOP_TEST_JOB";
 
 /// A process that still runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leftover {
+pub struct LeftoverProcess {
     /// Its id.
     pub pid: i32,
     /// Its command line.
@@ -24,12 +24,12 @@ const CHECKS: usize = 100;
 
 /// The processes whose environment has this mark, without zombies. `group` is the process group of
 /// the job.
-pub fn find(mark: &str, group: u32) -> Vec<Leftover> {
+pub fn find(mark: &str, group: u32) -> Vec<LeftoverProcess> {
     let wanted = format!("{VARIABLE}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     pids.filter(|pid| has_mark(*pid, &wanted, group))
-        .map(|pid| Leftover { pid, command: command_line(pid) })
+        .map(|pid| LeftoverProcess { pid, command: command_line(pid) })
         .collect()
 }
 
@@ -59,7 +59,7 @@ fn lives_in(stat: &str, group: u32) -> bool {
 }
 
 /// Kills each of them.
-pub fn end(leftovers: &[Leftover]) {
+pub fn end(leftovers: &[LeftoverProcess]) {
     for pid in leftovers.iter().filter_map(|one| Pid::from_raw(one.pid)) {
         // The process may have ended meanwhile.
         let _ = kill_process(pid, Signal::KILL);

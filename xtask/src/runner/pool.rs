@@ -1,16 +1,16 @@
 //! Runs jobs in parallel, the longest first, within the machine's capacity.
 //!
-//! Each processor has a capacity of two units of weight: one busy job, or two that wait most of the
-//! time.
+//! Each processor has a capacity of three units of weight: one busy job, or three that wait most of
+//! the time.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::job::{EndedJob, Job, Weight, run};
+use super::job::{BUSY, EndedJob, Job, Weight, run};
 
 /// Units of weight per processor.
-const UNITS_PER_PROCESSOR: Weight = 2;
+const UNITS_PER_PROCESSOR: Weight = BUSY;
 
 /// The capacity of the machine.
 pub fn capacity() -> Weight {
@@ -23,15 +23,16 @@ struct State {
     free: Weight,
 }
 
-/// Runs `jobs` within `capacity`. `expected` has the previous time of each job by its label; jobs
-/// without one start first. `said` is called at each end.
+/// Runs `jobs` within `capacity`. `expected` has the previous time of each job by its label, `otherwise`
+/// is that of jobs without one. `report` is called at each end.
 pub fn run_all(
     mut jobs: Vec<Job>,
     capacity: Weight,
     expected: &BTreeMap<String, Duration>,
-    said: impl Fn(&EndedJob) + Sync,
+    otherwise: Duration,
+    report: impl Fn(&EndedJob) + Sync,
 ) -> Vec<EndedJob> {
-    let length = |job: &Job| expected.get(&job.label()).copied().unwrap_or(Duration::MAX);
+    let length = |job: &Job| expected.get(&job.label()).copied().unwrap_or(otherwise);
     jobs.sort_by_key(length);
     let state = Mutex::new(State { waiting: jobs, free: capacity });
     let (freed, done) = (Condvar::new(), Mutex::new(Vec::new()));
@@ -41,7 +42,7 @@ pub fn run_all(
                 while let Some(job) = next(&state, &freed, capacity) {
                     let weight = job.weight.min(capacity);
                     let ended = run(job);
-                    said(&ended);
+                    report(&ended);
                     lock(&done).push(ended);
                     lock(&state).free += weight;
                     freed.notify_all();
@@ -77,7 +78,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use std::process::Command;
 
-    use super::super::job::{BUSY, WAITING};
+    use super::super::job::WAITING;
     use super::*;
 
     fn job(name: &str, weight: Weight, script: &str) -> Job {
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn all_jobs_end_even_if_one_exceeds_machine_capacity() {
         let jobs = vec![job("a", BUSY, "true"), job("b", WAITING, "exit 1"), job("c", 9, "true")];
-        let ended = run_all(jobs, 1, &BTreeMap::new(), |_| {});
+        let ended = run_all(jobs, 1, &BTreeMap::new(), Duration::ZERO, |_| {});
         let mut names: Vec<(&str, bool)> =
             ended.iter().map(|one| (one.name.as_str(), one.failure.is_none())).collect();
         names.sort_unstable();
@@ -105,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn unknown_jobs_start_first_then_longest_ones() {
+    fn longest_job_starts_first_and_unknown_one_where_it_is_expected() {
         let expected = BTreeMap::from([
             ("sh short".to_owned(), Duration::from_secs(1)),
             ("sh long".to_owned(), Duration::from_secs(9)),
         ]);
         let jobs = vec![job("short", BUSY, "true"), job("new", BUSY, "true"), job("long", BUSY, "true")];
-        let ended = run_all(jobs, BUSY, &expected, |_| {});
+        let ended = run_all(jobs, BUSY, &expected, Duration::from_secs(4), |_| {});
         let names: Vec<&str> = ended.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["new", "long", "short"]);
+        assert_eq!(names, ["long", "new", "short"]);
     }
 
     #[test]
@@ -125,7 +126,7 @@ mod tests {
             folder.path().display()
         );
         let jobs = (0..12).map(|one| job(&one.to_string(), BUSY, &script)).collect();
-        let ended = run_all(jobs, 2 * BUSY, &BTreeMap::new(), |_| {});
+        let ended = run_all(jobs, 2 * BUSY, &BTreeMap::new(), Duration::ZERO, |_| {});
         assert!(ended.iter().all(|one| one.output.trim().parse::<usize>().unwrap() <= 2), "{ended:?}");
         assert_eq!(ended.len(), 12);
     }

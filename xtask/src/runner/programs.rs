@@ -139,8 +139,9 @@ fn one_has_run(output: &str) -> Result<(), String> {
 /// named.
 pub fn build(shop: &Workspace, packages: &[String]) -> Result<Vec<Program>, Failure> {
     let mut cargo = shop.cargo();
-    // Without the examples, which clippy has checked.
-    cargo.args(["test", "--no-run", "--lib", "--bins", "--tests"]);
+    // Without the examples, which clippy has checked. `test --no-run` would leave out the library of
+    // the Python package, and another command would build a third of the workspace again for it.
+    cargo.args(["build", "--lib", "--bins", "--tests"]);
     cargo.args(["--locked", "--message-format", "json-render-diagnostics"]);
     if packages.is_empty() {
         cargo.args(["--workspace", "--exclude", BENCHMARKS]);

@@ -8,10 +8,11 @@ use crate::workspace::{Failure, Workspace, quiet_unless_watched, run as run_comm
 use crate::{fuzz, tidy};
 
 /// Checks some packages, or all if none is named, and returns a summary for the step's line.
-pub(super) type Act = fn(&Workspace, &[String]) -> Result<String, Failure>;
+pub(super) type PackageCheck = fn(&Workspace, &[String]) -> Result<String, Failure>;
 
 /// The checks, in order.
-pub(super) const ALL: [(&str, Act); 4] = [("format", format), ("tidy", tidy), ("lint", lint), ("docs", docs)];
+pub(super) const ALL: [(&str, PackageCheck); 4] =
+    [("format", format), ("tidy", tidy), ("lint", lint), ("docs", docs)];
 
 /// Runs a step and prints its line.
 pub(super) fn run(
@@ -19,15 +20,15 @@ pub(super) fn run(
     act: impl FnOnce() -> Result<String, Failure>,
 ) -> Result<FinishedStep, Failure> {
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
-    let done = |said: String| FinishedStep {
+    let done = |text: String| FinishedStep {
         step,
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
-        summary: said,
+        summary: text,
     };
     match act() {
-        Ok(said) => {
-            let done = done(said);
+        Ok(text) => {
+            let done = done(text);
             println!("{}", line("ok", &done));
             Ok(done)
         }

@@ -16,6 +16,7 @@ mod record;
 mod report;
 mod times;
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
@@ -62,6 +63,8 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
         let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
         return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
     }
+    // The build replaces this program's file, and the system then names the old file as deleted.
+    let this = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
     let needs_clients = JOBS_OF_SUITES.iter().any(|(step, _)| wanted.has(step));
     // The installation waits for the network while the checks compute.
@@ -82,7 +85,7 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
     if let Some(installing) = installing {
         done.push(installing.wait()?);
     }
-    let jobs = jobs(shop, wanted, &programs)?;
+    let jobs = jobs(shop, wanted, &programs, &this)?;
     let ended = run_jobs(shop, jobs)?;
     let failed = ended.iter().filter(|one| one.failure.is_some()).count();
     print!("{}", report::cost_text(&ended));
@@ -100,6 +103,7 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
     }
     if wanted.is_recorded {
         record::write(shop, &done, &ended, &whole)?;
+        times::commit(shop, &ended)?;
     }
     println!("{}", line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
     let skipped: Vec<&EndedJob> =
@@ -137,6 +141,7 @@ fn jobs(
     shop: &Workspace,
     wanted: &TestSelection,
     programs: &[programs::Program],
+    this: &Path,
 ) -> Result<Vec<Job>, Failure> {
     let mut jobs = Vec::new();
     for program in programs.iter().filter(|program| wanted.has(program.group())) {
@@ -151,9 +156,8 @@ fn jobs(
         jobs.push(simulate("seeds of one node", &["--seeds", NODE_SEEDS]));
         jobs.push(simulate("seeds of clusters", &["cluster", "--seed", "0", "--seeds", CLUSTER_SEEDS]));
     }
-    let this = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
     for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| wanted.has(step)) {
-        let mut command = Command::new(&this);
+        let mut command = Command::new(this);
         command.arg(step).current_dir(&shop.root);
         if let Some(suite) = programs.iter().find(|one| one.label() == PROGRAM_SUITE) {
             command.env(built::SUITE, &suite.path);
@@ -177,7 +181,7 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
 
 /// Runs the jobs in parallel and prints each failure as it occurs.
 fn run_jobs(shop: &Workspace, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
-    let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), |one| {
+    let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), times::LONG, |one| {
         if one.failure.is_some() {
             println!("{}", report::failure(one, &advice(one)));
         }
@@ -206,8 +210,8 @@ mod tests {
         let shop = Workspace::find().unwrap();
         let wanted =
             TestSelection { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..TestSelection::default() };
-        let said = run(&shop, &wanted).unwrap_err().to_string();
-        assert!(said.contains("`tiddy`") && said.contains("build, environment, tests"), "{said}");
+        let message = run(&shop, &wanted).unwrap_err().to_string();
+        assert!(message.contains("`tiddy`") && message.contains("build, environment, tests"), "{message}");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::runner::job::EndedJob;
 
 use super::budget;
 
-/// The number of slowest jobs that are listed.
-const SLOWEST: usize = 10;
+/// The number of slowest and of most expensive jobs that are listed.
+const LISTED: usize = 10;
 
 /// The text about a failed job, printed as soon as it has failed.
 pub fn failure(ended: &EndedJob, advice: &str) -> String {
@@ -41,7 +41,7 @@ pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
     done
 }
 
-/// The cost of each test program, and the slowest of all jobs, as text.
+/// The cost of each test program, and the slowest and the most expensive of all jobs, as text.
 pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
     let mut programs: BTreeMap<&str, (usize, Duration, Duration)> = BTreeMap::new();
     for job in jobs {
@@ -59,16 +59,20 @@ pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
             cost.as_secs_f64()
         );
     }
-    let mut slowest: Vec<&EndedJob> = jobs.iter().collect();
-    slowest.sort_by_key(|one| std::cmp::Reverse(one.took));
-    for one in slowest.into_iter().take(SLOWEST) {
-        let _ = writeln!(
-            text,
-            "xtask:   slow: {:7.1} s {:7.1} s of processor  {}",
-            one.took.as_secs_f64(),
-            one.cost.as_secs_f64(),
-            one.label()
-        );
+    for (word, amount) in
+        [("slow", (|one| one.took) as fn(&EndedJob) -> Duration), ("costly", |one| one.cost)]
+    {
+        let mut listed: Vec<&EndedJob> = jobs.iter().collect();
+        listed.sort_by_key(|one| std::cmp::Reverse(amount(one)));
+        for one in listed.into_iter().take(LISTED) {
+            let _ = writeln!(
+                text,
+                "xtask:   {word:7} {:7.1} s {:7.1} s of processor  {}",
+                one.took.as_secs_f64(),
+                one.cost.as_secs_f64(),
+                one.label()
+            );
+        }
     }
     text
 }
@@ -121,8 +125,15 @@ mod tests {
     }
 
     #[test]
-    fn slowest_jobs_are_listed_first() {
-        let text = cost_text(&[ended("tests", "fast", 1), ended("tests", "slow", 9)]);
-        assert!(text.find("suite slow").unwrap() < text.find("suite fast").unwrap(), "{text}");
+    fn slowest_and_most_expensive_jobs_are_listed_first() {
+        let mut busy = ended("tests", "busy", 1);
+        busy.cost = Duration::from_secs(8);
+        let text = cost_text(&[busy, ended("tests", "slow", 9)]);
+        let (slowest, costliest) = text.split_at(text.find("xtask:   costly").unwrap());
+        for (list, first, second) in
+            [(slowest, "suite slow", "suite busy"), (costliest, "suite busy", "suite slow")]
+        {
+            assert!(list.find(first).unwrap() < list.find(second).unwrap(), "{text}");
+        }
     }
 }

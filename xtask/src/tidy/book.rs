@@ -88,14 +88,14 @@ mod tests {
             ("docs/forgotten.md", "f"),
             ("README.md", "r"),
         ];
-        let said = violations(&files).join("\n");
+        let reported = violations(&files).join("\n");
         for words in [
             "SUMMARY.md:2: `docs/a.md` is named in line 1",
             ":3: `README.md` is no page",
             ":4: `docs/gone.md`",
             "docs/forgotten.md: the book does not have",
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            assert!(reported.contains(words), "{words}: {reported}");
         }
         assert!(super::check(&Tree::of(&[("docs/a.md", "a")]))[0].what.contains("no `docs/SUMMARY.md`"));
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::names::{defined, room};
+use super::names::{crate_folder, defined};
 use super::source::{has_word, split};
 use super::{Tree, Violation};
 
@@ -73,9 +73,9 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     let counts = measure(tree);
     let mut excepted = exceptions(tree, &mut violations);
-    for ((room, name, measure), TypeCount { count, path, line }) in &counts {
+    for ((crate_folder, name, measure), TypeCount { count, path, line }) in &counts {
         let (max, noun, key) = (measure.limit(), measure.noun(), measure.key());
-        let listed = excepted.remove(&((*room).to_owned(), name.clone(), *measure));
+        let listed = excepted.remove(&((*crate_folder).to_owned(), name.clone(), *measure));
         let what = match listed {
             None if *count > max => {
                 format!(
@@ -101,8 +101,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         };
         violations.push(Violation::new(path, *line, what));
     }
-    for (room, name, measure) in excepted.into_keys() {
-        let what = format!("{room} has no `{name}` with {}: take it out", measure.noun());
+    for (crate_folder, name, measure) in excepted.into_keys() {
+        let what = format!("{crate_folder} has no `{name}` with {}: take it out", measure.noun());
         violations.push(Violation::new(EXCEPTIONS, 0, what));
     }
     violations
@@ -122,12 +122,12 @@ fn measure(tree: &Tree) -> TypeCounts<'_> {
                 && implemented.insert(name)
             {
                 let found = TypeCount { count: 0, path, line: number + 1 };
-                let key = (room(path), name.to_owned(), TypeMeasure::Files);
+                let key = (crate_folder(path), name.to_owned(), TypeMeasure::Files);
                 counts.entry(key).or_insert(found).count += 1;
             }
             if let Some((name, fields)) = struct_fields(here, line) {
                 let found = TypeCount { count: fields, path, line: number + 1 };
-                counts.insert((room(path), name.to_owned(), TypeMeasure::Fields), found);
+                counts.insert((crate_folder(path), name.to_owned(), TypeMeasure::Fields), found);
             }
         }
     }
@@ -146,12 +146,12 @@ fn exceptions(
         ExceptionTables::new()
     });
     let mut counts = BTreeMap::new();
-    for (room, types) in listed {
+    for (crate_folder, types) in listed {
         for (name, measures) in types {
             for (key, count) in measures {
                 match TypeMeasure::of_key(&key) {
                     Some(measure) => {
-                        counts.insert((room.clone(), name.clone(), measure), count);
+                        counts.insert((crate_folder.clone(), name.clone(), measure), count);
                     }
                     None => {
                         let what = format!("`{key}` of `{name}` is neither `files` nor `fields`");

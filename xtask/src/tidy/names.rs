@@ -12,28 +12,30 @@ const EXCEPTIONS: &str = "tidy/names.toml";
 /// The highest number of crates with a type of the same name without a reason.
 const TREE_MAX: usize = 3;
 
-/// Pronouns, question words and bare participles: they do not say what the type is.
+/// Pronouns, question words, bare participles and metaphors: they do not say what the type is.
 const REFUSED: &str = "
-    About Against All Alone Answered Apart Applied Aside Ask Asked At Awaited Begun Beside Brings Broken
-    Brought Built Calm Changed Come Coming Committed Compared Configured Counted Covered Dead Deaf Decided Decoded
-    Digested Do Doing Done Drawn Due Effected Ended Evaluated Filled Fixed Foreign Forwarded Found Founding Gathered
-    Gathering Given Go Got Grown Handed Heard Hears Held Here Holding How In Inserted Inspected Installing
-    Issued Joined Judged Kept Known Laid Learnt Left Listed Loaded Logged Look Looked Lost Made Moved Named Next No
-    Nobody Noted Nothing Of One Opened Opening Outgoing Outstanding Over Overdue Oversized Owed Own Owned Paced
-    Packed Parked Parsed Pinned Placed Planned Played Pointed Prepared Present Printed Promised Queued Quiet Ran
-    Reading Received Recent Recovered Refused Regrouped Releasing Remembered Removed Replied Restored Running Said
-    Says Scheduled Scrubbed Secured Seen Sending Sent Settled Shown Shows Skipped Spent Staged Stamped Standing
-    Stored Summed Swapped Synced Taken Taking Tell Telling Tells Then Timed To Together Told Transacted Transacting
-    Turned Uncommitted Unflushed Unread Unsent Until Waiting Walked Wanted Was Watched Way Went What When Whereto
-    Who Whole Whose Why Within Woken Word Writing Written";
+    About Act Against Agenda All Alone Answered Apart Applied Aside Ask Asked At Awaited Before Begun Beside Blocking
+    Brings Broken Brought Built Calm Cell Chance Changed Come Coming Committed Compared Configured Counted Covered
+    Dead Deaf Decided Decoded Digested Do Doing Done Drawn Due Effected Ended Ending Evaluated Expected Expired Feed
+    Filled Fixed Flaw Follow Foreign Forwarded Found Founding Frozen Gathered Gathering Given Go Got Grown Handed
+    Heard Hears Held Here Holding How In Inner Inserted Inspected Installing Issued Joined Judged Kept Known Laid
+    Learnt Left Leftover Listed Listening Loaded Local Logged Look Looked Lost Made Measured Merged Met Moved Named
+    Naming Need Newest Next No Noted Nothing Of One Opened Opening Optimistic Outgoing Outstanding Over Overdue
+    Oversized Owed Own Owned Paced Packed Parked Parsed Pinned Placed Planned Played Pointed Prepared Present Printed
+    Promised Pulse Queued Quiet Ran Reading Received Recent Recovered Refused Regrouped Releasing Remembered Removed
+    Replied Restored Room Rooms Running Said Says Scheduled Scrubbed Secured Seen Sending Sent Served Settled Shared
+    Shown Shows Signed Skipped Spent Staged Stamped Standing Stops Stored Summed Swapped Synced Taken Taking Tell
+    Telling Tells Then Timed To Together Told Transacted Transacting Transit Turned Uncommitted Unflushed Unread
+    Unsent Until Versioned Waiting Walked Wanted Was Watched Way Went What When Whereto Who Whole Whose Why Within
+    Woken Word Writing Written";
 
 /// Files and lines that define a type, by crate.
-type Rooms<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;
+type TypeLocations<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;
 
 /// Checks the names of all types.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
-    let mut places: BTreeMap<String, Rooms<'_>> = BTreeMap::new();
+    let mut places: BTreeMap<String, TypeLocations<'_>> = BTreeMap::new();
     for (path, text) in tree.rust() {
         let code = split(text).code;
         for (number, line) in code.lines().enumerate() {
@@ -50,14 +52,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             places
                 .entry(name.to_owned())
                 .or_default()
-                .entry(room(path))
+                .entry(crate_folder(path))
                 .or_default()
                 .push((path, number + 1));
         }
     }
     let excepted = exceptions(tree, &mut violations);
-    for (name, rooms) in &places {
-        for places in rooms.values().filter(|places| places.len() > 1) {
+    for (name, crates) in &places {
+        for places in crates.values().filter(|places| places.len() > 1) {
             for (path, line) in places {
                 let what = format!(
                     "`{name}` is the name of {} types of this crate: each wants its own",
@@ -66,18 +68,18 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 violations.push(Violation::new(path, *line, what));
             }
         }
-        if rooms.len() > TREE_MAX && !excepted.contains_key(name) {
+        if crates.len() > TREE_MAX && !excepted.contains_key(name) {
             let (path, line) =
-                rooms.values().next().and_then(|places| places.first()).copied().unwrap_or_default();
+                crates.values().next().and_then(|places| places.first()).copied().unwrap_or_default();
             let what = format!(
                 "`{name}` is a type of {} crates, more than {TREE_MAX}: find a narrower name, or give a reason in {EXCEPTIONS}",
-                rooms.len()
+                crates.len()
             );
             violations.push(Violation::new(path, line, what));
         }
     }
     for name in excepted.keys() {
-        if places.get(name).is_none_or(|rooms| rooms.len() <= TREE_MAX) {
+        if places.get(name).is_none_or(|crates| crates.len() <= TREE_MAX) {
             let what = format!("`{name}` is a type of at most {TREE_MAX} crates: take it out");
             violations.push(Violation::new(EXCEPTIONS, 0, what));
         }
@@ -132,7 +134,7 @@ fn aliases(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The crate that a file belongs to, by its folder.
-pub(super) fn room(path: &str) -> &str {
+pub(super) fn crate_folder(path: &str) -> &str {
     let depth = match path.split('/').next() {
         Some("crates") if path.starts_with("crates/gateways/") || path.starts_with("crates/layers/") => 3,
         Some("crates" | "bench" | "suites") => 2,

@@ -1,4 +1,4 @@
-//! A name says what its value is: `error`, `reply` or `pending`, and not that somebody `told` or `held` it.
+//! A name says what its value is: `error`, `reply` or `pending`, and not that it was `told` or `held`.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,9 @@ use super::source::split;
 use super::words::parts;
 use super::{Tree, Violation};
 
-/// Participles that name no value, neither as a name nor as a part of one.
-const NAMES: [&str; 6] = ["told", "held", "taken", "ask", "birth", "unborn"];
+/// Participles and verbs that name no value, neither as a name nor as a part of one.
+const NAMES: [&str; 11] =
+    ["told", "said", "heard", "asked", "held", "taken", "ask", "birth", "unborn", "looking", "taking"];
 
 /// Checks the code of the tree. Comments and strings may have the words.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

@@ -28,7 +28,7 @@ struct ClientInserts {
     failed: u64,
     gap: Duration,
     /// The first error.
-    said: Option<String>,
+    first_error: Option<String>,
 }
 
 /// The results of all clients, and of the final verification.
@@ -39,7 +39,7 @@ pub(crate) struct AllInserts {
     pub(crate) lost: u64,
     pub(crate) gap: Duration,
     /// The first error.
-    pub(crate) said: Option<String>,
+    pub(crate) first_error: Option<String>,
 }
 
 /// Runs all clients until `stop`, and reports when they have started. Then reads everything back.
@@ -80,10 +80,10 @@ async fn read_back(
         seen.acknowledged += inserted.acknowledged;
         seen.failed += inserted.failed;
         seen.gap = seen.gap.max(inserted.gap);
-        seen.said = seen.said.or(inserted.said);
+        seen.first_error = seen.first_error.or(inserted.first_error);
         let own = (inserted.client as u32..records.count()).step_by(CLIENTS);
         for (index, (acknowledged, tried)) in own.zip(inserted.versions) {
-            let found = keyspace.lookup_bytes(records.key(index)).await.map_err(said)?;
+            let found = keyspace.lookup_bytes(records.key(index)).await.map_err(client_failure)?;
             let is = |version| found.as_deref() == Some(records.value(index, version).as_slice());
             // A write in doubt may be executed or not; without an acknowledged one the record may
             // be absent.
@@ -104,8 +104,8 @@ pub(super) async fn connect_client(endpoints: &[SocketAddr]) -> Result<(Client, 
     let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
     let options = ClientOptions { deadline: OPERATION, ..ClientOptions::default() };
-    let client = Client::connect_with(&endpoints, options).await.map_err(said)?;
-    let keyspace = client.keyspace(KEYSPACE).await.map_err(said)?;
+    let client = Client::connect_with(&endpoints, options).await.map_err(client_failure)?;
+    let keyspace = client.keyspace(KEYSPACE).await.map_err(client_failure)?;
     Ok((client, keyspace))
 }
 
@@ -123,7 +123,7 @@ async fn insert(
         acknowledged: 0,
         failed: 0,
         gap: Duration::ZERO,
-        said: None,
+        first_error: None,
     };
     let mut last = now();
     for at in (0..own.len()).cycle() {
@@ -142,7 +142,7 @@ async fn insert(
             }
             Err(error) => {
                 seen.failed += 1;
-                seen.said.get_or_insert(error.to_string());
+                seen.first_error.get_or_insert(error.to_string());
             }
         }
     }
@@ -152,6 +152,6 @@ async fn insert(
 }
 
 /// A client error as a failure of the run.
-pub(super) fn said(error: Error) -> Failure {
+pub(super) fn client_failure(error: Error) -> Failure {
     Failure::Protocol(error.to_string())
 }

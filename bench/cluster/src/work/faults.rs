@@ -31,20 +31,20 @@ pub(super) fn failover(place: Place, orders: &Orders) -> Result<Measurement, Fai
         let leads = |node: &usize| led_by(&map, cluster.addresses[*node]).is_ok_and(|led| led > 0);
         let from = orders.seed as usize;
         let victim = (from..from + NODES).map(|node| node % NODES).find(leads);
-        let victim = victim.ok_or_else(|| Failure::Protocol("nobody leads anything".into()))?;
+        let victim = victim.ok_or_else(|| Failure::Protocol("no node leads a partition".into()))?;
         let (address, survivor) = (cluster.addresses[victim], cluster.addresses[(victim + 1) % NODES]);
         let led = led_by(&map, address)?;
         let start = now();
         cluster.kill(victim)?;
         loop {
             // The time before the request counts: the map was decided by then.
-            let asked = now();
+            let requested_at = now();
             if map_of(survivor).and_then(|map| led_by(&map, address)).is_ok_and(|led| led == 0) {
                 reading.put("partitions led", led as f64);
-                reading.put("new primaries ms", (asked - start).as_secs_f64() * 1e3);
+                reading.put("new primaries ms", (requested_at - start).as_secs_f64() * 1e3);
                 break;
             }
-            if asked - start > WHOLE {
+            if requested_at - start > WHOLE {
                 return Err(Failure::Protocol("no new primaries".into()));
             }
             pause(MAP_POLL);
@@ -104,13 +104,13 @@ fn under_load(
         // A failed server explains more than the clients' errors.
         disturbed?;
         cluster.check()?;
-        let AllInserts { acknowledged, failed, lost, gap, said } = seen?;
+        let AllInserts { acknowledged, failed, lost, gap, first_error } = seen?;
         reading.put("K op/s", acknowledged as f64 / took / 1e3);
         reading.put("longest gap ms", gap.as_secs_f64() * 1e3);
         reading.put("failed operations", failed as f64);
         reading.put("lost writes", lost as f64);
-        if let Some(said) = said {
-            bench_common::driver::print_error(&format!("bench-cluster: the first failure: {said}"));
+        if let Some(first_error) = first_error {
+            bench_common::driver::print_error(&format!("bench-cluster: the first failure: {first_error}"));
         }
         Ok(reading)
     })

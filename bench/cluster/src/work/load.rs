@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bench_common::failure::Failure;
-use bench_common::generator::{Feed, Generator, Table};
+use bench_common::generator::{Generator, KeySource, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::{Op, Protocol, Routing, Zerohop};
@@ -30,10 +30,10 @@ pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Res
     cluster.create_keyspace(setting)?;
     let table = Table::new(Records::new(orders.records, orders.seed));
     let routing = Rc::new(Routing::fetch(cluster.addresses[0], KEYSPACE, table.records())?);
-    let lanes = routing.split(&shuffled(orders.records, orders.seed));
-    let open = |lane| Zerohop::open(&routing, lane).map(|(stream, protocol)| (lane, stream, protocol));
-    let connections = (0..CLIENTS).map(|client| open(client % lanes.len())).collect::<Result<_, _>>()?;
-    let reading = measure(connections, &lanes, table, &cluster, orders);
+    let keys = routing.split(&shuffled(orders.records, orders.seed));
+    let open = |server| Zerohop::open(&routing, server).map(|(stream, protocol)| (server, stream, protocol));
+    let connections = (0..CLIENTS).map(|client| open(client % keys.len())).collect::<Result<_, _>>()?;
+    let reading = measure(connections, &keys, table, &cluster, orders);
     // A server that has ended explains more than the load's error.
     cluster.check()?;
     reading
@@ -46,33 +46,34 @@ pub(super) fn on_etcd(is_at_leader: bool, place: Place, orders: &Orders) -> Resu
         false => cluster.addresses.clone(),
     };
     let order = shuffled(orders.records, orders.seed);
-    let lanes: Vec<Vec<u32>> = (0..members.len())
-        .map(|lane| order.iter().skip(lane).step_by(members.len()).copied().collect())
+    let keys: Vec<Vec<u32>> = (0..members.len())
+        .map(|server| order.iter().skip(server).step_by(members.len()).copied().collect())
         .collect();
-    let open = |lane: usize| Etcd::open(members[lane]).map(|(stream, protocol)| (lane, stream, protocol));
-    let connections = (0..CLIENTS).map(|client| open(client % lanes.len())).collect::<Result<_, _>>()?;
+    let open =
+        |server: usize| Etcd::open(members[server]).map(|(stream, protocol)| (server, stream, protocol));
+    let connections = (0..CLIENTS).map(|client| open(client % keys.len())).collect::<Result<_, _>>()?;
     let table = Table::new(Records::new(orders.records, orders.seed));
-    let reading = measure(connections, &lanes, table, &cluster, orders);
+    let reading = measure(connections, &keys, table, &cluster, orders);
     cluster.check()?;
     reading
 }
 
 fn measure<P: Protocol>(
     connections: Connections<P>,
-    lanes: &[Vec<u32>],
+    keys: &[Vec<u32>],
     mut table: Table,
     cluster: &Cluster,
     orders: &Orders,
 ) -> Result<Measurement, Failure> {
-    let mut generator = Generator::of_lanes(connections)?;
-    generator.run(Op::Insert, Feed::of_lanes(lanes, None), 1, &mut table, &mut Histogram::new())?;
+    let mut generator = Generator::of_servers(connections)?;
+    generator.run(Op::Insert, KeySource::of_servers(keys, None), 1, &mut table, &mut Histogram::new())?;
     let mut reading = Measurement::default();
     for (op, name) in [(Op::Insert, "insert"), (Op::Lookup, "lookup")] {
         let mut for_seconds = |seconds: f64| {
             let (servers, client, start) = (cluster.cpu()?, own_cpu(), now());
             let mut latencies = Histogram::new();
-            let feed = Feed::of_lanes(lanes, Some(start + Duration::from_secs_f64(seconds)));
-            generator.run(op, feed, 1, &mut table, &mut latencies)?;
+            let source = KeySource::of_servers(keys, Some(start + Duration::from_secs_f64(seconds)));
+            generator.run(op, source, 1, &mut table, &mut latencies)?;
             let took = (now() - start).as_secs_f64();
             Ok::<_, Failure>((latencies, took, cluster.cpu()?.since(servers), own_cpu() - client))
         };

@@ -22,7 +22,7 @@ use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use zerohop_placement::ClusterMap;
 
-use super::clients::{connect, said};
+use super::clients::{client_failure, connect};
 use super::paced::{PacedLoad, run_until};
 use super::{Orders, copying};
 use crate::limits::{AROUND_SWAP, COPIES, FILLERS, MAP_POLL, MOVE, SETTLE, WHOLE};
@@ -78,8 +78,8 @@ pub(super) fn run(log: Log, place: Place, orders: &Orders) -> Result<Measurement
         reading.put("slowest in copies ms", ms(seen.slowest(moved.copies_begin, moved.requested)));
         reading.put("operations", seen.done as f64);
         reading.put("failed operations", (seen.failed + seen.left_out) as f64);
-        if let Some(said) = seen.said {
-            print_error(&format!("bench-cluster: the first failure: {said}"));
+        if let Some(first_error) = seen.first_error {
+            print_error(&format!("bench-cluster: the first failure: {first_error}"));
         }
         Ok(())
     })?;
@@ -110,7 +110,7 @@ fn move_it(
     let is_it =
         |node: &SocketAddr| map.nodes().any(|one| one.id().0 == from && one.manager() == node.to_string());
     let holder = cluster.addresses.iter().position(is_it);
-    let holder = holder.ok_or_else(|| Failure::Protocol("nobody holds the partition".into()))?;
+    let holder = holder.ok_or_else(|| Failure::Protocol("no node has the partition".into()))?;
     let files = copying::segments(&largest_partition(&folders[holder])?)?;
     let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
     reading.put("MiB", bytes as f64 / f64::from(1 << 20));
@@ -142,8 +142,8 @@ fn move_it(
             }
             pause(MAP_POLL);
         };
-        let said = command.join().map_err(|_| Failure::Protocol("the command has panicked".into()))?;
-        said.and(swapped)
+        let first_error = command.join().map_err(|_| Failure::Protocol("the command has panicked".into()))?;
+        first_error.and(swapped)
     })?;
     let used = cluster.cpu()?.since(cpu);
     let took = swapped - requested;
@@ -216,7 +216,7 @@ impl PartitionFiller {
     fn fill(&self, endpoints: &[SocketAddr], log: Log) -> Result<(), Failure> {
         on_all(self.count, endpoints, async |keyspace, number| {
             let key = number.to_le_bytes();
-            keyspace.insert(&key, self.value(number, 0)).await.map_err(said).map(|_| 0)
+            keyspace.insert(&key, self.value(number, 0)).await.map_err(client_failure).map(|_| 0)
         })?;
         on_all(self.count, endpoints, async |keyspace, number| {
             let version = PartitionFiller::version(number, log);
@@ -224,7 +224,7 @@ impl PartitionFiller {
                 return Ok(0);
             }
             let key = number.to_le_bytes();
-            keyspace.insert(&key, self.value(number, version)).await.map_err(said).map(|_| 0)
+            keyspace.insert(&key, self.value(number, version)).await.map_err(client_failure).map(|_| 0)
         })?;
         Ok(())
     }
@@ -232,7 +232,7 @@ impl PartitionFiller {
     /// The number of records with an unexpected value. An overwritten one may have either version.
     fn wrong(&self, endpoints: &[SocketAddr]) -> Result<u64, Failure> {
         on_all(self.count, endpoints, async |keyspace, number| {
-            let found = keyspace.lookup_bytes(&number.to_le_bytes()).await.map_err(said)?;
+            let found = keyspace.lookup_bytes(&number.to_le_bytes()).await.map_err(client_failure)?;
             let is = |version| found.as_deref() == Some(self.value(number, version));
             Ok(u64::from(!is(0) && !is(1)))
         })
@@ -252,19 +252,19 @@ fn on_all(
     LocalSet::new().block_on(&runtime, async {
         let keyspace = connect(endpoints).await?;
         let (keyspace, each) = (&keyspace, &each);
-        let lane = |first: u64| async move {
+        let fill = |first: u64| async move {
             let mut sum = 0;
             for number in (first..count).step_by(FILLERS) {
                 sum += each(keyspace, number).await?;
             }
             Ok::<u64, Failure>(sum)
         };
-        let mut lanes: Vec<_> = (0..FILLERS as u64).map(|first| Box::pin(lane(first))).collect();
-        let mut done: Vec<Option<Result<u64, Failure>>> = lanes.iter().map(|_| None).collect();
+        let mut fillers: Vec<_> = (0..FILLERS as u64).map(|first| Box::pin(fill(first))).collect();
+        let mut done: Vec<Option<Result<u64, Failure>>> = fillers.iter().map(|_| None).collect();
         std::future::poll_fn(|context| {
             let mut waits = false;
-            for (lane, done) in lanes.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
-                match lane.as_mut().poll(context) {
+            for (filler, done) in fillers.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+                match filler.as_mut().poll(context) {
                     std::task::Poll::Ready(result) => *done = Some(result),
                     std::task::Poll::Pending => waits = true,
                 }

@@ -17,7 +17,7 @@ use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
 use zerohop_client::Keyspace;
 
-use super::clients::{connect, said};
+use super::clients::{client_failure, connect};
 use crate::limits::{PACE, PACED_MAX};
 
 /// The timing of an operation.
@@ -39,7 +39,7 @@ pub(crate) struct PacedLoad {
     /// Operations that were left out because [`PACED_MAX`] were pending.
     pub(crate) left_out: u64,
     /// The first error.
-    pub(crate) said: Option<String>,
+    pub(crate) first_error: Option<String>,
 }
 
 /// Faster operations are only counted.
@@ -72,7 +72,7 @@ pub(crate) fn run_until(
         let keyspace = Rc::new(connect(endpoints).await?);
         let records = Rc::new(Records::new(RECORDS, 1));
         for index in 0..RECORDS {
-            keyspace.insert(records.key(index), records.value(index, 0)).await.map_err(said)?;
+            keyspace.insert(records.key(index), records.value(index, 0)).await.map_err(client_failure)?;
         }
         let seen = Rc::new(RefCell::new(PacedLoad::default()));
         let mut waiting = VecDeque::new();
@@ -131,5 +131,5 @@ async fn one(
         Err(error) => error.to_string(),
     };
     seen.failed += 1;
-    seen.said.get_or_insert(why);
+    seen.first_error.get_or_insert(why);
 }

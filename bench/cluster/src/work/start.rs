@@ -33,6 +33,6 @@ pub(super) fn from_nothing(place: &Place) -> Result<Measurement, Failure> {
 async fn insert(endpoint: SocketAddr) -> Result<u8, Error> {
     let client = Client::connect(&endpoint.to_string()).await?;
     let keyspace = client.keyspace("default").await?;
-    keyspace.insert("is anybody", "there").await?;
+    keyspace.insert("first key", "there").await?;
     Ok(keyspace.config().replicas)
 }

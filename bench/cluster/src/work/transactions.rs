@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bench_common::failure::Failure;
-use bench_common::generator::{Feed, Generator, Table};
+use bench_common::generator::{Generator, KeySource, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::Op;
@@ -17,7 +17,7 @@ use tokio::task::{LocalSet, spawn_local};
 use zerohop_client::{Client, Error, Keyspace};
 
 use super::Orders;
-use super::clients::{connect_client, said};
+use super::clients::{client_failure, connect_client};
 use crate::etcd::Etcd;
 use crate::limits::{CLIENTS, CONTENDED, MANY_KEYS, WARM_UP, ZIPF};
 use crate::servers::{Cluster, Place, Setting};
@@ -119,7 +119,7 @@ async fn phase(
                     Ok(()) if started >= begin => latencies.record((now() - started).as_nanos() as u64, 1),
                     Ok(()) => {}
                     Err(error) if error.is_conflict() => run.failed.set(run.failed.get() + 1),
-                    Err(error) => return Err(said(error)),
+                    Err(error) => return Err(client_failure(error)),
                 }
             }
         }));
@@ -176,20 +176,21 @@ pub(super) fn on_etcd(place: Place, orders: &Orders) -> Result<Measurement, Fail
     let mut cluster = Cluster::of_etcd(place)?;
     let members = cluster.addresses.clone();
     let order = shuffled(orders.records, orders.seed);
-    let lanes: Vec<Vec<u32>> = (0..members.len())
-        .map(|lane| order.iter().skip(lane).step_by(members.len()).copied().collect())
+    let keys: Vec<Vec<u32>> = (0..members.len())
+        .map(|server| order.iter().skip(server).step_by(members.len()).copied().collect())
         .collect();
     let mut reading = Measurement::default();
     for (clients, figure) in [(1, "two-key p50 us"), (CLIENTS, "two-key K txn/s")] {
-        let open = |lane: usize| Etcd::open_pairs(members[lane]).map(|(stream, etcd)| (lane, stream, etcd));
-        let connections = (0..clients).map(|client| open(client % lanes.len()));
-        let mut generator = Generator::of_lanes(connections.collect::<Result<Vec<_>, Failure>>()?)?;
+        let open =
+            |server: usize| Etcd::open_pairs(members[server]).map(|(stream, etcd)| (server, stream, etcd));
+        let connections = (0..clients).map(|client| open(client % keys.len()));
+        let mut generator = Generator::of_servers(connections.collect::<Result<Vec<_>, Failure>>()?)?;
         let mut table = Table::new(Records::new(orders.records, orders.seed));
         let mut for_seconds = |seconds: f64| {
             let start = now();
             let mut latencies = Histogram::new();
-            let feed = Feed::of_lanes(&lanes, Some(start + Duration::from_secs_f64(seconds)));
-            generator.run(Op::Insert, feed, 1, &mut table, &mut latencies)?;
+            let source = KeySource::of_servers(&keys, Some(start + Duration::from_secs_f64(seconds)));
+            generator.run(Op::Insert, source, 1, &mut table, &mut latencies)?;
             Ok::<_, Failure>((latencies, (now() - start).as_secs_f64()))
         };
         for_seconds(orders.seconds * WARM_UP)?;

@@ -55,7 +55,7 @@ pub enum Answer<'b> {
         /// The slot of the request.
         slot: usize,
         /// The content.
-        said: AnswerContent<'b>,
+        content: AnswerContent<'b>,
     },
 }
 

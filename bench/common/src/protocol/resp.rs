@@ -35,7 +35,7 @@ impl Protocol for Resp {
 
     fn answer<'b>(&'b mut self, _op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let Some((first, rest)) = line(bytes) else { return Ok(Answer::Unfinished) };
-        let (said, rest) = match first {
+        let (content, rest) = match first {
             b"+OK" | b":1" => (AnswerContent::Done, rest),
             b"$-1" | b":0" => (AnswerContent::Absent, rest),
             [b'$', length @ ..] => {
@@ -50,7 +50,7 @@ impl Protocol for Resp {
         };
         let slot = self.answered;
         self.answered += 1;
-        Ok(Answer::Whole { used: bytes.len() - rest.len(), slot, said })
+        Ok(Answer::Whole { used: bytes.len() - rest.len(), slot, content })
     }
 }
 

@@ -15,15 +15,15 @@ pub fn bytes(protocol: &mut impl Protocol, op: Op) -> (Vec<u8>, Vec<u8>, Vec<u8>
     (out.split_off(6), key.to_vec(), value.to_vec())
 }
 
-/// Asserts that every proper prefix is unfinished, and that the whole is `said` and leaves the
+/// Asserts that every proper prefix is unfinished, and that the whole is `content` and leaves the
 /// rest.
 ///
 /// # Panics If that does not hold.
-pub fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], said: AnswerContent<'_>) {
+pub fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], content: AnswerContent<'_>) {
     for end in 0..bytes.len() {
         assert_eq!(fresh().answer(op, &bytes[..end]).ok(), Some(Answer::Unfinished), "{end} bytes");
     }
     let more = [bytes, b"+?"].concat();
-    let whole = Answer::Whole { used: bytes.len(), slot: 0, said };
+    let whole = Answer::Whole { used: bytes.len(), slot: 0, content };
     assert_eq!(fresh().answer(op, &more).ok(), Some(whole));
 }

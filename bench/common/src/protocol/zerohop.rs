@@ -31,7 +31,7 @@ const SLOT_BITS: u32 = 16;
 /// The instance and partition of every record.
 pub struct Routing {
     keyspace: KeyspaceId,
-    /// Instances that own partitions: each is a lane of the load.
+    /// Instances that own partitions. Each has its own list of records.
     instances: Vec<SocketAddr>,
     /// By partition: index of its instance.
     owners: Vec<usize>,
@@ -50,18 +50,18 @@ impl Routing {
         Routing::by(&map, keyspace, records)
     }
 
-    /// The number of instances that own partitions: each is a lane.
-    pub fn lanes(&self) -> usize {
+    /// The number of instances that own partitions.
+    pub fn instances(&self) -> usize {
         self.instances.len()
     }
 
-    /// These records, grouped by lane, in their order.
+    /// These records, grouped by instance, in their order.
     pub fn split(&self, order: &[u32]) -> Vec<Vec<u32>> {
-        let mut lanes = vec![Vec::new(); self.instances.len()];
+        let mut lists = vec![Vec::new(); self.instances.len()];
         for &index in order {
-            lanes[self.owners[self.partitions[index as usize].get() as usize]].push(index);
+            lists[self.owners[self.partitions[index as usize].get() as usize]].push(index);
         }
-        lanes
+        lists
     }
 
     fn by(map: &ClusterMap, name: &str, records: &Records) -> Result<Routing, Failure> {
@@ -99,7 +99,7 @@ pub fn map_of(manager: SocketAddr) -> Result<ClusterMap, Failure> {
 /// # Errors It has not.
 pub fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
     let map = map_of(manager)?;
-    let key = b"is anybody there";
+    let key = b"first key";
     let route = map.route(DEFAULT_KEYSPACE, key).map_err(|error| Failure::Protocol(error.to_string()))?;
     let instance =
         route.addr.parse().map_err(|_| Failure::Protocol(format!("no IP address: {}", route.addr)))?;
@@ -125,14 +125,14 @@ pub struct Zerohop {
     /// The highest version seen, which every request carries.
     seen: Timestamp,
     /// By partition.
-    lanes: Vec<SequenceLane>,
+    sequences: Vec<PartitionSequence>,
     turn: u64,
     scratch: Vec<u8>,
 }
 
 /// The sequence numbers of a session in one partition.
 #[derive(Clone, Copy, Default)]
-struct SequenceLane {
+struct PartitionSequence {
     next: u64,
     /// The first number of the turn in `turn`.
     lowest: u64,
@@ -140,11 +140,11 @@ struct SequenceLane {
 }
 
 impl Zerohop {
-    /// Connects to the instance of a lane and opens a session there.
+    /// Connects to the instance with this index and opens a session there.
     ///
     /// # Errors It does not answer.
-    pub fn open(routing: &Rc<Routing>, lane: usize) -> Result<(TcpStream, Zerohop), Failure> {
-        let mut opened = BlockingConnection::hello(routing.instances[lane])?;
+    pub fn open(routing: &Rc<Routing>, instance: usize) -> Result<(TcpStream, Zerohop), Failure> {
+        let mut opened = BlockingConnection::hello(routing.instances[instance])?;
         let session = opened.query(&Message::SessionOpen(SessionOpen), |message| match message {
             Message::SessionOpened(opened) => Some(opened.session),
             _ => None,
@@ -153,20 +153,25 @@ impl Zerohop {
     }
 
     fn new(routing: Rc<Routing>, session: SessionId) -> Zerohop {
-        let lanes = vec![SequenceLane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
+        let sequences = vec![PartitionSequence { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
         let decoder = Decoder::with_version(VERSION_MAX, Features::default());
         let (seen, encoder) = (session.issued, Encoder { version: VERSION_MAX, ..Encoder::default() });
-        Zerohop { routing, encoder, decoder, session, seen, lanes, turn: 0, scratch: Vec::new() }
+        Zerohop { routing, encoder, decoder, session, seen, sequences, turn: 0, scratch: Vec::new() }
     }
 
     fn stamp(&mut self, partition: PartitionId) -> Stamp {
-        let lane = &mut self.lanes[partition.get() as usize];
-        if lane.turn != self.turn {
-            (lane.lowest, lane.turn) = (lane.next, self.turn);
+        let numbers = &mut self.sequences[partition.get() as usize];
+        if numbers.turn != self.turn {
+            (numbers.lowest, numbers.turn) = (numbers.next, self.turn);
         }
-        let sequence = Sequence(lane.next);
-        lane.next += 1;
-        Stamp { session: self.session, sequence, lowest_unanswered: Sequence(lane.lowest), seen: self.seen }
+        let sequence = Sequence(numbers.next);
+        numbers.next += 1;
+        Stamp {
+            session: self.session,
+            sequence,
+            lowest_unanswered: Sequence(numbers.lowest),
+            seen: self.seen,
+        }
     }
 }
 
@@ -212,7 +217,7 @@ impl Protocol for Zerohop {
         if turn != self.turn {
             return Err(Failure::Protocol("an answer to a request that is not outstanding".into()));
         }
-        let said = match frame.message(&mut self.scratch).map_err(refused)? {
+        let content = match frame.message(&mut self.scratch).map_err(refused)? {
             Message::Answer(Ok(Outcome::Done { version, number })) => {
                 self.seen = self.seen.max(version);
                 if op == Op::Remove && number == 0 { AnswerContent::Absent } else { AnswerContent::Done }
@@ -225,7 +230,7 @@ impl Protocol for Zerohop {
             Message::Answer(Err(refusal)) => AnswerContent::Other(refusal.to_string()),
             other => AnswerContent::Other(format!("a frame of kind {:?}", other.kind())),
         };
-        Ok(Answer::Whole { used, slot: slot as usize, said })
+        Ok(Answer::Whole { used, slot: slot as usize, content })
     }
 }
 

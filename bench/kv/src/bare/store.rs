@@ -182,7 +182,7 @@ mod tests {
     use zerohop_wire::{DecodeResult, Decoder, Features};
 
     /// The store's answer to a message, as text.
-    fn said(store: &mut Store, message: &Message<'_>) -> String {
+    fn answer_text(store: &mut Store, message: &Message<'_>) -> String {
         let (mut request, mut out) = (Vec::new(), Vec::new());
         let envelope = Envelope { request: 4.into(), ..Envelope::default() };
         Encoder::newest_for(message).encode(&envelope, message, &mut request).unwrap();
@@ -207,15 +207,15 @@ mod tests {
         let remove =
             RecordWrite { key: b"k", condition: Condition::Always, change: WriteChange::Remove(Remove) };
         let write = |write| Message::Write { stamp: Stamp::default(), write };
-        assert!(said(&mut store, &lookup).contains("NotFound"));
+        assert!(answer_text(&mut store, &lookup).contains("NotFound"));
         for value in [b"one".as_slice(), b"two", b"three"] {
-            assert!(said(&mut store, &write(insert(value))).contains("Done"));
-            let found = said(&mut store, &lookup);
+            assert!(answer_text(&mut store, &write(insert(value))).contains("Done"));
+            let found = answer_text(&mut store, &lookup);
             assert!(found.contains(&format!("{value:?}")), "{found}");
         }
-        assert!(said(&mut store, &write(remove)).contains("number: 1"));
-        assert!(said(&mut store, &write(remove)).contains("number: 0"));
-        assert!(said(&mut store, &lookup).contains("NotFound"));
+        assert!(answer_text(&mut store, &write(remove)).contains("number: 1"));
+        assert!(answer_text(&mut store, &write(remove)).contains("number: 0"));
+        assert!(answer_text(&mut store, &lookup).contains("NotFound"));
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         let lookup = RecordOperation::Read(RecordRead { key: b"k", query: Query::Lookup });
         let operations = [lookup, RecordOperation::Write(insert(b"v")), lookup];
         let batch = OperationBatch { stamp: Stamp::default(), operations: Elements::from_slice(&operations) };
-        let answers = said(&mut store, &Message::Batch(batch));
+        let answers = answer_text(&mut store, &Message::Batch(batch));
         let places = ["NotFound", "Done", "Value"].map(|word| answers.find(word).unwrap());
         assert!(places.is_sorted(), "{answers}");
     }

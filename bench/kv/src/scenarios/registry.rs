@@ -114,7 +114,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     },
     Scenario {
         name: "idle",
-        about: "A server that nobody uses: from its start to its first answer, its resident memory a second later, its \
+        about: "A server without load: from its start to its first answer, its resident memory a second later, its \
                 program (what of its file is loaded, and the file with what a debugger needs), and the processor time \
                 it takes for nothing.",
         contenders: &[

@@ -58,8 +58,9 @@ async fn measure(way: ClientUse, running: &RunningServer, orders: &Orders) -> Re
         ClientUse::Collected => (MANY, Coalescing::Within(COLLECT)),
     };
     let options = ClientOptions { collecting, ..ClientOptions::default() };
-    let client = Client::connect_with(&[&running.address.to_string()], options).await.map_err(said)?;
-    let keyspace = client.keyspace(running.keyspace).await.map_err(said)?;
+    let client =
+        Client::connect_with(&[&running.address.to_string()], options).await.map_err(client_failure)?;
+    let keyspace = client.keyspace(running.keyspace).await.map_err(client_failure)?;
     let records = Rc::new(Records::new(orders.records, orders.seed));
 
     insert_for(tasks, orders.seconds * WARM_UP, &keyspace, &records).await?;
@@ -108,7 +109,8 @@ async fn insert_for(
         .collect();
     let mut histogram = Histogram::new();
     for task in all {
-        let latencies = task.await.map_err(|error| Failure::Protocol(error.to_string()))?.map_err(said)?;
+        let latencies =
+            task.await.map_err(|error| Failure::Protocol(error.to_string()))?.map_err(client_failure)?;
         latencies.into_iter().for_each(|ns| histogram.record(ns, 1));
     }
     Ok(histogram)
@@ -117,7 +119,7 @@ async fn insert_for(
 /// Every task has inserted at least its first record.
 async fn check(tasks: u32, keyspace: &Keyspace, records: &Records) -> Result<(), Failure> {
     for index in 0..tasks.min(CHECKED) {
-        let found = keyspace.lookup_bytes(records.key(index)).await.map_err(said)?;
+        let found = keyspace.lookup_bytes(records.key(index)).await.map_err(client_failure)?;
         if found.as_deref() != Some(records.value(index, 0).as_slice()) {
             let what = if found.is_some() { "has a wrong value" } else { "is missing" };
             return Err(Failure::WrongAnswer { key: *records.key(index), what: what.into() });
@@ -126,6 +128,6 @@ async fn check(tasks: u32, keyspace: &Keyspace, records: &Records) -> Result<(),
     Ok(())
 }
 
-fn said(error: Error) -> Failure {
+fn client_failure(error: Error) -> Failure {
     Failure::Protocol(error.to_string())
 }

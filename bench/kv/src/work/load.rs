@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bench_common::failure::Failure;
-use bench_common::generator::{Feed, Generator, Table};
+use bench_common::generator::{Generator, KeySource, Table};
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::protocol::{Op, Protocol, Resp, Routing, Zerohop, connect};
@@ -54,7 +54,7 @@ impl Load {
             }
             Subject::Zerohop { .. } | Subject::Bare => {
                 let routing = Rc::new(Routing::fetch(running.address, running.keyspace, table.records())?);
-                if routing.lanes() != 1 {
+                if routing.instances() != 1 {
                     return Err(Failure::Protocol("a map of several instances; one is measured".into()));
                 }
                 let open = |_| Zerohop::open(&routing, 0);
@@ -77,7 +77,13 @@ impl Load {
     ) -> Result<Measurement, Failure> {
         let mut generator = Generator::new(connections)?;
         let order = shuffled(orders.records, orders.seed);
-        generator.run(Op::Insert, Feed::once(&order), PRELOAD_DEPTH, &mut table, &mut Histogram::new())?;
+        generator.run(
+            Op::Insert,
+            KeySource::once(&order),
+            PRELOAD_DEPTH,
+            &mut table,
+            &mut Histogram::new(),
+        )?;
 
         let pid = running.server.pid();
         let sums = |op| Sums {
@@ -93,7 +99,13 @@ impl Load {
         for (turn, chunk) in order.chunks(self.chunk).cycle().enumerate() {
             for sums in if turn == 0 { &mut uncounted } else { &mut counted } {
                 let (server, client, start) = (Cpu::of(pid)?, own_cpu(), now());
-                generator.run(sums.op, Feed::once(chunk), self.depth, &mut table, &mut sums.latencies)?;
+                generator.run(
+                    sums.op,
+                    KeySource::once(chunk),
+                    self.depth,
+                    &mut table,
+                    &mut sums.latencies,
+                )?;
                 sums.took += now() - start;
                 sums.client += own_cpu() - client;
                 let server = Cpu::of(pid)?.since(server);

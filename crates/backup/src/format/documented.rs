@@ -38,6 +38,7 @@ fn manifest(document: &mut Document<'_>) {
         min_in_sync: 0x3132_3334,
         durability: "durability".to_owned(),
         chunk_bytes: 0x4142_4344,
+        separators: Vec::new(),
     };
     let part = Part {
         keyspace: 0,
@@ -70,6 +71,7 @@ fn manifest(document: &mut Document<'_>) {
     let mut one = manifest.clone();
     one.keyspaces.truncate(1);
     one.parts.truncate(1);
+    one.keyspaces[0].separators = vec![b"m0".to_vec()];
     let fields = [
         field("id, drawn when it was taken", manifest.id),
         field("id of the backup that it goes on from", manifest.base),
@@ -85,6 +87,8 @@ fn manifest(document: &mut Document<'_>) {
                 .map(u32::to_le_bytes)
                 .concat(),
         ),
+        open("in version 2, number of its separators", 1u32.to_le_bytes()),
+        field("in version 2, each separator", texts(&["m0"])),
         open("number of parts", 1u32.to_le_bytes()),
         each(
             3,

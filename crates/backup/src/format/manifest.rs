@@ -3,6 +3,8 @@
 use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
 
 const MAGIC: [u8; 4] = *b"ZHBM";
+/// The version of manifests with separators.
+const VERSION_SEPARATORS: u32 = 2;
 /// Bytes before the body: magic, version, length and checksum of the body.
 const HEAD_BYTES: usize = 16;
 /// The longest file: that of some five million parts.
@@ -47,6 +49,8 @@ pub struct Keyspace {
     pub durability: String,
     /// Size of a blob's chunks, in bytes.
     pub chunk_bytes: u32,
+    /// The keys at which the partitions of an ordered keyspace begin, after the first one.
+    pub separators: Vec<Vec<u8>>,
 }
 
 /// One part.
@@ -89,6 +93,8 @@ impl Manifest {
     /// Encodes the bytes of its file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let has_separators = self.keyspaces.iter().any(|keyspace| !keyspace.separators.is_empty());
+        let version = if has_separators { VERSION_SEPARATORS } else { VERSION };
         let mut body = Vec::new();
         body.extend_from_slice(&self.id);
         body.extend_from_slice(&self.base);
@@ -97,13 +103,18 @@ impl Manifest {
         body.extend_from_slice(&self.at_ms.to_le_bytes());
         body.extend_from_slice(&(self.keyspaces.len() as u32).to_le_bytes());
         for keyspace in &self.keyspaces {
-            let Keyspace { name, id, partitions, hash, replicas, min_in_sync, durability, chunk_bytes } =
-                keyspace;
+            let Keyspace {
+                name, id, partitions, hash, replicas, min_in_sync, durability, chunk_bytes, ..
+            } = keyspace;
             for text in [name, hash, durability] {
                 put_counted(text.as_bytes(), &mut body);
             }
             for number in [id, partitions, replicas, min_in_sync, chunk_bytes] {
                 body.extend_from_slice(&number.to_le_bytes());
+            }
+            if version == VERSION_SEPARATORS {
+                body.extend_from_slice(&(keyspace.separators.len() as u32).to_le_bytes());
+                keyspace.separators.iter().for_each(|separator| put_counted(separator, &mut body));
             }
         }
         body.extend_from_slice(&(self.parts.len() as u32).to_le_bytes());
@@ -117,7 +128,7 @@ impl Manifest {
         }
         let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&(body.len() as u32).to_le_bytes());
         out.extend_from_slice(&checksum(&body).to_le_bytes());
         out.extend_from_slice(&body);
@@ -134,7 +145,8 @@ impl Manifest {
         if from.array::<4>()? != MAGIC {
             return Err(Malformed("it is no manifest of a backup"));
         }
-        if from.u32()? != VERSION {
+        let version = from.u32()?;
+        if ![VERSION, VERSION_SEPARATORS].contains(&version) {
             return Err(Malformed("it is of a version that this program does not know"));
         }
         let (length, sum) = (from.u32()? as usize, from.u32()?);
@@ -151,6 +163,12 @@ impl Manifest {
             let (name, hash, durability) = (from.text()?, from.text()?, from.text()?);
             let (id, partitions, replicas) = (from.u32()?, from.u32()?, from.u32()?);
             let (min_in_sync, chunk_bytes) = (from.u32()?, from.u32()?);
+            let mut separators = Vec::new();
+            if version == VERSION_SEPARATORS {
+                for _ in 0..from.u32()? {
+                    separators.push(from.counted()?.to_vec());
+                }
+            }
             manifest.keyspaces.push(Keyspace {
                 name,
                 id,
@@ -160,7 +178,11 @@ impl Manifest {
                 min_in_sync,
                 durability,
                 chunk_bytes,
+                separators,
             });
+        }
+        if version == VERSION_SEPARATORS && manifest.keyspaces.iter().all(|one| one.separators.is_empty()) {
+            return Err(Malformed("it is of a later version than it needs"));
         }
         for _ in 0..from.u32()? {
             let (keyspace, partition, checksum) = (from.u32()?, from.u32()?, from.u32()?);
@@ -197,6 +219,7 @@ mod tests {
             min_in_sync: 2,
             durability: "interval:100ms".to_owned(),
             chunk_bytes: 1 << 20,
+            separators: Vec::new(),
         };
         let part = |partition| Part { keyspace: 0, partition, length: 9, checksum: 8, records: 7, kept: 6 };
         let manifest = Manifest {
@@ -216,6 +239,13 @@ mod tests {
             damaged[at] ^= 0x10;
             assert!(Manifest::decode(&damaged).is_err());
         }
+        assert_eq!(bytes[4..8], VERSION.to_le_bytes(), "older programs read it");
+        let mut divided = manifest.clone();
+        divided.keyspaces[0].separators = vec![b"m".to_vec(), b"n\0\xff".to_vec()];
+        divided.keyspaces.push(Keyspace { name: "hashed".to_owned(), ..Keyspace::default() });
+        let bytes = divided.encode();
+        assert_eq!(bytes[4..8], VERSION_SEPARATORS.to_le_bytes());
+        assert_eq!(Manifest::decode(&bytes), Ok(divided));
         for parts in [vec![part(8)], vec![part(5), part(0)], vec![part(1), part(1)]] {
             assert!(Manifest::decode(&Manifest { parts, ..manifest.clone() }.encode()).is_err());
         }

@@ -13,6 +13,7 @@ use zerohop_wire::words::counted;
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
+use crate::common::outage;
 use crate::common::quantity::{self, format_bytes};
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
@@ -67,10 +68,13 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
     let mut shown = BackupProgress::new("backed up");
     let options = SnapshotOptions { age: within, ..SnapshotOptions::default() };
     let mut tell = |progress| shown.update(progress);
-    let taking = zerohop_backup::create(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
+    let backup = zerohop_backup::create(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
     let mut signals = StopSignals::new()?;
     let totals = tokio::select! {
-        totals = taking => Some(totals?),
+        totals = backup => match totals {
+            Ok(totals) => Some(totals),
+            Err(error) => return Err(outage::explained(&target, error.into()).await),
+        },
         // Dropping the writer removes what was written.
         () = signals.come() => None,
     };

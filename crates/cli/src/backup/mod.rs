@@ -61,6 +61,7 @@ fn settings_of(status: KeyspaceStatus) -> zerohop_backup::format::manifest::Keys
         min_in_sync,
         durability,
         chunk_bytes,
+        separators: Vec::new(),
     }
 }
 

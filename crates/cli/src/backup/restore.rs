@@ -56,7 +56,7 @@ struct RestoreOutput {
 #[derive(Serialize)]
 struct RestoredKeyspace {
     name: String,
-    made: bool,
+    created: bool,
     records: u64,
     bytes: u64,
 }
@@ -103,7 +103,7 @@ struct OpenedKeyspace {
     position: u32,
     name: String,
     into: Keyspace,
-    made: bool,
+    created: bool,
 }
 
 async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
@@ -129,10 +129,10 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     if *json {
         output::json(&RestoreOutput { at_ms: chain.newest().at_ms, keyspaces: all })?;
     } else {
-        for RestoredKeyspace { name, made, records, bytes } in &all {
-            let made = if *made { "made, " } else { "" };
+        for RestoredKeyspace { name, created, records, bytes } in &all {
+            let created = if *created { "created, " } else { "" };
             output::result(&format!(
-                "{name}: {made}{}, {}",
+                "{name}: {created}{}, {}",
                 super::records_and_blobs(*records),
                 format_bytes(*bytes)
             ))?;
@@ -152,10 +152,10 @@ async fn restore_all(
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
-    for OpenedKeyspace { position: place, name, into, made } in opened {
+    for OpenedKeyspace { position: place, name, into, created } in opened {
         let zerohop_backup::RestoreTotals { records, bytes } =
             zerohop_backup::restore(chain, *place, into, tell).await?;
-        all.push(RestoredKeyspace { name: name.clone(), made: *made, records, bytes });
+        all.push(RestoredKeyspace { name: name.clone(), created: *created, records, bytes });
     }
     for one in opened {
         zerohop_backup::finish(&one.into).await?;
@@ -179,7 +179,8 @@ fn wanted_keyspaces(
     let is_wanted = |one: &manifest::Keyspace| keyspace.is_empty() || keyspace.contains(&one.name);
     let mut wanted = Vec::new();
     for (place, one) in (0..).zip(&manifest.keyspaces).filter(|(_, one)| is_wanted(one)) {
-        let manifest::Keyspace { partitions, hash, min_in_sync, durability, chunk_bytes, .. } = one.clone();
+        let manifest::Keyspace { partitions, hash, min_in_sync, durability, chunk_bytes, separators, .. } =
+            one.clone();
         let settings = KeyspaceSettings {
             name: renamed.as_ref().unwrap_or(&one.name).clone(),
             partitions: Some(partitions),
@@ -188,14 +189,15 @@ fn wanted_keyspaces(
             min_in_sync: Some(min_in_sync),
             durability: Some(durability),
             chunk_bytes: Some(chunk_bytes),
+            split_at: separators,
         };
         wanted.push(WantedKeyspace { position: place, settings });
     }
     if renamed.is_some() && wanted.len() != 1 {
         let names: Vec<&str> = manifest.keyspaces.iter().map(|one| &*one.name).collect();
-        let said =
+        let message =
             format!("--as is for one keyspace: name it with --keyspace; the backup has {}", names.join(", "));
-        return Err(CommandError::Usage(said));
+        return Err(CommandError::Usage(message));
     }
     Ok(wanted)
 }
@@ -221,7 +223,7 @@ async fn open_or_make(
                      the same key with --overwrite"
                 )));
             }
-            opened.push(OpenedKeyspace { position: place, name, into, made: false });
+            opened.push(OpenedKeyspace { position: place, name, into, created: false });
             continue;
         }
         let replicas = settings.replicas.unwrap_or(1);
@@ -249,13 +251,13 @@ async fn open_or_make(
             Err(error) => Err(error),
         };
         match into {
-            Ok(into) => opened.push(OpenedKeyspace { position: place, name, into, made: true }),
+            Ok(into) => opened.push(OpenedKeyspace { position: place, name, into, created: true }),
             Err(error) => {
                 // If the answer to a create request is missing, another client may have created the
                 // keyspace: it is named in the error, and stays.
                 let is_open = !made.contains(&name) && matches!(error, CommandError::Client(_));
                 let doubtful = is_open.then_some(name);
-                return Err(unmade(client, (&made, doubtful), error, arguments).await);
+                return Err(remove_created(client, (&made, doubtful), error, arguments).await);
             }
         }
     }
@@ -264,7 +266,7 @@ async fn open_or_make(
 }
 
 /// Removes the keyspaces that this command has created, and names those that may still exist.
-async fn unmade(
+async fn remove_created(
     client: &Client,
     (made, doubtful): (&[String], Option<String>),
     error: CommandError,

@@ -12,6 +12,7 @@ use zerohop_wire::words::{by_number, counted};
 use super::compared::{ComparisonTotals, compare};
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::outage;
 use crate::common::quantity::format_bytes;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, names};
@@ -38,7 +39,7 @@ pub(crate) struct VerifyArguments {
 
 #[derive(Default, Serialize)]
 struct VerifyOutput {
-    whole: bool,
+    intact: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
     /// Folders that were read, newest first.
@@ -62,15 +63,18 @@ struct VerifyOutput {
 
 pub(crate) async fn run(arguments: VerifyArguments) -> Result<CommandEnding, CommandError> {
     let VerifyArguments { folder, base, keyspace, target, json } = arguments;
-    let (shows, said) = match &folder {
+    let (shows, summary) = match &folder {
         Some(folder) => of_backup(folder, &base)?,
-        None => of_cluster(&target, &keyspace).await?,
+        None => match of_cluster(&target, &keyspace).await {
+            Ok(found) => found,
+            Err(error) => return Err(outage::explained(&target, error).await),
+        },
     };
-    let ending = if shows.whole { CommandEnding::Done } else { CommandEnding::No };
-    match (json, shows.whole) {
+    let ending = if shows.intact { CommandEnding::Done } else { CommandEnding::No };
+    match (json, shows.intact) {
         (true, _) => output::json(&shows)?,
-        (false, true) => output::result(&said)?,
-        (false, false) => output::problem(&said),
+        (false, true) => output::result(&summary)?,
+        (false, false) => output::problem(&summary),
     }
     if !json {
         let differing = shows.compared.iter().flat_map(|compared| &compared.differing);
@@ -93,8 +97,8 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
             let manifest = chain.newest();
             let records = manifest.parts.iter().map(|part| part.records).sum();
             let folders: Vec<String> = chain.folders().map(|folder| folder.display().to_string()).collect();
-            let said = format!(
-                "{}: whole; {}, {}, {} in {}",
+            let summary = format!(
+                "{}: intact; {}, {}, {} in {}",
                 names::path(folder),
                 counted(manifest.keyspaces.len(), "keyspace"),
                 super::records_and_blobs(records),
@@ -103,13 +107,13 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
             );
             let (at_ms, file_bytes) = (manifest.at_ms, Some(progress.bytes));
             Ok((
-                VerifyOutput { whole: true, folders, at_ms, records, file_bytes, ..VerifyOutput::default() },
-                said,
+                VerifyOutput { intact: true, folders, at_ms, records, file_bytes, ..VerifyOutput::default() },
+                summary,
             ))
         }
         Err(error @ BackupError::Damaged { .. }) => {
-            let said = error.to_string();
-            Ok((VerifyOutput { why: Some(said.clone()), ..VerifyOutput::default() }, said))
+            let summary = error.to_string();
+            Ok((VerifyOutput { why: Some(summary.clone()), ..VerifyOutput::default() }, summary))
         }
         Err(error) => Err(error.into()),
     }
@@ -138,12 +142,12 @@ async fn of_cluster(
     let mut status = admin::status(&client).await?;
     damaged::find(target, &mut status).await;
     let of = status.keyspaces.iter().filter(|one| keyspaces.is_empty() || keyspaces.contains(&one.name));
-    let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
+    let short: u32 = of.map(|one| one.below_min_in_sync.max(one.rebuilding)).sum();
     let copies = match short {
         0 => "every partition has all its copies".to_owned(),
         short => format!("{} {} copies", counted(short, "partition"), by_number(short, "lacks", "lack")),
     };
-    let said = format!(
+    let summary = format!(
         "{}, {}, {}: all was read; {}; {copies}",
         counted(targets.len(), "keyspace"),
         super::records_and_blobs(records),
@@ -155,9 +159,12 @@ async fn of_cluster(
         node.troubles.iter().map(move |trouble| format!("node {id}: {trouble}")).collect::<Vec<_>>()
     };
     let troubles = status.nodes.iter().flat_map(tell).collect();
-    let whole = compared.differing.is_empty();
+    let intact = compared.differing.is_empty();
     let (compared, bytes) = (Some(compared), Some(bytes));
-    Ok((VerifyOutput { whole, at_ms, records, bytes, compared, troubles, ..VerifyOutput::default() }, said))
+    Ok((
+        VerifyOutput { intact, at_ms, records, bytes, compared, troubles, ..VerifyOutput::default() },
+        summary,
+    ))
 }
 
 /// Whether the error says that a partition and all of its other members cannot read the data.
@@ -166,6 +173,6 @@ fn is_corrupt(error: &Error) -> bool {
 }
 
 fn cannot_be_read(error: &Error) -> (VerifyOutput, String) {
-    let said = error.to_string();
-    (VerifyOutput { why: Some(said.clone()), ..VerifyOutput::default() }, said)
+    let summary = error.to_string();
+    (VerifyOutput { why: Some(summary.clone()), ..VerifyOutput::default() }, summary)
 }

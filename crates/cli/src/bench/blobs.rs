@@ -218,12 +218,12 @@ impl BlobRun {
     ) -> Result<BlobPhaseReport, PhaseFailure> {
         self.next.store(0, Ordering::Relaxed);
         let stopwatch = Stopwatch::start();
-        let mut lanes = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for keyspace in clients {
-            lanes.spawn(run_client(Arc::clone(self), phase, keyspace.clone()));
+            tasks.spawn(run_client(Arc::clone(self), phase, keyspace.clone()));
         }
         let (mut latencies, mut trouble) = (Histogram::new(), None);
-        while let Some(ended) = lanes.join_next().await {
+        while let Some(ended) = tasks.join_next().await {
             match ended {
                 Ok(Ok(one)) => latencies.add(&one),
                 Ok(Err(one)) => {

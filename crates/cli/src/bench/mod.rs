@@ -1,7 +1,7 @@
 //! `zerohop bench`: how fast a cluster is, from here.
 //!
 //! ```text
-//!   main ──phase──> worker threads, each with its share of clients ──lanes──> one operation at a time each
+//!   main ──phase──> worker threads, each with its share of clients ──tasks──> one operation at a time each
 //!     │                                                                          │
 //!     └── progress, report <── latencies of a phase, or the first thing that went wrong
 //! ```

@@ -1,4 +1,4 @@
-//! One kind of operation, and one lane of it: operations in sequence, each answer checked.
+//! One kind of operation, and one task of it: operations in sequence, each answer checked.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ impl From<Error> for PhaseFailure {
     }
 }
 
-/// Takes numbers until none is left. A failure stops the other lanes too.
+/// Takes numbers until none is left. A failure stops the other tasks too.
 pub(super) async fn run_client(
     phase: KvPhase,
     keyspace: Keyspace,

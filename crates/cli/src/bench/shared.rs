@@ -1,4 +1,4 @@
-//! State shared by all lanes of a phase: the numbers that are left, and the progress.
+//! State shared by all tasks of a phase: the numbers that are left, and the progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ impl BenchShared {
         }
     }
 
-    /// Prepares a phase; no lane may run meanwhile.
+    /// Prepares a phase; no task may run meanwhile.
     pub(super) fn begin(&self, phase: KvPhase) {
         if phase == KvPhase::CleanUp {
             self.end.store(self.inserted.load(Ordering::Relaxed), Ordering::Relaxed);

@@ -227,13 +227,13 @@ async fn measure(
 ) -> Result<TransferKind, CommandError> {
     let run = Arc::new(run);
     let stopwatch = Stopwatch::start();
-    let mut lanes = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for (client, keyspace) in clients {
-        lanes.spawn(run_client(Arc::clone(&run), client.clone(), keyspace.clone()));
+        tasks.spawn(run_client(Arc::clone(&run), client.clone(), keyspace.clone()));
     }
     let (mut latencies, mut failed) = (Histogram::new(), None);
-    // All lanes end before the records are removed, even if one of them has failed.
-    while let Some(ended) = lanes.join_next().await {
+    // All tasks end before the records are removed, even if one of them has failed.
+    while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(one)) => latencies.add(&one),
             Ok(Err(error)) => {

@@ -19,7 +19,7 @@ use crate::common::target::ClusterTarget;
 #[derive(Debug)]
 pub(super) struct WorkerPlan {
     pub(super) clients: u32,
-    /// Lanes of each client.
+    /// Tasks of each client.
     pub(super) depth: u32,
     pub(super) keyspace: String,
     pub(super) target: ClusterTarget,
@@ -121,14 +121,14 @@ async fn run_clients(
     shared: &Arc<BenchShared>,
 ) -> Result<Histogram, PhaseFailure> {
     let latencies = Arc::new(Mutex::new(Histogram::new()));
-    let mut lanes = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for keyspace in keyspaces {
         for _ in 0..depth {
-            lanes.spawn(run_client(phase, keyspace.clone(), Arc::clone(shared), Arc::clone(&latencies)));
+            tasks.spawn(run_client(phase, keyspace.clone(), Arc::clone(shared), Arc::clone(&latencies)));
         }
     }
     let mut trouble = None;
-    while let Some(ended) = lanes.join_next().await {
+    while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(())) => {}
             Ok(Err(one)) => _ = trouble.get_or_insert(one),

@@ -175,7 +175,7 @@ fn own_errors() -> Vec<Error> {
     let blobs = [
         BlobError::Absent,
         BlobError::TooLong { limit: 64 << 20 },
-        BlobError::Beyond { limit: 1 << 44 },
+        BlobError::ExceedsMaximumSize { limit: 1 << 44 },
         BlobError::Contended,
         BlobError::Attributes { limit: 3_000 },
         BlobError::Unfinished,

@@ -20,8 +20,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// each node that answers, and its part of the figures of keyspaces. The states and roles of nodes
 /// stay those that the first node reports.
 pub(crate) async fn add_others(target: &ClusterTarget, status: &mut Status) {
-    let is_asked = |state: &str| state != "down" && state != "silent";
-    let others = status.nodes.iter().filter(|node| is_asked(&node.state) && node.pid == 0);
+    let is_queried = |state: &str| state != "down" && state != "silent";
+    let others = status.nodes.iter().filter(|node| is_queried(&node.state) && node.pid == 0);
     let mut queries = JoinSet::new();
     for node in others.take(NODES_QUERIED_MAX) {
         let (target, manager) = (target.clone(), node.manager.clone());

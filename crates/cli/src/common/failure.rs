@@ -90,9 +90,9 @@ pub(crate) fn of_client(error: &Error) -> &'static str {
         },
         Error::Blob { why, .. } => match why {
             BlobError::Absent => "not_found",
-            BlobError::TooLong { .. } | BlobError::Beyond { .. } | BlobError::Attributes { .. } => {
-                "too_large"
-            }
+            BlobError::TooLong { .. }
+            | BlobError::ExceedsMaximumSize { .. }
+            | BlobError::Attributes { .. } => "too_large",
             BlobError::Contended => "contended",
             BlobError::Unfinished => "unfinished",
             BlobError::ChangedMeanwhile => "changed",

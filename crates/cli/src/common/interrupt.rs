@@ -103,9 +103,9 @@ pub(crate) fn watch(is_json: bool) {
             let mut terminate = listen(SignalKind::terminate(), terminate);
             let mut hang_up = listen(SignalKind::hangup(), hang_up);
             tokio::select! {
-                Some(one) = heard(&mut interrupt) => Some(one),
-                Some(one) = heard(&mut terminate) => Some(one),
-                Some(one) = heard(&mut hang_up) => Some(one),
+                Some(one) = received(&mut interrupt) => Some(one),
+                Some(one) = received(&mut terminate) => Some(one),
+                Some(one) = received(&mut hang_up) => Some(one),
                 else => None,
             }
         });
@@ -116,7 +116,7 @@ pub(crate) fn watch(is_json: bool) {
 }
 
 /// The next signal of a stream. `None`: it is not watched.
-async fn heard(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+async fn received(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
     stream.as_mut()?.recv().await
 }
 

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_client::{Client, ClientOptions, ClientTls, Secret};
-use zerohop_server::FolderOwner;
+use zerohop_server::{FolderOwner, process_of_original};
 
 use super::admin;
 use super::ending::CommandError;
@@ -65,12 +65,20 @@ pub(crate) async fn check(
     listen: &[SocketAddr],
     credentials: &Credentials,
 ) -> Result<(), CommandError> {
+    // A process whose parent was killed a moment ago is about to end.
+    let until = Instant::now() + EXIT_TIME_OUT;
+    while let Some(process) = process_of_original(folder) {
+        if Instant::now() >= until {
+            let node =
+                owner.node.map_or_else(|| "this data".to_owned(), |node| format!("node {node} of this data"));
+            return Err(is_served(folder, &format!("{node} is served by another process, {process}")));
+        }
+        sleep(CHECK_INTERVAL).await;
+    }
     let (Some(node), Some(at)) = (owner.node, &owner.listened_at) else { return Ok(()) };
     if listen.iter().any(|listen| listen.to_string() == *at) {
         return Ok(());
     }
-    // A process whose parent was killed a moment ago is about to end.
-    let until = Instant::now() + EXIT_TIME_OUT;
     loop {
         let mut answer = pin!(serves(at, owner, credentials));
         let is_served = match timeout(NOTICE_AFTER, &mut answer).await {
@@ -92,15 +100,19 @@ pub(crate) async fn check(
         }
         sleep(CHECK_INTERVAL).await;
     }
-    Err(CommandError::Node(format!(
-        "{}: node {node} of this data is served by another process, at {at}: stop that one to serve the data here. If this is a copy \
-         of its folder, `zerohop folder new-cluster {}` makes the copy a cluster of its own",
+    Err(is_served(folder, &format!("node {node} of this data is served by another process, at {at}")))
+}
+
+fn is_served(folder: &Path, what: &str) -> CommandError {
+    CommandError::Node(format!(
+        "{}: {what}: stop that one to serve the data here. If this is a copy of its folder, `zerohop folder new-cluster {}` makes the \
+         copy a cluster of its own",
         names::path(folder),
         match folder.parent().filter(|_| is_of_local_cluster(folder)) {
             Some(parent) => names::path(parent),
             None => names::path(folder),
         }
-    )))
+    ))
 }
 
 /// Whether the folder's name is one that `zerohop up` gives to the folders of its nodes.
@@ -127,6 +139,6 @@ async fn serves(at: &str, owner: &FolderOwner, (secret, tls): &Credentials) -> b
     let Ok(client) = Client::connect_with(&[at], options).await else { return false };
     let Ok(status) = admin::status(&client).await else { return false };
     // A node reports only its own process id.
-    let is_asked = |id: u32| status.nodes.iter().any(|one| one.id == id && one.pid != 0);
-    status.cluster == owner.cluster.0 && owner.node.is_some_and(|node| is_asked(node.get()))
+    let has_answered = |id: u32| status.nodes.iter().any(|one| one.id == id && one.pid != 0);
+    status.cluster == owner.cluster.0 && owner.node.is_some_and(|node| has_answered(node.get()))
 }

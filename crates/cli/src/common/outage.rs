@@ -42,7 +42,7 @@ pub(crate) async fn unserved_reason(target: &ClusterTarget, error: &Error) -> Op
         let client = target.connect().await.ok()?;
         admin::status(&client).await.ok()
     };
-    why(&timeout(STATUS_MAX, status).await.ok()??)
+    reason_in(&timeout(STATUS_MAX, status).await.ok()??)
 }
 
 /// Whether the error may result from the state of the cluster.
@@ -62,7 +62,7 @@ fn is_unserved(error: &Error) -> bool {
 }
 
 /// What is wrong according to a status; `None`: nothing.
-fn why(status: &Status) -> Option<String> {
+fn reason_in(status: &Status) -> Option<String> {
     let view = status.view.as_ref()?;
     if !view::has_quorum(status) {
         return Some(format!(

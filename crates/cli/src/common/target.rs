@@ -10,6 +10,7 @@ use clap::builder::OsStringValueParser;
 use zerohop_client::{
     Client, ClientOptions, ClientTls, Keyspace, Reason, Secret, no_address, read_token, until_none_listens,
 };
+use zerohop_tls::ServerTls;
 use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
@@ -122,6 +123,11 @@ impl ClusterTarget {
         self.tls.read()
     }
 
+    /// The certificate with which a gateway serves its own clients, if one is named. It is also that of the gateway as a client of nodes.
+    pub(crate) fn serving_tls(&self) -> Result<Option<ServerTls>, CommandError> {
+        self.tls.serving()
+    }
+
     /// Whether a secret or token is named.
     pub(crate) fn has_credential(&self) -> Result<bool, CommandError> {
         let has_token = self.token_file.as_ref().is_some_and(|path| !path.is_empty());
@@ -140,6 +146,11 @@ impl ClusterTarget {
             proofs.push((path.display().to_string(), read));
         }
         proofs
+    }
+
+    /// The cluster's secret, if one is named.
+    pub(crate) fn secret_if_any(&self) -> Result<Option<Secret>, CommandError> {
+        self.secret.read()
     }
 
     /// The cluster's secret, which this command requires.

@@ -102,6 +102,15 @@ impl ClusterTls {
             )),
         }
     }
+
+    /// The TLS settings of a gateway for its own clients, if it has a certificate.
+    pub(crate) fn serving(&self) -> Result<Option<ServerTls>, CommandError> {
+        let own = (path_if_set(self.tls_cert.as_ref()), path_if_set(self.tls_key.as_ref()), self.ca.path());
+        let (Some(certificate), Some(key), Some(_)) = own else { return Ok(None) };
+        let key = read_key(key).map_err(CommandError::Secret)?;
+        let server = ServerTls::new(&public(certificate)?, &key);
+        server.map(Some).map_err(|error| unusable(certificate, &error))
+    }
 }
 
 impl NodeTls {

@@ -37,9 +37,9 @@ pub(super) async fn check(
     expected: &Arc<Vec<StoredFile>>,
     progress: &Arc<DemoProgress>,
 ) -> Result<CheckResult, DemoError> {
-    let lane = |groups| check_groups(keyspace.clone(), Arc::clone(expected), Arc::clone(progress), groups);
+    let task = |groups| check_groups(keyspace.clone(), Arc::clone(expected), Arc::clone(progress), groups);
     let mut checked = CheckResult::default();
-    parallel::run(expected.len(), lane).await?.into_iter().for_each(|one| checked.add(one));
+    parallel::run(expected.len(), task).await?.into_iter().for_each(|one| checked.add(one));
     Ok(checked)
 }
 

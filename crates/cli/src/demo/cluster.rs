@@ -52,8 +52,8 @@ pub(super) async fn run(
     let ports = ReservedPorts::find(PORTS * (NODES + 1))
         .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
     let plans = plans(folder, ports.first());
-    let (founders, fourth) = plans.split_at(usize::from(NODES));
-    let starting = founders.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
+    let (first_nodes, fourth) = plans.split_at(usize::from(NODES));
+    let starting = first_nodes.iter().map(StartingNode::spawn).collect::<Result<Vec<_>, CommandError>>()?;
     let mut nodes = Vec::new();
     for one in starting {
         nodes.push(one.ready().await?);
@@ -104,7 +104,7 @@ pub(super) async fn run(
     let line = StatusLine::new();
     line.show("the killed node comes back");
     let stopwatch = Stopwatch::start();
-    nodes.insert(KILLED, LocalNode::start(&founders[KILLED]).await?);
+    nodes.insert(KILLED, LocalNode::start(&first_nodes[KILLED]).await?);
     wait_until_settled(&client, "the killed node did not get in step again", |_| true).await?;
     report.return_seconds = stopwatch.elapsed().as_secs_f64();
 
@@ -183,7 +183,8 @@ async fn wait_until_settled(
     loop {
         let status = admin::status(client).await?;
         let groups = status.groups.unwrap_or_default();
-        let is_whole = [groups.short, groups.rebuilding, groups.moving, groups.recovering, groups.down];
+        let is_whole =
+            [groups.below_min_in_sync, groups.rebuilding, groups.moving, groups.recovering, groups.down];
         let are_there = status.nodes.iter().all(|node| node.state != "down");
         if are_there && is_whole == [0; 5] && is_so(&status) {
             return Ok(status);

@@ -8,13 +8,13 @@ pub(super) const RECORD_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one read of a large file.
 pub(super) const READ_BYTES: usize = 4 << 20;
 
-/// Files that one lane writes or reads together, so that they share frames and a flush.
+/// Files that one task writes or reads together, so that they share frames and a flush.
 pub(super) const GROUP_FILES_MAX: usize = 64;
 
-/// Bytes of small files that one lane writes together; the last file may exceed it.
+/// Bytes of small files that one task writes together; the last file may exceed it.
 pub(super) const GROUP_BYTES_MAX: usize = 4 << 20;
 
-/// Lanes that store and check concurrently. Each has a group in memory.
+/// Tasks that store and check concurrently. Each has a group in memory.
 pub(super) const CONCURRENT_GROUPS: usize = 16;
 
 /// Files below the folder: their paths are kept in memory.

@@ -1,4 +1,4 @@
-//! Stores the files through the client, in several lanes.
+//! Stores the files through the client, by several tasks at once.
 
 use std::io::Read;
 use std::ops::Range;
@@ -41,12 +41,12 @@ pub(super) async fn load(
     source: &Arc<DemoFiles>,
     progress: &Arc<DemoProgress>,
 ) -> Result<LoadedFiles, DemoError> {
-    let lane = |groups| {
+    let load = |groups| {
         let (keyspace, source, progress) = (keyspace.clone(), Arc::clone(source), Arc::clone(progress));
-        LoadLane { keyspace, source, progress, loaded: LoadedFiles::default() }.run(groups)
+        FileLoader { keyspace, source, progress, loaded: LoadedFiles::default() }.run(groups)
     };
     let mut loaded = LoadedFiles::default();
-    for one in parallel::run(source.files.len(), lane).await? {
+    for one in parallel::run(source.files.len(), load).await? {
         loaded.files.extend(one.files);
         loaded.unreadable += one.unreadable;
     }
@@ -54,7 +54,7 @@ pub(super) async fn load(
     Ok(loaded)
 }
 
-struct LoadLane {
+struct FileLoader {
     keyspace: Keyspace,
     source: Arc<DemoFiles>,
     progress: Arc<DemoProgress>,
@@ -77,7 +77,7 @@ struct FileGroup {
     files: Vec<(Vec<u8>, FileHeader)>,
 }
 
-impl LoadLane {
+impl FileLoader {
     async fn run(mut self, groups: Arc<Groups>) -> Result<LoadedFiles, DemoError> {
         while let Some(files) = groups.next_group() {
             let mut group = FileGroup::default();

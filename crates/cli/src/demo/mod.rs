@@ -59,7 +59,7 @@ const CLUSTER: &str = "cluster";
 #[derive(Args, Debug)]
 pub(crate) struct DemoArguments {
     /// The folder with the files to store. Folders with the names `target` and `.git` are skipped, and links are not
-    /// followed [default: the sources of zerohop, or the current folder if they do not exist].
+    /// followed. [default: the sources of zerohop, or the current folder if they do not exist]
     dir: Option<PathBuf>,
     /// The folder for the data, which is kept. It must be new or empty. `zerohop up --data` can serve it afterwards
     /// [default: a temporary folder, which is removed at the end if all checks pass].

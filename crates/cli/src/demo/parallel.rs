@@ -1,4 +1,4 @@
-//! Lanes that process groups of items concurrently, until none is left or a lane fails.
+//! Tasks that process groups of items concurrently, until none is left or a task fails.
 
 use std::future::Future;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::limits::{CONCURRENT_GROUPS, GROUP_FILES_MAX};
 use crate::common::demo_error::DemoError;
 
-/// The items that are not taken by a lane yet.
+/// The items that are not taken by a task yet.
 #[derive(Debug)]
 pub(super) struct Groups {
     items: usize,
@@ -20,7 +20,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Small groups where there are few items, so that every lane has some.
+    /// Small groups where there are few items, so that every task has some.
     fn new(items: usize) -> Self {
         let group = (items / (CONCURRENT_GROUPS * 8)).clamp(1, GROUP_FILES_MAX);
         Groups { items, group, next: AtomicUsize::new(0), failed: AtomicBool::new(false) }
@@ -35,19 +35,19 @@ impl Groups {
     }
 }
 
-/// Runs all lanes to their ends. Errors: the first error of a lane.
-pub(super) async fn run<T, F>(items: usize, lane: impl Fn(Arc<Groups>) -> F) -> Result<Vec<T>, DemoError>
+/// Runs all tasks to their ends. Errors: the first error of a task.
+pub(super) async fn run<T, F>(items: usize, task: impl Fn(Arc<Groups>) -> F) -> Result<Vec<T>, DemoError>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, DemoError>> + Send + 'static,
 {
     let groups = Arc::new(Groups::new(items));
-    let mut lanes = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for _ in 0..CONCURRENT_GROUPS {
-        lanes.spawn(lane(Arc::clone(&groups)));
+        tasks.spawn(task(Arc::clone(&groups)));
     }
     let (mut results, mut failure) = (Vec::new(), None);
-    while let Some(ended) = lanes.join_next().await {
+    while let Some(ended) = tasks.join_next().await {
         match ended {
             Ok(Ok(result)) => results.push(result),
             Ok(Err(error)) => {

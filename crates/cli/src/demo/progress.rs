@@ -1,4 +1,4 @@
-//! Progress of the work: the lanes count, one task draws, and another waits for the time of the
+//! Progress of the work: the tasks count, one task draws, and another waits for the time of the
 //! kill.
 
 use std::future::Future;

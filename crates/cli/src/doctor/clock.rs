@@ -131,18 +131,18 @@ mod tests {
     async fn clock_skew_is_measured_when_the_second_changes() {
         let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
         let answers = vec![answer("200 OK", before), answer("200 OK", before), answer("200 OK", after)];
-        let heard = query_manager(&manager(answers).await, None).await.unwrap();
+        let health = query_manager(&manager(answers).await, None).await.unwrap();
         let here = i64::try_from(HybridClock::default().tick().millis()).unwrap();
-        assert!(heard.serves);
-        let wrong = heard.ahead_ms.unwrap() - (784_111_778_000 - here);
+        assert!(health.serves);
+        let wrong = health.ahead_ms.unwrap() - (784_111_778_000 - here);
         assert!((-10..5000).contains(&wrong), "{wrong}");
     }
 
     #[tokio::test]
     async fn unavailable_node_and_non_manager_are_distinguished() {
         let silent = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nhi".to_owned();
-        let heard = query_manager(&manager(vec![silent]).await, None).await.unwrap();
-        assert_eq!(heard, ManagerHealth { serves: false, ahead_ms: None });
+        let health = query_manager(&manager(vec![silent]).await, None).await.unwrap();
+        assert_eq!(health, ManagerHealth { serves: false, ahead_ms: None });
         assert!(query_manager(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await, None).await.is_err());
         assert!(query_manager("127.0.0.1:1", None).await.is_err());
     }

@@ -9,6 +9,7 @@ use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
 use crate::common::disk::{self, NodeDisk};
 use crate::common::{damaged, view};
+use crate::keyspace::divided_at;
 
 /// The most nodes whose clocks are asked; in larger clusters a sample is enough.
 const NODES_QUERIED_MAX: usize = 128;
@@ -36,9 +37,9 @@ pub(super) async fn check_cluster(
             (node.id, tokio::spawn(async move { clock::query_manager(&address, tls.as_ref()).await }))
         })
         .collect();
-    for (id, heard) in queries {
-        let heard = heard.await.unwrap_or_else(|error| Err(error.to_string()));
-        findings.extend(check_manager(id, heard, &view));
+    for (id, health) in queries {
+        let health = health.await.unwrap_or_else(|error| Err(error.to_string()));
+        findings.extend(check_manager(id, health, &view));
     }
     if view.no_primary + view.stuck == 0 {
         findings.push(check_groups(&groups.unwrap_or_default(), &nodes));
@@ -126,10 +127,10 @@ fn check_disk(about: &str, disk: NodeDisk) -> Finding {
     }
 }
 
-fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {
+fn check_manager(id: u32, health: Result<ManagerHealth, String>, view: &NodeView) -> Vec<Finding> {
     let about = format!("node {id}");
-    let ManagerHealth { serves, ahead_ms } = match heard {
-        Ok(heard) => heard,
+    let ManagerHealth { serves, ahead_ms } = match health {
+        Ok(health) => health,
         Err(why) => {
             let advice = match (view.silent.contains(&id), view.node) {
                 (true, reporter) => format!("node {reporter} has no answer from it either: start it again"),
@@ -171,7 +172,7 @@ fn check_manager(id: u32, heard: Result<ManagerHealth, String>, view: &NodeView)
 }
 
 fn check_groups(groups: &GroupsStatus, nodes: &[NodeStatus]) -> Finding {
-    let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = *groups;
+    let GroupsStatus { groups, below_min_in_sync, rebuilding, moving, recovering, down, lost } = *groups;
     let (check, about) = ("partitions", "");
     if lost > 0 {
         let found = format!(
@@ -186,10 +187,10 @@ fn check_groups(groups: &GroupsStatus, nodes: &[NodeStatus]) -> Finding {
             "start those nodes again; `zerohop recover` lists the partitions",
         );
     }
-    if short > 0 || down > 0 || recovering > 0 {
+    if below_min_in_sync > 0 || down > 0 || recovering > 0 {
         let found = format!(
-            "of {groups}, {short} {} too few copies to accept writes, {down} {} a primary that is down, {recovering} {} recovering",
-            by_number(short, "has", "have"),
+            "of {groups}, {below_min_in_sync} {} too few copies to accept writes, {down} {} a primary that is down, {recovering} {} recovering",
+            by_number(below_min_in_sync, "has", "have"),
             by_number(down, "has", "have"),
             by_number(recovering, "is", "are")
         );
@@ -249,7 +250,7 @@ fn check_damaged(one: &DamagedPartition) -> Finding {
 }
 
 fn check_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
-    let KeyspaceStatus { name, replicas, min_in_sync, .. } = keyspace;
+    let KeyspaceStatus { name, replicas, min_in_sync, separators, .. } = keyspace;
     let (check, about) = ("keyspaces", format!("keyspace {name}"));
     let alter =
         |copies: usize| format!("start more nodes, or `zerohop keyspace alter {name} --replicas {copies}`");
@@ -279,10 +280,14 @@ fn check_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
             format!("`zerohop keyspace alter {name} --replicas 3 --min-in-sync 2`"),
         )];
     }
+    let regions = match &separators[..] {
+        [] => String::new(),
+        some => format!("; {}", divided_at(some)),
+    };
     vec![Finding::ok(
         check,
         about,
-        format!("{}, {min_in_sync} of which must have a write", counted(*replicas, "copy")),
+        format!("{}, {min_in_sync} of which must have a write{regions}", counted(*replicas, "copy")),
     )]
 }
 
@@ -330,7 +335,7 @@ mod tests {
         assert_eq!(of(|groups| groups.moving = 3), Severity::Ok);
         assert_eq!(of(|groups| groups.rebuilding = 3), Severity::Warning);
         for worse in [
-            (|groups| groups.short = 1) as fn(&mut GroupsStatus),
+            (|groups| groups.below_min_in_sync = 1) as fn(&mut GroupsStatus),
             |groups| groups.lost = 1,
             |groups| groups.down = 1,
             |groups| groups.recovering = 1,
@@ -340,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_on_absent_nodes_are_not_said_to_be_there() {
+    fn copies_on_absent_nodes_are_not_reported_as_present() {
         let groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
         for (state, is_absent) in [("up", false), ("draining", false), ("down", true), ("silent", true)] {
             let node = NodeStatus {
@@ -356,7 +361,7 @@ mod tests {
             assert_eq!(finding.found.starts_with(words), is_absent, "{finding}");
             assert_eq!(finding.found.contains("all 256 have their copies"), !is_absent, "{finding}");
         }
-        // What has no copies is missed by nobody.
+        // A keyspace without copies loses nothing.
         let empty = NodeStatus { id: 3, state: "down".to_owned(), ..Default::default() };
         assert_eq!(check_groups(&groups, &[empty]).verdict, Severity::Ok);
     }

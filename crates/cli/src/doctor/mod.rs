@@ -33,8 +33,9 @@ const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write`
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
     target: ClusterTarget,
-    /// The folder of this machine whose disk is checked, beside the disks that the nodes report [default: zerohop-data in
-    /// the current folder if it exists; else the current folder, and its free bytes only with --machine].
+    /// The folder of this machine whose disk is checked, beside the disks that the nodes report. Without zerohop-data
+    /// its free bytes are checked only with --machine [default: zerohop-data in the current folder, else the current
+    /// folder].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Checks only this machine, not the cluster.
@@ -149,7 +150,7 @@ fn without_advice(error: &str, advice: &str) -> String {
     error.replacen(&format!(": {advice}"), "", 1)
 }
 
-/// The first endpoint at which somebody takes connections.
+/// The first endpoint that accepts connections.
 async fn listens(target: &ClusterTarget) -> Option<&str> {
     for endpoint in target.endpoints() {
         if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
@@ -178,7 +179,7 @@ mod tests {
                 Failure::AuthFailed { fault: AuthFault::Proof },
                 "use the file that its nodes were started with",
             ),
-            (Failure::AuthFailed { fault: AuthFault::NotAsked }, "the same secret"),
+            (Failure::AuthFailed { fault: AuthFault::OtherProof }, "the same secret"),
             (Failure::AuthRequired, "--secret-file"),
         ] {
             let text = advice(failure.clone());

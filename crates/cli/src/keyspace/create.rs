@@ -1,10 +1,13 @@
 //! `zerohop keyspace create`.
 
+use std::ffi::OsString;
+
 use clap::Args;
 use zerohop_placement::{HashKind, KeyOrder};
 use zerohop_wire::admin::KeyspaceSettings;
 
 use super::KeyspacePlace;
+use super::separators::read_keys;
 use super::settings::{ChangeableSettings, print_one};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{admin, quantity};
@@ -22,10 +25,15 @@ pub(crate) struct CreateArguments {
     /// [default: xxh3].
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
-    /// Keep the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition. The
-    /// order cannot be changed later.
+    /// Keep the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition without
+    /// --split-at. The order cannot be changed later.
     #[arg(long, conflicts_with_all = ["hash", "partitions"])]
     ordered: bool,
+    /// Divide an ordered keyspace at these keys, in the order of their bytes: a partition ends before each of them, and
+    /// the next one begins with it. A comma, a backslash and bytes that are no text are written as `\,`, `\\` and `\xNN`.
+    /// The option may be given several times. The keys cannot be changed later.
+    #[arg(long, value_name = "KEY,...", requires = "ordered", allow_hyphen_values = true)]
+    split_at: Vec<OsString>,
     /// The size of blob chunks, a power of two from 4KiB to 8MiB. It cannot be changed later [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
     chunk_size: Option<u32>,
@@ -36,15 +44,20 @@ pub(crate) struct CreateArguments {
 }
 
 pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, CommandError> {
-    let CreateArguments { name, partitions, hash, ordered, chunk_size, changeable, place } = arguments;
+    let CreateArguments { name, partitions, hash, ordered, split_at, chunk_size, changeable, place } =
+        arguments;
+    let split_at = if split_at.is_empty() { Vec::new() } else { read_keys(split_at)? };
+    // A node that does not know separators refuses the number.
+    let regions = (!split_at.is_empty()).then(|| split_at.len() as u32 + 1);
     let settings = KeyspaceSettings {
         name,
-        partitions,
+        partitions: regions.or(partitions),
         hash: if ordered { Some(KeyOrder::ORDERED.to_owned()) } else { hash },
         replicas: changeable.replicas,
         min_in_sync: changeable.min_in_sync,
         durability: changeable.durability,
         chunk_bytes: chunk_size,
+        split_at,
     };
     let client = place.target.connect().await?;
     let created = admin::create(&client, settings).await?;

@@ -3,12 +3,14 @@
 mod alter;
 mod create;
 mod remove;
+mod separators;
 mod settings;
 mod show;
 mod split;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::separators::divided_at;
 pub(crate) use self::settings::ShownKeyspace;
 pub(crate) use self::split::{SplitArguments, run as split};
 

@@ -8,6 +8,7 @@ use zerohop_wire::admin::KeyspaceStatus;
 use zerohop_wire::words::{by_number, counted};
 
 use super::KeyspacePlace;
+use super::separators::{ShownSeparator, divided_at};
 use crate::common::ending::CommandError;
 use crate::common::quantity::format_bytes;
 use crate::output;
@@ -23,10 +24,10 @@ pub(super) struct ChangeableSettings {
     /// `create` uses 2, or 1 if there is one copy, and `alter` leaves the number as it is.
     #[arg(long, value_name = "COPIES")]
     pub(super) min_in_sync: Option<u32>,
-    /// When a write counts as stored in a copy. memory: at once, and a restarted copy is empty. sync: when it is on the
-    /// disk. interval: at once, and it is on the disk at most 100 ms later; interval:TIME sets the time, from 1ms to
-    /// 60s, with the unit ms, s or m, as in interval:50ms. Without this option, `create` uses interval, or memory for
-    /// nodes without a disk, and `alter` leaves it as it is.
+    /// When a write counts as stored in a copy. memory: at once. A restarted copy is empty. sync: when it is on the
+    /// disk. interval: at once. It is on the disk at most 100 ms later. interval:TIME sets that time, as in
+    /// interval:50ms, from 1ms to 60s. The units are ms, s and m. Without this option, `create` uses interval, or
+    /// memory for nodes without a disk. `alter` leaves the durability as it is.
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub(super) durability: Option<String>,
 }
@@ -40,25 +41,30 @@ pub(crate) struct ShownKeyspace {
     durability: String,
     partitions: u32,
     id: u32,
-    hash: String,
+    /// `ordered` or `hashed`.
+    order: &'static str,
+    /// The function that places the keys, if the keyspace is hashed.
+    hash: Option<String>,
+    /// The keys at which its partitions begin, after the first one, if the keyspace is ordered. A status leaves out very many.
+    separators: Option<Vec<ShownSeparator>>,
     chunk_bytes: u32,
     /// The state of its partitions, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
-    standing: Option<KeyspaceHealth>,
+    health: Option<KeyspaceHealth>,
     /// Records, each counted once, and bytes of the logs of all copies, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     records: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     log_bytes: Option<u64>,
     /// It is being dropped.
-    closing: bool,
+    dropping: bool,
 }
 
 /// The state of the partitions of a keyspace.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct KeyspaceHealth {
     /// Partitions with fewer copies in sync than must have a write.
-    short: u32,
+    below_min_in_sync: u32,
     /// Partitions with fewer copies than configured.
     rebuilding: u32,
     /// Partitions that are not served until a node that is down returns.
@@ -68,9 +74,9 @@ struct KeyspaceHealth {
 impl ShownKeyspace {
     /// The keyspace with the state of its partitions.
     pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
-        let KeyspaceStatus { short, rebuilding, lost, records, log_bytes, .. } = status;
+        let KeyspaceStatus { below_min_in_sync, rebuilding, lost, records, log_bytes, .. } = status;
         Self {
-            standing: Some(KeyspaceHealth { short, rebuilding, lost }),
+            health: Some(KeyspaceHealth { below_min_in_sync, rebuilding, lost }),
             records: Some(records),
             log_bytes: Some(log_bytes),
             ..Self::from(status)
@@ -79,9 +85,9 @@ impl ShownKeyspace {
 
     /// Its warnings, in a cluster of this many nodes.
     pub(crate) fn warnings(&self, nodes: usize) -> Vec<String> {
-        let Self { name, replicas, standing, .. } = self;
+        let Self { name, replicas, health, .. } = self;
         let mut warnings = Vec::new();
-        if self.closing {
+        if self.dropping {
             warnings.push(format!(
                 "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and says what it waits for"
             ));
@@ -93,7 +99,7 @@ impl ShownKeyspace {
                 counted(nodes, "node")
             ));
         }
-        let Some(KeyspaceHealth { short, lost, .. }) = standing else { return warnings };
+        let Some(KeyspaceHealth { below_min_in_sync, lost, .. }) = health else { return warnings };
         if *lost > 0 {
             warnings.push(format!(
                 "keyspace {name}: {} {} lost: no node serves {} before nodes that are down return; `zerohop recover` lists {}",
@@ -103,11 +109,11 @@ impl ShownKeyspace {
                 by_number(*lost, "it", "them")
             ));
         }
-        if *short > *lost {
+        if *below_min_in_sync > *lost {
             warnings.push(format!(
                 "keyspace {name}: {} {} no writes, as too few copies are in sync",
-                counted(short - lost, "partition"),
-                by_number(short - lost, "accepts", "accept")
+                counted(below_min_in_sync - lost, "partition"),
+                by_number(below_min_in_sync - lost, "accepts", "accept")
             ));
         }
         warnings
@@ -125,9 +131,12 @@ impl From<KeyspaceStatus> for ShownKeyspace {
             min_in_sync,
             durability,
             chunk_bytes,
-            closing,
+            dropping,
+            separators,
             ..
         } = status;
+        let is_ordered = hash == KeyOrder::ORDERED;
+        let is_named = is_ordered && separators.len() as u32 + 1 == partitions;
         ShownKeyspace {
             name,
             replicas,
@@ -135,27 +144,33 @@ impl From<KeyspaceStatus> for ShownKeyspace {
             durability,
             partitions,
             id,
-            hash,
+            order: if is_ordered { KeyOrder::ORDERED } else { KeyOrder::HASHED },
+            hash: Some(hash).filter(|_| !is_ordered),
+            separators: is_named.then(|| separators.into_iter().map(ShownSeparator).collect()),
             chunk_bytes,
-            standing: None,
+            health: None,
             records: None,
             log_bytes: None,
-            closing,
+            dropping,
         }
     }
 }
 
 impl std::fmt::Display for ShownKeyspace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, .. } = self;
-        let placement =
-            if hash == KeyOrder::ORDERED { "in byte order".to_owned() } else { format!("by {hash}") };
+        let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, separators, .. } =
+            self;
+        let placement = match (hash, separators.as_deref()) {
+            (Some(hash), _) => format!("by {hash}"),
+            (None, None | Some([])) => "in byte order".to_owned(),
+            (None, Some(separators)) => format!("in byte order {}", divided_at(separators)),
+        };
         write!(
             f,
             "{name}: {durability}, {} {placement}, {} ({min_in_sync} in sync){}",
             counted(*partitions, "partition"),
             counted(*replicas, "copy"),
-            if self.closing { ", being dropped" } else { "" }
+            if self.dropping { ", being dropped" } else { "" }
         )?;
         match (self.records, self.log_bytes) {
             (Some(records), Some(bytes)) => {

@@ -17,14 +17,14 @@ pub(crate) struct WaitArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    until: GivenUntil,
+    until: UntilArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }
 
 #[derive(Args, Debug)]
 #[group(multiple = false)]
-struct GivenUntil {
+struct UntilArguments {
     /// Waits until the record exists. This is the default.
     #[arg(long)]
     present: bool,
@@ -44,7 +44,7 @@ struct GivenUntil {
 
 pub(super) async fn run(arguments: WaitArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
-    let GivenUntil { absent, equals, differs, changed, .. } = arguments.until;
+    let UntilArguments { absent, equals, differs, changed, .. } = arguments.until;
     let (equals, differs) = (equals.map(argument).transpose()?, differs.map(argument).transpose()?);
     let missed = match (&equals, &differs, changed) {
         (Some(_), _, _) => "not this value",

@@ -209,7 +209,9 @@ impl NodePlan {
                 command.arg("--founded-at").arg(founded_at.join(","));
             }
             command.args(is_first.then_some("--first"));
-            command.args(managers.iter().flat_map(|(id, at)| ["--seat".to_owned(), format!("{id}={at}")]));
+            command.args(
+                managers.iter().flat_map(|(id, at)| ["--control-member".to_owned(), format!("{id}={at}")]),
+            );
         }
         if let Some(join) = self.join {
             command.arg("--join").arg(join.to_string());

@@ -86,13 +86,13 @@ mod tests {
         let all = ports.len();
         ports.sort_unstable();
         ports.dedup();
-        assert_eq!(ports.len(), all, "given twice though nobody listens");
+        assert_eq!(ports.len(), all, "given twice though all are free");
         #[expect(clippy::disallowed_methods, reason = "takes them")]
         let listeners: Vec<TcpListener> =
             ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
         let place = (reserved[0].first().port() - FIRST) / BLOCK;
         drop(reserved);
-        assert!(ReservedPorts::reserve(place, 1, 9).is_none(), "somebody listens");
+        assert!(ReservedPorts::reserve(place, 1, 9).is_none(), "a listener has it");
         drop(listeners);
         assert!(ReservedPorts::reserve(place, 1, 9).is_some(), "let go");
     }

@@ -23,8 +23,9 @@ pub(crate) enum NodeCommand {
     /// Lists the nodes, with their numbers.
     ///
     /// Nodes that start together have the numbers of their places in the list of hosts; a node that joins later gets the
-    /// next number. A number is not used again. Instances are numbered over all nodes, from 0 on (from 1 on for a node alone), in the order in which
-    /// their nodes joined: node 2 may have instance 1. `zerohop status` prints the instances of each node. Other
+    /// next number. A number is not used again. Instances are numbered over all nodes, in the order in which their
+    /// nodes joined, so node 2 may have instance 1. Numbers begin with 0, and with 1 for a node alone. `zerohop
+    /// status` prints the instances of each node. Other
     /// commands name an instance as NODE:INSTANCE.
     #[command(visible_alias = "ls")]
     List(NodeListArguments),
@@ -37,9 +38,10 @@ pub(crate) enum NodeCommand {
     /// Lists the managers of the control group, or sets them.
     ///
     /// With --set, new managers join one at a time: each catches up and then votes. Managers that are not named leave
-    /// only after that. The command waits for the end of that, at most for the time of --timeout; after that it prints
-    /// the managers of that moment, and the change goes on. If a manager is down for half a minute, another node
-    /// replaces it. A control group that is too small grows: it has 1 manager for up to two nodes, 3 for up to eight,
+    /// only after that. The command waits for the end of that, at most for the time of --timeout. After that it
+    /// prints the managers of that moment, and the change goes on. If a manager is down for half a minute, another
+    /// node
+    /// replaces it. A control group that is too small grows. It has 1 manager for up to two nodes, 3 for up to eight,
     /// and 5 for more.
     Managers(ManagersArguments),
 }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use zerohop_server::hosts::{self, HostsError, ListedHost, PORT_DEFAULT};
@@ -11,6 +12,10 @@ use super::listen;
 use crate::common::ending::CommandError;
 use crate::common::endpoint::with_port;
 use crate::common::names;
+use crate::common::quantity;
+
+/// The longest wait before primaries are balanced: with a longer one, a returned node would idle for good.
+const BALANCE_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// The most bytes of the name of a failure domain, and of its value.
 const DOMAIN_BYTES_MAX: usize = 64;
@@ -46,13 +51,17 @@ pub(super) struct ClusterArguments {
     first: bool,
     /// The same: a manager of the control group by its number, and where it listens now.
     #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = parse_manager, hide = true)]
-    seat: Vec<(u64, SocketAddr)>,
+    control_member: Vec<(u64, SocketAddr)>,
     /// The failure domain of this node, as in rack=a. Copies of a partition are placed in different domains.
     #[arg(long, value_name = "NAME=VALUE", value_parser = domain)]
     domain: Option<String>,
     /// The weight of this node: how much data it gets, relative to other nodes.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     capacity: u32,
+    /// Balances the primaries of the cluster once no node has gone down or come back for this time, up to 1h. The
+    /// setting of the node that leads the control group counts [default: 5s].
+    #[arg(long, env = "ZEROHOP_BALANCE_AFTER", value_name = "TIME", value_parser = balance_after)]
+    balance_after: Option<Duration>,
     /// Allows a node without a secret to listen where other machines can reach it. Any client that can connect can then
     /// read and write all data.
     #[arg(long)]
@@ -102,13 +111,18 @@ impl ClusterArguments {
     /// The information from the process that started all nodes of a local cluster; `None`: there is
     /// none.
     pub(super) fn local(&self) -> Option<LocalStart> {
-        let (founded_at, managers) = (self.founded_at.clone(), self.seat.clone());
+        let (founded_at, managers) = (self.founded_at.clone(), self.control_member.clone());
         let is_local = !founded_at.is_empty() || !managers.is_empty();
         is_local.then_some(LocalStart { bootstrap_addresses: founded_at, is_first: self.first, managers })
     }
 
     fn of(&self, way: JoinMethod) -> ClusterOptions {
-        ClusterOptions { way, domain: self.domain.as_deref().map_or(0, domain_of), capacity: self.capacity }
+        ClusterOptions {
+            way,
+            domain: self.domain.as_deref().map_or(0, domain_of),
+            capacity: self.capacity,
+            balance_after: self.balance_after,
+        }
     }
 }
 
@@ -129,6 +143,12 @@ pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
 fn parse_manager(text: &str) -> Result<(u64, SocketAddr), String> {
     let (id, at) = text.split_once('=').ok_or("write NUMBER=HOST:PORT")?;
     Ok((id.parse().map_err(|_| "no number")?, at.parse().map_err(|_| "no address")?))
+}
+
+/// Parses the time after which primaries are balanced. For clap.
+fn balance_after(text: &str) -> Result<Duration, String> {
+    let time = quantity::duration(text)?;
+    if time <= BALANCE_AFTER_MAX { Ok(time) } else { Err("a time up to 1h is allowed".to_owned()) }
 }
 
 /// Validates a failure domain, NAME=VALUE, and returns it. Nodes of one domain must give identical
@@ -194,6 +214,14 @@ mod tests {
         assert!(is_here("127.0.0.1") && is_here("localhost"));
         // The first name is an address reserved for documentation.
         assert!(!is_here("203.0.113.1") && !is_here("no such name"));
+    }
+
+    #[test]
+    fn balancing_waits_for_an_hour_at_most() {
+        assert_eq!(balance_after("0"), Ok(Duration::ZERO));
+        assert_eq!(balance_after("1h"), Ok(BALANCE_AFTER_MAX));
+        assert!(balance_after("61m").unwrap_err().contains("up to 1h"));
+        assert!(balance_after("-1").is_err() && balance_after("soon").is_err());
     }
 
     #[test]

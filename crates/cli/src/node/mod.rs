@@ -9,9 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::Signal;
 use zerohop_server::hosts::PORT_DEFAULT;
 use zerohop_server::logging::{self, LevelFilter, LogFormat};
-use zerohop_server::{REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner};
+use zerohop_server::{
+    REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner, process_of_original,
+};
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
@@ -62,8 +65,8 @@ struct RunArguments {
     /// 1GiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory_budget: Option<u64>,
-    /// The maximum rate, in bytes per second, at which the node sends partitions that move or are rebuilt; at least
-    /// 1MiB [default: as fast as possible without delaying requests].
+    /// The maximum rate, in bytes per second, at which the node sends partitions that move or are rebuilt. It is at
+    /// least 1MiB [default: as fast as possible without delaying requests].
     #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
     copy_rate: Option<u64>,
     #[command(flatten)]
@@ -131,9 +134,8 @@ struct DataPlace {
 /// Runs until a signal asks it to end.
 pub(crate) fn run(arguments: &NodeArguments) -> Result<CommandEnding, CommandError> {
     let arguments = &arguments.run;
-    if let Some(parent) = arguments.ends_with_parent {
-        end_with(parent)?;
-    }
+    // A shell starts programs in the background with SIGQUIT ignored, so until the server handles signals it would not end this process.
+    end_with_parent(arguments, Signal::TERM)?;
     let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let format: LogFormat = arguments.log_format.parse().map_err(|error| failed(&error))?;
     let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
@@ -170,7 +172,8 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     // The process that has started all nodes of a folder has checked this already.
     if let (Some(data), None) = (&options.data, &options.local)
         && let Some(owner) = owner(data).map_err(|error| failed(&error))?
-        && owner.listened_at.as_ref().is_some_and(|at| *at != listen.to_string())
+        && (process_of_original(data).is_some()
+            || owner.listened_at.as_ref().is_some_and(|at| *at != listen.to_string()))
     {
         runtime()?.block_on(other_cluster::check(data, &owner, &[listen], &credentials))?;
     }
@@ -179,6 +182,8 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     server
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
+    // From here on this is an orderly stop without a takeover: the other nodes of the parent stop too.
+    end_with_parent(arguments, Signal::QUIT)?;
     let ready = ready(&server, arguments.place.data.clone());
     // A reader that is gone is no reason not to serve.
     let printed = if arguments.json { output::json(&ready) } else { ready.print_text() };
@@ -208,20 +213,14 @@ fn ready(server: &Server, data: Option<PathBuf>) -> ReadyNode {
     }
 }
 
-/// Asks the system to end this process cleanly when its parent is gone. If the parent is gone
-/// already and this process has another one, it must not start.
-fn end_with(parent: u32) -> Result<(), CommandError> {
+/// Requests this signal from the system for the time when the parent is gone, if the process ends with it. If the parent is gone already
+/// and this process has another one, it must not serve.
+fn end_with_parent(arguments: &RunArguments, signal: Signal) -> Result<(), CommandError> {
+    let Some(parent) = arguments.ends_with_parent else { return Ok(()) };
     #[cfg(target_os = "linux")]
-    {
-        use rustix::process::{Signal, set_parent_process_death_signal};
-        set_parent_process_death_signal(Some(Signal::QUIT)).map_err(|error| {
-            CommandError::system(
-                "asking for a signal at the parent's end",
-                Path::new("zerohop"),
-                &error.into(),
-            )
-        })?;
-    }
+    rustix::process::set_parent_process_death_signal(Some(signal)).map_err(|error| {
+        CommandError::system("requesting a signal at the parent's end", Path::new("zerohop"), &error.into())
+    })?;
     let is_there =
         rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get().cast_unsigned() == parent);
     if is_there {

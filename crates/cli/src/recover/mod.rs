@@ -54,8 +54,8 @@ pub(crate) struct RecoverArguments {
     /// All lost partitions. Partitions whose only in-sync copy is damaged must be named one by one.
     #[arg(long)]
     all_lost: bool,
-    /// For a partition whose only in-sync copy is damaged: continues with the most complete other copy that is up, not
-    /// with the readable part of the damaged copy.
+    /// Continues with the most complete other copy that is up, not with the readable part of the damaged copy. It is
+    /// for a partition whose only in-sync copy is damaged.
     #[arg(long, requires = "accept_loss", conflicts_with = "all_lost")]
     from_follower: bool,
     /// Creates the control group again from the folder of one of its nodes, if the other managers are permanently lost.
@@ -76,7 +76,7 @@ pub(crate) struct RecoverArguments {
 /// What is left of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum PartitionRemains {
+enum RemainingCopies {
     /// Copies that are up were in sync, or the most complete of them is known: at most unflushed
     /// writes are lost.
     InSync,
@@ -97,7 +97,7 @@ struct RecoverOutput {
     down: Vec<u32>,
     /// Members that are up.
     up: Vec<u32>,
-    left: PartitionRemains,
+    left: RemainingCopies,
     /// What its sole copy lacks, if that is up and corrupt.
     damaged: Option<RecoverDamage>,
     /// Whether it continues without the members that are down, or without the corrupt data.
@@ -277,8 +277,8 @@ async fn find(
             let at = damaged
                 .iter()
                 .position(|one| one.keyspace == name.keyspace && one.partition == name.partition);
-            let is_asked = named.is_empty() || named.contains(&name);
-            if is_asked && (status.lost || at.is_some()) {
+            let is_requested = named.is_empty() || named.contains(&name);
+            if is_requested && (status.lost || at.is_some()) {
                 let damaged = at.map(|at| damaged.swap_remove(at)).filter(|_| !status.lost);
                 lost.push(LostPartition { name, status, damaged });
             }
@@ -362,22 +362,22 @@ fn print_recovered(json: bool, shown: &[RecoverOutput]) -> Result<(), CommandErr
     let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
     for (count, one, several) in [
         (
-            count(PartitionRemains::InSync),
+            count(RemainingCopies::InSync),
             "continues with the most complete copy: up to an interval of writes may be missing",
             "continue with the most complete copy: up to an interval of writes may be missing",
         ),
         (
-            count(PartitionRemains::Followers),
+            count(RemainingCopies::Followers),
             "continues with a follower: writes that it had not received are missing",
             "continue with a follower: writes that it had not received are missing",
         ),
         (
-            count(PartitionRemains::Damaged),
+            count(RemainingCopies::Damaged),
             "continues with the readable part of a damaged copy; sessions begin again there",
             "continue with the readable part of a damaged copy; sessions begin again there",
         ),
         (
-            count(PartitionRemains::Nothing),
+            count(RemainingCopies::Nothing),
             "begins empty: all its data is gone",
             "begin empty: all their data is gone",
         ),
@@ -398,11 +398,11 @@ impl LostPartition {
         // While a group recovers, the roles of members before the restart of their nodes are
         // unknown.
         let left = match up.is_empty() {
-            true => PartitionRemains::Nothing,
-            false if self.damaged.is_some() && !from_follower => PartitionRemains::Damaged,
-            false if self.damaged.is_some() => PartitionRemains::Followers,
-            false if state == "recovering" => PartitionRemains::InSync,
-            false => PartitionRemains::Followers,
+            true => RemainingCopies::Nothing,
+            false if self.damaged.is_some() && !from_follower => RemainingCopies::Damaged,
+            false if self.damaged.is_some() => RemainingCopies::Followers,
+            false if state == "recovering" => RemainingCopies::InSync,
+            false => RemainingCopies::Followers,
         };
         RecoverOutput {
             keyspace: self.name.keyspace.clone(),
@@ -443,18 +443,18 @@ impl RecoverOutput {
             );
         }
         let left = match left {
-            PartitionRemains::InSync => {
+            RemainingCopies::InSync => {
                 format!("left: {} (up to an interval of writes may be missing)", some(up))
             }
-            PartitionRemains::Followers => {
+            RemainingCopies::Followers => {
                 format!(
                     "left: {} {} (the last writes may be missing)",
                     by_number(up.len(), "follower", "followers"),
                     some(up)
                 )
             }
-            PartitionRemains::Damaged => "left: the readable part of a damaged copy".to_owned(),
-            PartitionRemains::Nothing => "nothing is left: the partition would begin empty".to_owned(),
+            RemainingCopies::Damaged => "left: the readable part of a damaged copy".to_owned(),
+            RemainingCopies::Nothing => "nothing is left: the partition would begin empty".to_owned(),
         };
         format!(
             "{keyspace}/{partition}: {} {} down (NODE:INSTANCE); {left}",
@@ -483,7 +483,7 @@ mod tests {
     #[test]
     fn a_line_agrees_with_the_number_of_copies() {
         let line = |down: &[u32], up: &[u32]| {
-            let (left, down, up) = (PartitionRemains::Followers, down.to_vec(), up.to_vec());
+            let (left, down, up) = (RemainingCopies::Followers, down.to_vec(), up.to_vec());
             let keyspace = "default".to_owned();
             let output = RecoverOutput {
                 keyspace,
@@ -505,8 +505,8 @@ mod tests {
                 "default/17: {one} is down (NODE:INSTANCE); left: follower {two} (the last writes may be missing)"
             )
         );
-        let said = line(&[1, 2], &[3, 3]);
-        assert!(said.contains(" are down (NODE:INSTANCE); left: followers "), "{said}");
-        assert!(said.contains(&three), "{said}");
+        let sentence = line(&[1, 2], &[3, 3]);
+        assert!(sentence.contains(" are down (NODE:INSTANCE); left: followers "), "{sentence}");
+        assert!(sentence.contains(&three), "{sentence}");
     }
 }

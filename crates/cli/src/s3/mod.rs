@@ -1,18 +1,16 @@
 //! `zerohop s3`: a gateway for clients of S3, in the foreground.
 
-mod keyspaces;
+pub(crate) mod keyspaces;
+pub(crate) mod running;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
-use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use tokio::net::TcpListener;
-use tokio::sync::oneshot;
-use zerohop_s3::{ClusterStore, GatewayOptions, S3Gateway, Secrets};
+use zerohop_client::ClientOptions;
 use zerohop_server::logging::{self, LevelFilter, LogFormat};
 
+use self::running::{BoundListener, CLIENT_NAME, GatewaySettings, RunningGateway};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::target::ClusterTarget;
@@ -22,12 +20,10 @@ use crate::output;
 /// The default listening address.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9000);
 
-/// The secret access key for every access key id, in a cluster without a secret.
-const OPEN_SECRET: &str = "zerohop";
-
 #[derive(Args, Debug)]
 pub(crate) struct S3Arguments {
-    /// The address for clients of S3. It must be one of this machine alone [default: 127.0.0.1:9000].
+    /// The address for clients of S3. In a cluster without a secret it must be one of this machine alone [default:
+    /// 127.0.0.1:9000].
     #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,
     /// The ordered keyspace with the names of the objects. Their bytes are in the keyspace of this name and `-bodies`.
@@ -64,79 +60,87 @@ struct ReadyGateway<'a> {
 
 /// Runs until a signal comes.
 pub(crate) fn run(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
-    let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
-    let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
-    logging::init(LogFormat::Text, level).map_err(|error| failed(&error))?;
+    log(&arguments.log_level)?;
     runtime()?.block_on(serve(arguments))
+}
+
+/// Starts the log of a gateway.
+pub(crate) fn log(level: &str) -> Result<(), CommandError> {
+    let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
+    let level: LevelFilter = level.parse().map_err(|error| failed(&error))?;
+    logging::init(LogFormat::Text, level).map_err(|error| failed(&error))
 }
 
 async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
     let mut signals = StopSignals::new()?;
-    let S3Arguments { keyspace, region, target, .. } = arguments;
+    let S3Arguments { keyspace, target, .. } = arguments;
     let at = arguments.listen.unwrap_or(LISTEN_DEFAULT);
-    if target.has_credential()? {
+    let secret = target.secret_if_any()?;
+    if secret.is_none() && target.has_credential()? {
         return Err(CommandError::Usage(
-            "the gateway does not check permissions of tokens yet, and serves only clusters without a secret"
+            "the gateway needs the cluster's secret, from which it derives the secret access keys of tokens: say \
+             --secret-file PATH"
                 .to_owned(),
         ));
     }
-    if !at.ip().is_loopback() {
+    if secret.is_none() && !at.ip().is_loopback() {
         return Err(CommandError::Usage(format!(
             "the cluster has no secret, so that any client may use the gateway: it listens at addresses of this machine \
              alone, as 127.0.0.1:{}, and not at {at}",
             at.port()
         )));
     }
-    let refused = |error| CommandError::system("listening", Path::new(&at.to_string()), &error);
-    let listener = TcpListener::bind(at).await.map_err(refused)?;
-    let bodies = format!("{keyspace}-bodies");
-    let store = tokio::select! {
-        store = open(target, keyspace, &bodies) => store?,
+    let settings = GatewaySettings {
+        keyspace: keyspace.clone(),
+        region: arguments.region.clone(),
+        domains: arguments.domain.clone(),
+        secret: secret.clone(),
+        tls: target.serving_tls()?,
+    };
+    let listening = BoundListener::at(at).await?;
+    let change = |options: &mut ClientOptions| {
+        options.name = CLIENT_NAME.to_owned();
+        // A token, which may be in the environment, does not know the secret access keys of others.
+        if secret.is_some() {
+            (options.secret, options.token) = (secret, None);
+        }
+    };
+    let opening =
+        async { RunningGateway::start(listening, target.connect_with(change).await?, settings).await };
+    let mut gateway = tokio::select! {
+        gateway = opening => gateway?,
         () = signals.come() => return Ok(CommandEnding::Interrupted),
     };
-    let secrets: Secrets = Arc::new(|id: &str| (!id.is_empty()).then(|| OPEN_SECRET.to_owned()));
-    let mut options = GatewayOptions::new(secrets);
-    (options.region, options.domains) = (region.clone(), arguments.domain.clone());
-    let gateway = S3Gateway::new(Arc::new(store), options)
-        .map_err(|why| CommandError::Usage(format!("--domain: {why}")))?;
-    arguments.print_ready(listener.local_addr().map_err(refused)?, &bodies);
-    let sweep = tokio::spawn(gateway.clone().sweep());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let mut serving = tokio::spawn(gateway.serve(listener, async { drop(stopped.await) }));
+    arguments.print_ready(&gateway);
     tokio::select! {
-        _ = &mut serving => return Err(CommandError::Node("the gateway has ended by itself".to_owned())),
+        () = gateway.ended() => return Err(CommandError::Node("the gateway has ended by itself".to_owned())),
         () = signals.come() => {}
     }
-    sweep.abort();
-    drop(stop);
     tokio::select! {
-        _ = serving => Ok(CommandEnding::Done),
+        () = gateway.stop() => Ok(CommandEnding::Done),
         () = signals.come_again() => Ok(CommandEnding::Interrupted),
     }
 }
 
-/// Connects, and opens or creates the keyspaces.
-async fn open(target: &ClusterTarget, names: &str, bodies: &str) -> Result<ClusterStore, CommandError> {
-    let client = target.connect_with(|options| options.name = "zerohop-s3".to_owned()).await?;
-    let (names, bodies) = keyspaces::open(&client, names, bodies).await?;
-    Ok(ClusterStore::new(client, names, bodies))
-}
-
 impl S3Arguments {
-    fn print_ready(&self, at: SocketAddr, bodies: &str) {
+    fn print_ready(&self, gateway: &RunningGateway) {
+        let bodies = keyspaces::bodies_of(&self.keyspace);
         let ready = ReadyGateway {
             pid: std::process::id(),
-            listen: at.to_string(),
+            listen: gateway.listen.to_string(),
             region: &self.region,
             keyspace: &self.keyspace,
-            bodies,
+            bodies: &bodies,
         };
         let printed = match self.json {
             true => output::json(&ready),
             false => output::result(&format!(
-                "S3 gateway (process {}): http://{at}, region {}, keyspaces {} and {bodies}\nReady. The access key id may be \
-                 any, and the secret access key is {OPEN_SECRET}. Ctrl-C stops it.",
-                ready.pid, self.region, self.keyspace
+                "S3 gateway (process {}): {}, region {}, keyspaces {} and {bodies}\nReady. {} Ctrl-C stops it.",
+                ready.pid,
+                gateway.url(),
+                self.region,
+                self.keyspace,
+                gateway.keys_hint(),
             )),
         };
         // A reader that is gone is no reason not to serve.

@@ -41,8 +41,8 @@ pub(super) struct ShownStatus {
 /// Replica groups, over all keyspaces.
 #[derive(Debug, Serialize)]
 struct ShownGroups {
-    groups: u32,
-    short: u32,
+    total: u32,
+    below_min_in_sync: u32,
     rebuilding: u32,
     moving: u32,
     recovering: u32,
@@ -121,7 +121,7 @@ impl From<Status> for ShownStatus {
         let without_keyspaces = Status { keyspaces: Vec::new(), ..status.clone() };
         let (first, seen) = (view::first(&status), view::seen(&status));
         let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
-        let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } =
+        let GroupsStatus { groups, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
             status.groups.unwrap_or_default();
         let keyspaces: Vec<ShownKeyspace> =
             status.keyspaces.into_iter().map(ShownKeyspace::in_status).collect();
@@ -142,7 +142,15 @@ impl From<Status> for ShownStatus {
             verdict,
             totals,
             verdict_line,
-            groups: ShownGroups { groups, short, rebuilding, moving, recovering, down, lost },
+            groups: ShownGroups {
+                total: groups,
+                below_min_in_sync,
+                rebuilding,
+                moving,
+                recovering,
+                down,
+                lost,
+            },
             nodes: status.nodes.into_iter().map(Into::into).collect(),
             keyspaces,
             view,
@@ -247,9 +255,10 @@ impl fmt::Display for ShownStatus {
             Some(seen) => writeln!(f, "map epoch {}, {seen}", self.map_epoch)?,
             None => writeln!(f, "map epoch {}", self.map_epoch)?,
         }
-        let ShownGroups { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
+        let ShownGroups { total, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
+            self.groups;
         for (count, one, several) in [
-            (short, "has", "have fewer copies in sync than a write needs"),
+            (below_min_in_sync, "has", "have fewer copies in sync than a write needs"),
             (rebuilding, "has", "have more or fewer copies than the keyspace asks for"),
             (moving, "is", "are moving"),
             (recovering, "is", "are recovering and not served"),
@@ -258,7 +267,7 @@ impl fmt::Display for ShownStatus {
         ] {
             let (verb, rest) = several.split_once(' ').unwrap_or((several, ""));
             if count > 0 {
-                let all = counted(groups, "partition");
+                let all = counted(total, "partition");
                 writeln!(f, "{count} of {all} {} {rest}", by_number(count, one, verb))?;
             }
         }

@@ -33,8 +33,8 @@ pub(crate) struct StatusArguments {
     #[arg(long, value_name = "TIME", default_value = "2s", requires = "watch",
           value_parser = quantity::duration_above_zero)]
     interval: Duration,
-    /// Waits until the cluster is in this state, and prints the status then. --timeout limits the wait; if the state is
-    /// not reached by then, the exit code is 1. A cluster that does not answer yet is waited for too.
+    /// Waits until the cluster is in this state, and prints the status then. If it is not reached within --timeout,
+    /// the exit code is 1. A cluster that does not answer yet is waited for too.
     #[arg(long, value_name = "STATE", value_enum, conflicts_with = "watch")]
     wait: Option<AwaitedState>,
     /// Prints JSON.

@@ -69,10 +69,10 @@ fn misses_copies(node: &NodeStatus) -> bool {
 
 /// The number of partitions that do not serve all requests, as far as the view knows.
 fn unserved(groups: &GroupsStatus, view: &NodeView) -> u32 {
-    let GroupsStatus { groups: all, short, recovering, down, lost, .. } = *groups;
+    let GroupsStatus { groups: all, below_min_in_sync, recovering, down, lost, .. } = *groups;
     let stopped = view.no_primary + view.stuck + view.log_failed;
     // These sets overlap: the greatest of them is a lower bound.
-    [stopped, short, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
+    [stopped, below_min_in_sync, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
 }
 
 /// The verdict, and the sentence about it. `warnings` are all warnings of the report.
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(reached(status(["up"; 3], |_, _| {})), [true; 3]);
         assert_eq!(reached(status(["up"; 3], |groups, _| groups.moving = 1)), [true, true, false]);
         assert_eq!(reached(status(["up"; 3], |groups, _| groups.rebuilding = 1)), [true, false, false]);
-        assert_eq!(reached(status(["up"; 3], |groups, _| groups.short = 1)), [false; 3]);
+        assert_eq!(reached(status(["up"; 3], |groups, _| groups.below_min_in_sync = 1)), [false; 3]);
         assert_eq!(reached(status(["up"; 3], |_, view| view.quorum = false)), [false; 3]);
         assert_eq!(reached(status(["up"; 3], |_, view| view.log_failed = 1)), [false; 3]);
         assert_eq!(reached(status(["up", "down", "up"], |_, _| {})), [true, false, false]);

@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     let mut before = query_all(&admin::status(&client).await?.nodes, &metrics).await;
     // If one manager refuses these credentials, all of them do.
     if !before.is_empty()
-        && before.values().all(|heard| heard.as_ref().is_err_and(|why| why == http::SECRET_REQUIRED))
+        && before.values().all(|samples| samples.as_ref().is_err_and(|why| why == http::SECRET_REQUIRED))
     {
         return Err(CommandError::Refused(
             "top reads the metrics of nodes, which want the cluster's secret: say --secret-file PATH; a token is not enough"
@@ -106,8 +106,8 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         }
         let now = Instant::now();
         let status = admin::status(&client).await?;
-        let heard = query_all(&status.nodes, &metrics).await;
-        let shown = TopOutput::of(status, &before, &heard, (now - begin).as_secs_f64());
+        let samples = query_all(&status.nodes, &metrics).await;
+        let shown = TopOutput::of(status, &before, &samples, (now - begin).as_secs_f64());
         if json {
             output::json(&shown)?;
         } else {
@@ -119,7 +119,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         if once {
             return Ok(CommandEnding::Done);
         }
-        (before, begin) = (heard, now);
+        (before, begin) = (samples, now);
     }
 }
 
@@ -145,12 +145,12 @@ async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples 
             (node.id, tokio::spawn(answer))
         })
         .collect();
-    let mut heard = NodeSamples::new();
+    let mut samples = NodeSamples::new();
     for (id, answer) in queries {
         let answer = answer.await.unwrap_or_else(|error| Err(error.to_string()));
-        heard.insert(id, answer.map(|text| Sample::read(&text)));
+        samples.insert(id, answer.map(|text| Sample::read(&text)));
     }
-    heard
+    samples
 }
 
 impl TopOutput {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zerohop_client::Timestamp;
 
@@ -288,14 +289,22 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
 fn first_error_line(mut error: clap::Error) -> String {
     names::escape_arguments(&mut error);
     let text = error.to_string();
-    let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    let said = said.join(" ").trim_start_matches("error: ").to_owned();
-    let mut ends = said.char_indices().map(|(at, _)| at);
-    match (ends.nth(ERROR_CHARACTERS_MAX / 2), ends.rev().nth(ERROR_CHARACTERS_MAX / 2 - 1)) {
-        (Some(first), Some(last)) if said.len() > ERROR_BYTES_MAX => {
-            format!("{} ... {}", &said[..first], &said[last..])
+    let message: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let message = message.join(" ").trim_start_matches("error: ").to_owned();
+    let message = match error.kind() {
+        // The reader has written an operation, and no command.
+        ErrorKind::InvalidSubcommand => {
+            let message = message.replacen("unrecognized subcommand", "unknown operation", 1);
+            format!("{message}; `zerohop txn --help` lists the operations")
         }
-        _ => said,
+        _ => message,
+    };
+    let mut ends = message.char_indices().map(|(at, _)| at);
+    match (ends.nth(ERROR_CHARACTERS_MAX / 2), ends.rev().nth(ERROR_CHARACTERS_MAX / 2 - 1)) {
+        (Some(first), Some(last)) if message.len() > ERROR_BYTES_MAX => {
+            format!("{} ... {}", &message[..first], &message[last..])
+        }
+        _ => message,
     }
 }
 
@@ -364,6 +373,8 @@ mod tests {
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");
             assert!(!error.contains("error:") && !error.contains('\n'), "{error}");
         }
+        let error = read(b"increment a").unwrap_err().to_string();
+        assert!(error.contains("unknown operation 'increment'; `zerohop txn --help` lists"), "{error}");
         // An error about long text has both ends of it.
         for bad in ["x".repeat(5_000_000), format!("check a {}", "ü".repeat(100_000))] {
             let error = read(bad.as_bytes()).unwrap_err().to_string();

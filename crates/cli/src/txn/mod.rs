@@ -7,7 +7,7 @@ mod transform;
 mod words;
 
 use std::collections::BTreeMap;
-use std::io::{Read, stdin};
+use std::io::{IsTerminal, Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -91,6 +91,9 @@ enum TxnOutcome {
 
 pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, CommandError> {
     let mut text = Vec::new();
+    if stdin().is_terminal() {
+        output::problem("Type one operation a line; Ctrl-D at the beginning of a line ends the transaction.");
+    }
     let read = stdin().lock().take(TEXT_BYTES_MAX + 1).read_to_end(&mut text);
     read.map_err(|error| CommandError::system("reading", Path::new("standard input"), &error))?;
     if text.len() as u64 > TEXT_BYTES_MAX {

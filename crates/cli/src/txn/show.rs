@@ -51,6 +51,9 @@ struct ShownOperation<'a> {
     values: Option<Vec<JsonValue<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The sentence on standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// The JSON of a transaction that changed nothing.
@@ -113,15 +116,21 @@ pub(super) fn committed(
             about: about(line),
             ..ShownOperation::default()
         };
-        let (shown, refusal) = match one(result, committed) {
-            Ok(one) => (ShownOperation { operation: shown.operation, about: shown.about, ..one }, None),
+        let shown = match one(result, committed) {
+            Ok(one) => ShownOperation { operation: shown.operation, about: shown.about, ..one },
             Err(error) => {
                 ending = CommandEnding::No;
-                (ShownOperation { done: Some(false), reason: Some(reason(&error)), ..shown }, Some(error))
+                let text = format!(
+                    "line {}: {}; the other operations are done",
+                    line.number,
+                    sentence(line, &error)
+                );
+                output::problem(&format!("zerohop: {text}"));
+                ShownOperation { done: Some(false), reason: Some(reason(&error)), error: Some(text), ..shown }
             }
         };
         if !is_json {
-            text(line, &shown, refusal.as_ref())?;
+            text(line, &shown)?;
         }
         results.push(shown);
     }
@@ -191,33 +200,27 @@ fn removed<'a>(found: bool) -> ShownOperation<'a> {
 
 /// Prints values of lookups, lengths and sums as text, each with a line feed behind it, and what was not there; other
 /// operations print nothing.
-fn text(line: &Line, shown: &ShownOperation<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
+fn text(line: &Line, shown: &ShownOperation<'_>) -> Result<(), CommandError> {
     let place = format!("zerohop: line {}", line.number);
-    match (shown, refusal) {
-        (_, Some(error)) => {
-            output::problem(&format!("{place}: {}; the other operations are done", sentence(line, error)));
-        }
-        (ShownOperation { value: Some(value), .. }, _) => output::raw(&[value.0, b"\n"])?,
-        (ShownOperation { values: Some(values), .. }, _) => {
+    match shown {
+        ShownOperation { value: Some(value), .. } => output::raw(&[value.0, b"\n"])?,
+        ShownOperation { values: Some(values), .. } => {
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
         }
-        (ShownOperation { number: Some(number), .. }, _) => match number {
+        ShownOperation { number: Some(number), .. } => match number {
             serde_json::Value::String(text) => output::result(text)?,
             number => output::result(&number.to_string())?,
         },
-        (
-            ShownOperation { length: Some(number), .. }
-            | ShownOperation { size: Some(number), .. }
-            | ShownOperation { at: Some(number), .. },
-            _,
-        ) => {
+        ShownOperation { length: Some(number), .. }
+        | ShownOperation { size: Some(number), .. }
+        | ShownOperation { at: Some(number), .. } => {
             output::result(&number.to_string())?;
         }
-        (ShownOperation { operation: "blob stat" | "blob rm", found: Some(false), .. }, _) => {
+        ShownOperation { operation: "blob stat" | "blob rm", found: Some(false), .. } => {
             let name = names::beginning(key(line));
             output::problem(&format!("{place}: blob {name}: there is no such blob"));
         }
-        (ShownOperation { operation: "lookup" | "remove" | "take", found: Some(false), .. }, _) => {
+        ShownOperation { operation: "lookup" | "remove" | "take", found: Some(false), .. } => {
             let key = names::beginning(key(line));
             output::problem(&format!("{place}: key {key}: there is no record of this key"));
         }

@@ -42,7 +42,24 @@ impl DataFolder {
         }
         let folder = DataFolder { root, file, owners };
         folder.is_of_one_cluster()?;
+        folder.has_majority()?;
         Ok(folder)
+    }
+
+    /// Checks that the folders of a cluster without a file are those of a majority of its nodes: fewer would wait for the others.
+    fn has_majority(&self) -> Result<(), CommandError> {
+        // The saved map may be older than the cluster's. Managers have numbers from 1.
+        let known = |owner: &FolderOwner| owner.nodes_in_map.max(owner.manager.unwrap_or(0) as usize);
+        let all = self.owners().map(|(_, owner)| known(owner)).max().unwrap_or(0);
+        if self.file.is_some() || all == 0 || self.owners.len() * 2 > all {
+            return Ok(());
+        }
+        Err(CommandError::Node(format!(
+            "{} has the data of {} of at least {all} nodes of a cluster, and no file `cluster`: bring the whole folder back. To start one of \
+             these nodes beside the others, use `zerohop node --data DIR`, with its own folder",
+            names::path(&self.root),
+            self.owners.len(),
+        )))
     }
 
     /// Checks that all folders are of one cluster: nodes of several would not find each other.
@@ -90,7 +107,7 @@ impl DataFolder {
         (0..file.bootstrap_addresses.len()).filter(is_missing).collect()
     }
 
-    /// The positions of nodes that have joined later, in place of lost ones, and have no manager: as founders they would be refused.
+    /// The positions of nodes that have joined later, in place of lost ones, and have no manager: as bootstrap members they would be refused.
     pub(super) fn joined_later(&self) -> Vec<usize> {
         if !self.file.as_ref().is_some_and(|file| file.is_bootstrapped) {
             return Vec::new();
@@ -111,10 +128,10 @@ impl DataFolder {
             file.write(&self.root).map_err(failed)?;
             self.file = Some(file);
         }
-        let seat = |(place, owner): &(usize, Option<FolderOwner>)| {
+        let manager = |(place, owner): &(usize, Option<FolderOwner>)| {
             Some((owner.as_ref()?.manager?, *hosts.get(*place)?))
         };
-        let managers = self.owners.iter().filter_map(seat);
+        let managers = self.owners.iter().filter_map(manager);
         let mut local = LocalStart { managers: managers.collect(), ..LocalStart::default() };
         let Some(file) = &self.file else { return Ok((local, String::new())) };
         (local.bootstrap_addresses, local.is_first) =

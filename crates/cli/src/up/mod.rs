@@ -2,6 +2,7 @@
 
 mod folder;
 mod missing;
+mod s3;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,6 +16,7 @@ use zerohop_wire::words::counted;
 
 use self::folder::DataFolder;
 use self::missing::MissingNodes;
+use self::s3::UpS3;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
@@ -23,6 +25,7 @@ use crate::common::{other_cluster, quantity};
 use crate::local::{LocalNode, NodePlan, ReadyNode, ReservedPorts, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
+use crate::s3::running::RunningGateway;
 
 /// The default data folder.
 const DATA_DEFAULT: &str = "zerohop-data";
@@ -52,6 +55,8 @@ pub(crate) struct UpArguments {
     tls: NodeTls,
     #[command(flatten)]
     redis: RedisTimeout,
+    #[command(flatten)]
+    s3: UpS3,
     /// The lowest severity of messages that the nodes log on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = crate::node::LOG_LEVELS)]
     log_level: String,
@@ -69,6 +74,9 @@ struct UpOutput<'a> {
     /// The value for `--endpoint`.
     endpoint: &'a str,
     nodes: &'a [&'a ReadyNode],
+    /// The address for clients of S3, if there is a gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s3: Option<String>,
 }
 
 /// The most nodes of a local cluster: more would only test the machine.
@@ -94,6 +102,8 @@ async fn serve(
     if arguments.ends_with_input {
         signals.end_with_input();
     }
+    // A port that is taken ends the start before there is a node.
+    let s3_port = arguments.s3.listen(&arguments.log_level).await?;
     let (mut plans, _ports) = arguments.plans(nodes)?;
     let mut missing = None;
     if let Some(folder) = &mut folder {
@@ -122,7 +132,14 @@ async fn serve(
     if let Some(folder) = folder {
         folder.record_bootstrapped()?;
     }
-    arguments.print_nodes(&nodes)?;
+    let mut gateway = match s3_port {
+        Some(listening) => Some(tokio::select! {
+            gateway = arguments.s3.start(listening, &nodes, (&arguments.secret, &arguments.tls)) => gateway?,
+            () = signals.come() => return Ok(CommandEnding::Interrupted),
+        }),
+        None => None,
+    };
+    arguments.print_nodes(&nodes, gateway.as_ref())?;
     if let Some(advice) = missing.and_then(|missing| missing.advice(arguments, &nodes)) {
         output::problem(&format!("zerohop: {advice}"));
     }
@@ -144,8 +161,15 @@ async fn serve(
     if !arguments.json {
         output::problem("Stopping; a second Ctrl-C kills.");
     }
+    let stop_all = async {
+        // Its clients get their answers while the nodes serve.
+        if let Some(gateway) = &mut gateway {
+            gateway.stop().await;
+        }
+        stop(nodes).await
+    };
     tokio::select! {
-        stopped = stop(nodes) => stopped.map(|()| CommandEnding::Done),
+        stopped = stop_all => stopped.map(|()| CommandEnding::Done),
         () = signals.come_again() => Ok(CommandEnding::Interrupted),
     }
 }
@@ -280,13 +304,17 @@ impl UpArguments {
         format!("{endpoint}{}{}", self.secret.option(), self.tls.client_options())
     }
 
-    fn print_nodes(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
+    fn print_nodes(&self, nodes: &[LocalNode], s3: Option<&RunningGateway>) -> Result<(), CommandError> {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
             let nodes: Vec<&ReadyNode> = nodes.iter().map(|node| &node.ready).collect();
-            return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes });
+            let s3 = s3.map(|gateway| gateway.listen.to_string());
+            return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes, s3 });
         }
         nodes.iter().try_for_each(|node| node.ready.print_text())?;
+        if let Some(gateway) = s3 {
+            output::result(&format!("S3 gateway: {}. {}", gateway.url(), gateway.keys_hint()))?;
+        }
         let options = self.endpoint_options(&ready.manager);
         output::result(&format!(
             "Ready. In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \

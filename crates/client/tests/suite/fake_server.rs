@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use zerohop_client::DropOptions;
 use zerohop_client::{
-    Blocking, BlockingClient, Client, ClientOptions, Condition, Error, Failure, Reason, Record, Ttl,
+    BlockingClient, BlockingHandle, Client, ClientOptions, Condition, Error, Failure, Reason, Record, Ttl,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_wire::admin::{

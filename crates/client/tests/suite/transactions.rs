@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use zerohop_client::{
-    AbortReason, Blocking, BlockingClient, Client, ClientOptions, Condition, Error, Failure,
+    AbortReason, BlockingClient, BlockingHandle, Client, ClientOptions, Condition, Error, Failure,
     InvalidTransaction, Reason, Record, Transform,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};

@@ -29,7 +29,7 @@ pub(super) struct Bootstrap {
     members: Vec<ManagerInfo>,
     addresses: Vec<Address>,
     /// The starts of the other bootstrap members that have no log either.
-    starts_heard: BTreeMap<Address, Incarnation>,
+    known_starts: BTreeMap<Address, Incarnation>,
     pub(super) next: Time,
 }
 
@@ -37,19 +37,19 @@ impl Bootstrap {
     pub(super) fn new(
         now: Time,
         id: ManagerId,
-        founders: Vec<ManagerInfo>,
-        places: Vec<Address>,
+        members: Vec<ManagerInfo>,
+        addresses: Vec<Address>,
     ) -> Bootstrap {
-        Bootstrap { id, members: founders, addresses: places, starts_heard: BTreeMap::new(), next: now }
+        Bootstrap { id, members, addresses, known_starts: BTreeMap::new(), next: now }
     }
 
     /// For people.
     pub(super) fn waits_for(&self) -> String {
         let missing =
-            self.members.iter().filter(|one| one.id != self.id && !self.starts_heard.contains_key(&one.addr));
+            self.members.iter().filter(|one| one.id != self.id && !self.known_starts.contains_key(&one.addr));
         let missing: Vec<&str> = missing.map(|one| one.addr.as_str()).collect();
         format!(
-            "the other founders of the control group, of which {} have not been heard",
+            "the other bootstrap members of the control group, of which {} have not been heard",
             missing.join(", ")
         )
     }
@@ -57,14 +57,14 @@ impl Bootstrap {
 
 impl Agent {
     pub(super) fn tick_bootstrap(&mut self) {
-        let Some(founding) = &mut self.bootstrap else { return };
-        if self.now < founding.next {
+        let Some(bootstrap) = &mut self.bootstrap else { return };
+        if self.now < bootstrap.next {
             return;
         }
-        founding.next = self.now.after_ms(REQUEST_ROUND_MS);
-        let id = founding.id;
+        bootstrap.next = self.now.after_ms(REQUEST_ROUND_MS);
+        let id = bootstrap.id;
         let others: Vec<Address> =
-            founding.members.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
+            bootstrap.members.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
         for other in &others {
             self.send(other, AgentBody::BootstrapRequest { incarnation: self.settings.incarnation });
         }
@@ -79,7 +79,7 @@ impl Agent {
             incarnation: self.settings.incarnation,
             is_bootstrapped: self.bootstrap.is_none(),
             expects: self.bootstrapped_with.get(from).copied().unwrap_or(Incarnation(0)),
-            starts_heard: self.bootstrapped_with.clone().into_iter().collect(),
+            known_starts: self.bootstrapped_with.clone().into_iter().collect(),
         };
         self.record_bootstrap_start(from, incarnation);
         self.send(from, body);
@@ -89,17 +89,17 @@ impl Agent {
         &mut self,
         from: &Address,
         (incarnation, founded, expects): (Incarnation, bool, Incarnation),
-        heard: Vec<(Address, Incarnation)>,
+        starts: Vec<(Address, Incarnation)>,
     ) {
         let is_other = |one: &ManagerInfo| one.addr == *from;
-        if !self.bootstrap.as_ref().is_some_and(|founding| founding.members.iter().any(is_other)) {
+        if !self.bootstrap.as_ref().is_some_and(|bootstrap| bootstrap.members.iter().any(is_other)) {
             return;
         }
         if !founded {
             self.record_bootstrap_start(from, incarnation);
             self.bootstrap_if_all_known();
         } else if expects == self.settings.incarnation {
-            self.found(heard.into_iter().collect());
+            self.found(starts.into_iter().collect());
         } else {
             self.end(EndReason::BootstrappedBefore { by: from.clone() });
         }
@@ -108,31 +108,32 @@ impl Agent {
     /// Records a start of a bootstrap member that has not bootstrapped. A member that sends `BootstrapRequest` has
     /// not, either.
     fn record_bootstrap_start(&mut self, from: &Address, incarnation: Incarnation) {
-        if let Some(founding) = &mut self.bootstrap
-            && founding.members.iter().any(|one| one.addr == *from && one.id != founding.id)
+        if let Some(bootstrap) = &mut self.bootstrap
+            && bootstrap.members.iter().any(|one| one.addr == *from && one.id != bootstrap.id)
         {
-            founding.starts_heard.insert(from.clone(), incarnation);
+            bootstrap.known_starts.insert(from.clone(), incarnation);
         }
     }
 
     fn bootstrap_if_all_known(&mut self) {
-        let Some(founding) = &self.bootstrap else { return };
-        if founding.starts_heard.len() + 1 >= founding.members.len() || is_planted(Bug::BootstrapWithoutPeers)
+        let Some(bootstrap) = &self.bootstrap else { return };
+        if bootstrap.known_starts.len() + 1 >= bootstrap.members.len()
+            || is_planted(Bug::BootstrapWithoutPeers)
         {
-            let heard = founding.starts_heard.clone();
-            self.found(heard);
+            let starts = bootstrap.known_starts.clone();
+            self.found(starts);
         }
     }
 
-    /// Bootstraps. `heard` has the starts that the very first member to bootstrap had heard from.
-    fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
-        let Some(Bootstrap { id, members: founders, addresses: places, .. }) = self.bootstrap.take() else {
+    /// Bootstraps. `starts` has the starts that the very first member to bootstrap had heard from.
+    fn found(&mut self, starts: BTreeMap<Address, Incarnation>) {
+        let Some(Bootstrap { id, members, addresses, .. }) = self.bootstrap.take() else {
             return;
         };
-        let log = RaftManager::found_with(id, &founders, &places);
+        let log = RaftManager::found_with(id, &members, &addresses);
         match RaftManager::open(self.now, &log, self.manager_settings()) {
             Ok((manager, _)) => {
-                self.bootstrapped_with = heard;
+                self.bootstrapped_with = starts;
                 self.effects.push(AgentEffect::Persist { number: 0, bytes: log, replace: true });
                 self.install_manager(manager);
             }

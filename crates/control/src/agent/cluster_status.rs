@@ -9,7 +9,7 @@ use crate::command::ManagerInfo;
 
 /// The status of the cluster as one node sees it, at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterStanding {
+pub struct ClusterStatus {
     /// This node, once it has a number.
     pub node: Option<NodeId>,
     /// The leader of the control group; `None` if no leader is known to exist now.
@@ -22,8 +22,8 @@ pub struct ClusterStanding {
     /// The control group decides, as far as this node knows: it has been without a leader for no longer than
     /// an election takes.
     pub has_quorum: bool,
-    /// This node has a seat in the control group.
-    pub sits: bool,
+    /// This node is a member of the control group.
+    pub is_manager: bool,
     /// The control group, and whether each of its members answers this node.
     pub managers: Vec<(ManagerInfo, bool)>,
     /// Nodes that are up in the map and that have not answered this node for a while.
@@ -32,7 +32,7 @@ pub struct ClusterStanding {
     pub waits_for: Option<String>,
 }
 
-impl ClusterStanding {
+impl ClusterStatus {
     /// Number of members of the control group that answer this node, and of all members.
     pub fn answering(&self) -> (usize, usize) {
         (self.managers.iter().filter(|(_, answers)| *answers).count(), self.managers.len())
@@ -46,11 +46,11 @@ impl ClusterStanding {
 }
 
 /// Why nothing is decided; for people.
-impl fmt::Display for ClusterStanding {
+impl fmt::Display for ClusterStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (answering, all) = self.answering();
         let seconds = self.leaderless_ms / 1_000;
-        match self.sits {
+        match self.is_manager {
             true => write!(
                 f,
                 "no quorum: {answering} of {} of the control group {}",

@@ -122,9 +122,9 @@ impl KnownControlGroup {
         self.round += 1;
         if self.round.is_multiple_of(ANY_NODE_EVERY) && map.nodes().len() > 0 {
             let at = stream.between(0, map.nodes().len() as u64) as usize;
-            let anybody = map.nodes().nth(at).and_then(|node| Address::new(node.manager()).ok());
-            if let Some(anybody) = anybody.filter(|address| address != me) {
-                return Some(anybody);
+            let member = map.nodes().nth(at).and_then(|node| Address::new(node.manager()).ok());
+            if let Some(member) = member.filter(|address| address != me) {
+                return Some(member);
             }
         }
         let known = self.known().filter(|address| *address != me).count().max(1) as u64;

@@ -65,7 +65,7 @@ pub enum AgentEffect {
     /// Groups with members on this node are recovering, and the agent needs the ends of their logs. The shell
     /// answers with [`super::AgentEvent::LogEnds`] for those logs that exist. The agent repeats the effect as
     /// long as the groups recover.
-    RequestLogEnds(Vec<LogWanted>),
+    RequestLogEnds(Vec<LogEndQuery>),
     /// The answer to [`super::AgentEvent::Operate`].
     Answered {
         /// The token of the request.
@@ -90,7 +90,7 @@ pub enum AgentEffect {
 
 /// A log whose end is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogWanted {
+pub struct LogEndQuery {
     /// The instance of this node.
     pub instance: InstanceId,
     /// The keyspace.
@@ -178,7 +178,7 @@ impl fmt::Display for EndReason {
             }
             Self::BootstrappedBefore { by } => write!(
                 f,
-                "this founding manager has lost its log, and {by} knows the control group. Start the node with an empty \
+                "this bootstrap manager has lost its log, and {by} knows the control group. Start the node with an empty \
                  folder and --join {by} instead of --hosts"
             ),
         }

@@ -8,9 +8,9 @@
 //!   Joined  ── the map has this start
 //! ```
 //!
-//! A map that is older than this start must not be used: instances would remove partitions that it does not
-//! assign to them, and the start that it names need not be the last one. A later map must not be used for
-//! `replaces`: it may name a start after this one.
+//! A map that is older than this start must not be used. Instances would remove partitions that it does not assign to
+//! them, and the start that it names need not be the last one. A later map must not be used for `replaces`: it may name
+//! a start after this one.
 
 use std::sync::Arc;
 
@@ -146,12 +146,13 @@ impl Agent {
         let known = map.node(join.node?)?;
         let (node, incarnation) = (known.id(), known.incarnation());
         let is_own = self.own_node() == Some(node) && incarnation == self.settings.incarnation;
-        let is_heard = self.gossip.as_ref().is_some_and(|gossip| gossip.answers(node) == Some(incarnation));
+        let answers_now =
+            self.gossip.as_ref().is_some_and(|gossip| gossip.answers(node) == Some(incarnation));
         let is_duplicate_start = incarnation == join.replaces
             && incarnation != join.incarnation
             && known.manager() != join.manager.as_str()
             && known.state() != NodeState::Down
-            && (is_own || is_heard);
+            && (is_own || answers_now);
         if !is_duplicate_start {
             self.duplicate_starts.remove(&node);
             return None;

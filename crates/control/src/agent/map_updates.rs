@@ -9,7 +9,7 @@ use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::{MapEpoch, NodeId};
 
 use super::Agent;
-use super::message::{AgentBody, PieceOf};
+use super::message::{AgentBody, DeltaPieceId};
 use crate::limits::{ENCODED_MAPS_MAX, PIECE_BYTES};
 use zerohop_base::time::Time;
 
@@ -55,7 +55,7 @@ impl Agent {
         from: &Address,
         node: Option<NodeId>,
         have: MapEpoch,
-        piece: Option<PieceOf>,
+        piece: Option<DeltaPieceId>,
         is_confirmation: bool,
     ) {
         if let Some(node) = node.filter(|_| self.is_leader())
@@ -113,7 +113,7 @@ impl Agent {
         one.used = self.now;
         let bytes = Arc::clone(&one.bytes);
         let Some(part) = bytes.chunks(PIECE_BYTES).nth(piece as usize) else { return };
-        let of = PieceOf { since: one.since, epoch: one.epoch, piece };
+        let of = DeltaPieceId { since: one.since, epoch: one.epoch, piece };
         let news = self.group.news(one.applied_count);
         let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
         self.send(to, AgentBody::MapPiece { news, piece: of, pieces, bytes: part.to_vec() });
@@ -121,7 +121,7 @@ impl Agent {
 
     /// Sends only the epoch of the map.
     pub(super) fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
-        let piece = PieceOf { since, epoch: self.map().epoch(), piece: 0 };
+        let piece = DeltaPieceId { since, epoch: self.map().epoch(), piece: 0 };
         let news = self.group.news(self.maps.applied_count);
         self.send(to, AgentBody::MapPiece { news, piece, pieces: 0, bytes: Vec::new() });
     }

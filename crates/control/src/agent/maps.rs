@@ -7,7 +7,7 @@ use std::sync::Arc;
 use zerohop_placement::{Address, ClusterMap, MapDelta, MapHistory};
 use zerohop_wire::ids::MapEpoch;
 
-use super::message::{AgentBody, ControlGroupNews, PieceOf};
+use super::message::{AgentBody, ControlGroupNews, DeltaPieceId};
 use super::{Agent, AgentEffect};
 use crate::limits::PIECE_BYTES;
 use zerohop_base::time::Time;
@@ -51,7 +51,7 @@ pub(super) struct MapFetch {
 /// A map or delta that arrives in pieces.
 #[derive(Debug)]
 struct PartialMap {
-    of: PieceOf,
+    of: DeltaPieceId,
     from: Address,
     bytes: Vec<u8>,
     tries: u32,
@@ -162,7 +162,7 @@ impl Agent {
         &mut self,
         from: &Address,
         news: &ControlGroupNews,
-        (piece, pieces): (PieceOf, u32),
+        (piece, pieces): (DeltaPieceId, u32),
         bytes: Vec<u8>,
     ) {
         self.apply_news(news);
@@ -189,7 +189,7 @@ impl Agent {
             return;
         }
         if piece.piece == 0 {
-            let of = PieceOf { piece: 0, ..piece };
+            let of = DeltaPieceId { piece: 0, ..piece };
             self.fetch.coming = Some(PartialMap { of, from: from.clone(), bytes: Vec::new(), tries: 0 });
         }
         let Some(coming) = &mut self.fetch.coming else { return };
@@ -210,7 +210,7 @@ impl Agent {
         }
     }
 
-    fn handle_delta(&mut self, from: &Address, mark: u64, of: PieceOf, bytes: &[u8]) {
+    fn handle_delta(&mut self, from: &Address, mark: u64, of: DeltaPieceId, bytes: &[u8]) {
         let delta =
             MapDelta::decode(bytes).ok().filter(|delta| (delta.from, delta.to) == (of.since, of.epoch));
         let Some(delta) = delta else {

@@ -187,16 +187,16 @@ impl Agent {
     }
 
     /// The list of managers has changed. After a forced new cluster a manager that the list does not name gives
-    /// up its seat at once. Its log stays, so that it never promises anything twice. In other cases the list
+    /// up its membership at once. Its log stays, so that it never promises anything twice. In other cases the list
     /// alone is no reason: the leader removes managers one at a time, and needs their votes until then (see
-    /// `give_up_lost_seat`). A node that was added takes its seat, once.
+    /// `give_up_lost_membership`). A node that was added becomes a member, once.
     pub(super) fn managers_changed(&mut self) {
         let managers = &self.group.managers;
         let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
         // The jump began at the count of the manager that survived, and this one may have decided more.
-        if let Some(seat) = &self.manager
-            && self.group.applied_count >= seat.state().applied_count() + NEW_CLUSTER_COUNTER_JUMP / 2
-            && !is_named(seat.id())
+        if let Some(manager) = &self.manager
+            && self.group.applied_count >= manager.state().applied_count() + NEW_CLUSTER_COUNTER_JUMP / 2
+            && !is_named(manager.id())
         {
             self.manager = None;
             self.manager_leader = None;
@@ -236,10 +236,10 @@ impl Agent {
         let map = manager.state().map();
         let is_joined = |at: &&Address| map.nodes().any(|node| node.manager() == at.as_str());
         let place = |one: &ManagerInfo| {
-            let heard_at = || self.group.last_address(one.id).filter(is_joined);
+            let seen_at = || self.group.last_address(one.id).filter(is_joined);
             let at = match one.id == own {
                 true => Some(&self.settings.manager),
-                false => self.group.moved_to(one.id).or_else(heard_at),
+                false => self.group.moved_to(one.id).or_else(seen_at),
             };
             ManagerInfo { id: one.id, addr: at.unwrap_or(&one.addr).clone() }
         };

@@ -48,8 +48,8 @@ mod reports;
 mod settings;
 mod status_watch;
 
-pub use cluster_status::ClusterStanding;
-pub use effect::{AgentEffect, EndReason, LogWanted, NoOutcome};
+pub use cluster_status::ClusterStatus;
+pub use effect::{AgentEffect, EndReason, LogEndQuery, NoOutcome};
 pub use event::{AgentEvent, GroupRequest};
 pub use notice::LogNotice;
 pub use settings::{AgentSettings, ControlRole, OpenError};
@@ -66,7 +66,7 @@ use notice::Primaries;
 use own_node::OwnNode;
 use proposals::{ForwardedProposals, Proposals};
 use reports::LogReports;
-use status_watch::StandingWatch;
+use status_watch::StatusWatch;
 
 /// Least time in milliseconds between two `OtherCluster` messages to nodes of other clusters.
 const OTHER_CLUSTER_PAUSE_MS: u64 = 100;
@@ -104,7 +104,7 @@ pub struct Agent {
     log_reports: LogReports,
     gossip: Option<Gossip>,
     silent: SilentNodes,
-    watch: StandingWatch,
+    watch: StatusWatch,
     primaries: Primaries,
     /// Starts that would replace a process that answers at another address, and since when.
     duplicate_starts: BTreeMap<NodeId, (Incarnation, Time)>,
@@ -140,11 +140,13 @@ impl Agent {
         if settings.incarnation == Incarnation(0) {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
-        let founders = match &settings.control {
-            ControlRole::Bootstrap { id, members: founders, .. }
-                if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
+        let members = match &settings.control {
+            ControlRole::Bootstrap { id, members, .. }
+                if !members.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
-                return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
+                return Err(OpenError::Settings(
+                    "a bootstrap node is one of the bootstrap members, at its own address",
+                ));
             }
             ControlRole::Bootstrap { .. }
                 if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) =>
@@ -154,7 +156,7 @@ impl Agent {
                      another node, instead of the list of hosts",
                 ));
             }
-            ControlRole::Bootstrap { members: founders, .. } => founders.clone(),
+            ControlRole::Bootstrap { members, .. } => members.clone(),
             _ => Vec::new(),
         };
         let mut agent = Agent {
@@ -171,7 +173,7 @@ impl Agent {
             bootstrap: None,
             bootstrapped_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: KnownControlGroup::new(&settings.contacts, founders, &settings.moved),
+            group: KnownControlGroup::new(&settings.contacts, members, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: MapFetch::default(),
             peers: Peers::default(),
@@ -181,7 +183,7 @@ impl Agent {
             log_reports: LogReports::default(),
             gossip: None,
             silent: SilentNodes::default(),
-            watch: StandingWatch::new(now),
+            watch: StatusWatch::new(now),
             primaries: Primaries::default(),
             duplicate_starts: BTreeMap::new(),
             next_placing: now,
@@ -205,8 +207,8 @@ impl Agent {
                 self.install_manager(manager);
                 Ok(good)
             }
-            ControlRole::Bootstrap { id, members: founders, addresses: places } => {
-                self.bootstrap = Some(Bootstrap::new(now, id, founders, places));
+            ControlRole::Bootstrap { id, members, addresses } => {
+                self.bootstrap = Some(Bootstrap::new(now, id, members, addresses));
                 Ok(0)
             }
             ControlRole::New { id } => {
@@ -268,7 +270,7 @@ impl Agent {
         let next_message = if self.is_leader() { self.peers.next } else { Time::NEVER };
         let all = [
             self.manager.as_ref().map_or(Time::NEVER, RaftManager::tick_due),
-            self.bootstrap.as_ref().map_or(Time::NEVER, |founding| founding.next),
+            self.bootstrap.as_ref().map_or(Time::NEVER, |bootstrap| bootstrap.next),
             self.fetch.next,
             self.proposals.next_due(),
             self.log_reports.next_due(),
@@ -325,8 +327,8 @@ impl Agent {
 
     /// What a start waits for, for people; none once it has joined.
     pub fn waits_for(&self) -> Option<String> {
-        if let Some(founding) = &self.bootstrap {
-            return Some(founding.waits_for());
+        if let Some(bootstrap) = &self.bootstrap {
+            return Some(bootstrap.waits_for());
         }
         let what = match self.start {
             StartPhase::ClusterUnknown => {
@@ -423,9 +425,9 @@ impl Agent {
                 incarnation,
                 is_bootstrapped: founded,
                 expects,
-                starts_heard: heard,
+                known_starts: starts,
             } => {
-                self.handle_bootstrap_state(&from, (incarnation, founded, expects), heard);
+                self.handle_bootstrap_state(&from, (incarnation, founded, expects), starts);
             }
         }
     }

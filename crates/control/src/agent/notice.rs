@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 use zerohop_wire::words::{by_number, counted};
 
 use super::Agent;
-use super::cluster_status::ClusterStanding;
+use super::cluster_status::ClusterStatus;
 use super::own_node::OwnNode;
 use zerohop_base::time::Time;
 
@@ -42,7 +42,7 @@ pub enum LogNotice {
         addr: Address,
     },
     /// The control group does not decide.
-    QuorumLost(Box<ClusterStanding>),
+    QuorumLost(Box<ClusterStatus>),
     /// The control group decides again.
     QuorumBack,
     /// Instances of this node have become primary of partitions, or have ceased to be.
@@ -96,9 +96,9 @@ impl fmt::Display for LogNotice {
             LogNotice::LeaderChanged { node: None, addr } => {
                 write!(f, "the node at {addr} leads the control group")
             }
-            LogNotice::QuorumLost(standing) => write!(
+            LogNotice::QuorumLost(status) => write!(
                 f,
-                "{standing}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
+                "{status}. Nodes that fail are not replaced, and nothing can be changed, until more than half of the managers \
                  return; if they cannot return: `zerohop recover --control-group DIR`"
             ),
             LogNotice::QuorumBack => f.write_str("the control group has a leader again, and decides"),

@@ -34,7 +34,7 @@ impl Agent {
             })?;
             let found = self.managers().iter().find(|one| one.addr.as_str() == node.manager());
             managers.push(match found {
-                Some(sits) => sits.clone(),
+                Some(manager) => manager.clone(),
                 None if node.state() != NodeState::Up => {
                     return Err(format!("node {id} is {}: name one that is up", node.state()));
                 }
@@ -68,7 +68,7 @@ impl Agent {
     /// Partitions with data loss that is not acknowledged; none if this node is not in the control group,
     /// which alone knows them.
     pub fn losses(&self) -> Arc<Losses> {
-        self.manager.as_ref().map(|seat| Arc::clone(seat.state().losses())).unwrap_or_default()
+        self.manager.as_ref().map(|manager| Arc::clone(manager.state().losses())).unwrap_or_default()
     }
 
     /// Partitions that the drop of a keyspace waits for; `None`: this node is not in the control group, which

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 
 use super::message::AgentBody;
 use super::proposals::Purpose;
-use super::{Agent, AgentEffect, LogWanted};
+use super::{Agent, AgentEffect, LogEndQuery};
 use crate::command::{ControlCommand, LogIndexReport, ReportedLog};
 use crate::limits::{AGENT_REPORTED_LOGS_MAX, LOADS_REPORTED_MAX, REPORTS_MAX};
 use crate::manager;
@@ -189,7 +189,7 @@ impl Agent {
                 duty.next = now.after_ms(duty.wait_ms);
                 duty.wait_ms = (2 * duty.wait_ms).min(LOG_REPORT_REPEAT_MS_MAX);
                 let (instance, keyspace, partition) = (*instance, *keyspace, *partition);
-                wanted.push(LogWanted { instance, keyspace, partition, epoch: duty.epoch });
+                wanted.push(LogEndQuery { instance, keyspace, partition, epoch: duty.epoch });
             }
             next = Some(next.map_or(duty.next, |other| other.min(duty.next)));
         }

@@ -10,7 +10,7 @@ use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::words::{by_number, counted};
 
-use super::cluster_status::ClusterStanding;
+use super::cluster_status::ClusterStatus;
 use super::message::ControlGroupNews;
 use super::notice::LogNotice;
 use super::{Agent, AgentEffect};
@@ -26,14 +26,14 @@ const PAUSE_MS: u64 = 1_000;
 
 /// How long the manager of this node has been without a leader before a leader's message shows that it was
 /// removed. The leader sends its members heartbeats every 100 ms.
-const LOST_SEAT_MS: u64 = 2_000;
+const LOST_MEMBERSHIP_MS: u64 = 2_000;
 
 /// Number of addresses that are shown to people.
 const ADDRESSES_SHOWN_MAX: usize = 8;
 
 /// The observations so far.
 #[derive(Debug, Default)]
-pub(super) struct StandingWatch {
+pub(super) struct StatusWatch {
     /// When a leader was last known.
     leader_known_at: Time,
     /// The leader that was last reported.
@@ -44,32 +44,32 @@ pub(super) struct StandingWatch {
     waits_next: Time,
 }
 
-impl StandingWatch {
-    pub(super) fn new(now: Time) -> StandingWatch {
-        StandingWatch {
+impl StatusWatch {
+    pub(super) fn new(now: Time) -> StatusWatch {
+        StatusWatch {
             leader_known_at: now,
             waits_next: now.after_ms(WAITS_FIRST_MS),
-            ..StandingWatch::default()
+            ..StatusWatch::default()
         }
     }
 }
 
 impl Agent {
     /// The status of the cluster at this time, as this node sees it.
-    pub fn cluster_state(&self, now: Time) -> ClusterStanding {
+    pub fn cluster_state(&self, now: Time) -> ClusterStatus {
         let now = now.max(self.now);
         let is_led = self.has_leader();
         let leaderless_ms = if is_led { 0 } else { now.since_us(self.watch.leader_known_at) / 1_000 };
         let has_quorum = leaderless_ms < self.leaderless_max_ms();
         let managers = self.group.managers.iter();
         let leader = self.group.leader.filter(|_| has_quorum).and_then(|id| self.info_of(id));
-        ClusterStanding {
+        ClusterStatus {
             node: self.node(),
             leader_node: leader.as_ref().and_then(|leader| self.node_at(&leader.addr)),
             leader,
             leaderless_ms,
             has_quorum,
-            sits: self.seat().is_some(),
+            is_manager: self.manager_in_control().is_some(),
             managers: managers.map(|one| (one.clone(), self.manager_answers_now(now, one))).collect(),
             silent: self.silent_nodes(now),
             waits_for: self.waits_for(),
@@ -78,7 +78,7 @@ impl Agent {
 
     /// The manager of this node, unless it has been removed from the control group, or is not added yet: such
     /// a manager gets no messages of a leader.
-    fn seat(&self) -> Option<&RaftManager> {
+    fn manager_in_control(&self) -> Option<&RaftManager> {
         self.manager.as_ref().filter(|manager| manager.is_member())
     }
 
@@ -91,28 +91,28 @@ impl Agent {
 
     /// The manager of this node knows a leader.
     fn has_leader(&self) -> bool {
-        self.seat().is_some_and(RaftManager::has_leader)
+        self.manager_in_control().is_some_and(RaftManager::has_leader)
     }
 
     /// The addresses that a start contacts, and which members of the control group answer; for people.
     pub(super) fn contacts_text(&self) -> String {
         if self.manager.is_some() && self.group.managers.len() > 1 {
-            let standing: Vec<(&ManagerInfo, bool)> = self
+            let managers: Vec<(&ManagerInfo, bool)> = self
                 .group
                 .managers
                 .iter()
                 .map(|one| (one, self.manager_answers_now(self.now, one)))
                 .collect();
-            let answering = standing.iter().filter(|(_, answers)| *answers).count();
+            let answering = managers.iter().filter(|(_, answers)| *answers).count();
             let missing: Vec<&str> =
-                standing.iter().filter(|(_, answers)| !answers).map(|(one, _)| one.addr.as_str()).collect();
+                managers.iter().filter(|(_, answers)| !answers).map(|(one, _)| one.addr.as_str()).collect();
             let no_answer = match &missing[..] {
                 [] => String::new(),
                 missing => format!(", no answer from {}", missing.join(", ")),
             };
             return format!(
                 "{answering} of {} {}{no_answer}",
-                counted(standing.len(), "manager"),
+                counted(managers.len(), "manager"),
                 by_number(answering, "answers", "answer")
             );
         }
@@ -131,7 +131,7 @@ impl Agent {
     }
 
     fn leaderless_max_ms(&self) -> u64 {
-        if self.seat().is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
+        if self.manager_in_control().is_some() { LEADERLESS_MEMBER_MS } else { LEADERLESS_NODE_MS }
     }
 
     /// The node whose manager has this address.
@@ -148,7 +148,7 @@ impl Agent {
             || self
                 .manager
                 .as_ref()
-                .is_some_and(|seat| seat.has_message_within(one.id, now, LEADERLESS_MEMBER_MS))
+                .is_some_and(|manager| manager.has_message_within(one.id, now, LEADERLESS_MEMBER_MS))
     }
 
     fn silent_nodes(&self, now: Time) -> Vec<NodeId> {
@@ -174,22 +174,22 @@ impl Agent {
         if !is_leader || self.group.leader_at() != Some(from) {
             return;
         }
-        self.give_up_lost_seat(news);
-        if self.seat().is_none() {
+        self.give_up_lost_membership(news);
+        if self.manager_in_control().is_none() {
             self.record_leader();
         }
     }
 
-    /// News has come from the leader itself. A manager that the list does not name gives up its seat if it
+    /// News has come from the leader itself. A manager that the list does not name gives up its membership if it
     /// knows its removal, or if the leader sends it no heartbeats: it was away when it was removed.
-    fn give_up_lost_seat(&mut self, news: &ControlGroupNews) {
+    fn give_up_lost_membership(&mut self, news: &ControlGroupNews) {
         let Some(manager) = &self.manager else { return };
         let id = manager.id();
         let is_named = self.group.managers.iter().any(|one| one.id == id);
         if is_named || news.leader == Some(id) || news.applied_count < manager.state().applied_count() {
             return;
         }
-        let is_silent = self.now.since_us(self.watch.leader_known_at) >= LOST_SEAT_MS * 1_000;
+        let is_silent = self.now.since_us(self.watch.leader_known_at) >= LOST_MEMBERSHIP_MS * 1_000;
         if !manager.is_member() || is_silent {
             self.manager = None;
             self.manager_leader = None;
@@ -223,8 +223,8 @@ impl Agent {
         // A start without a leader reports what it waits for instead.
         if lost_us >= self.leaderless_max_ms() * 1_000 && !self.watch.is_loss_reported && self.has_joined() {
             (self.watch.is_loss_reported, self.watch.leader) = (true, None);
-            let standing = self.cluster_state(self.now);
-            self.log_notice(LogNotice::QuorumLost(Box::new(standing)));
+            let status = self.cluster_state(self.now);
+            self.log_notice(LogNotice::QuorumLost(Box::new(status)));
         } else if self.watch.is_loss_reported && lost_us == 0 {
             self.watch.is_loss_reported = false;
             self.log_notice(LogNotice::QuorumBack);

@@ -1,5 +1,5 @@
-//! Encoded messages between managers: the fields of the raft crate's messages, in a format of our own, so
-//! that no outside bytes reach the old Protocol Buffers library that this crate is built on.
+//! Encoded messages between managers: the fields of the raft crate's messages, in a format of our own. So no outside
+//! bytes reach the old Protocol Buffers library that the raft crate is built on.
 
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, Message, MessageType, Snapshot};

@@ -86,11 +86,11 @@ pub(crate) struct Consensus {
 const BOOTSTRAP_TERM: u64 = 1;
 
 /// The log of a bootstrap member: every bootstrap member starts with the same members and the same state.
-pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
+pub(crate) fn found(id: ManagerId, members: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
     (meta.index, meta.term) = (1, BOOTSTRAP_TERM);
-    meta.mut_conf_state().set_voters(founders.iter().map(|founder| founder.0).collect());
+    meta.mut_conf_state().set_voters(members.iter().map(|member| member.0).collect());
     snapshot.data = state.into();
     let mut writer = RecordWriter::default();
     writer.header(id);
@@ -497,9 +497,9 @@ impl Consensus {
     /// for. The first member campaigns again and again until most of the others have started.
     fn campaign_if_new(&mut self) {
         let raft = &self.core.raft;
-        let is_founding = raft.hard_state().term <= BOOTSTRAP_TERM && raft.leader_id == 0;
+        let is_bootstrapping = raft.hard_state().term <= BOOTSTRAP_TERM && raft.leader_id == 0;
         let is_first = raft.prs().conf().voters().ids().iter().min() == Some(self.id.0);
-        if is_founding && is_first && self.ticks.is_multiple_of(BOOTSTRAP_ELECTION_TICKS) {
+        if is_bootstrapping && is_first && self.ticks.is_multiple_of(BOOTSTRAP_ELECTION_TICKS) {
             // The core refuses only managers that are not voters; this one is a voter.
             let _ = self.core.campaign();
         }

@@ -61,7 +61,7 @@ mod tests {
         assert!(reads.all_read_batches(me, &(vec![me], Vec::new())));
         assert!(!reads.all_read_batches(me, &all));
         reads.record_capabilities(one, READS, &all);
-        assert!(!reads.all_read_batches(me, &all), "who only learns takes entries too");
+        assert!(!reads.all_read_batches(me, &all), "a learner takes entries too");
         reads.batch_decided(&all);
         assert!(reads.all_read_batches(me, &all));
         reads.record_capabilities(other, 0, &all);

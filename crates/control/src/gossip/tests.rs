@@ -17,7 +17,7 @@ struct Field {
     now: u64,
     map: ClusterMap,
     nodes: Vec<Option<Gossip>>,
-    agenda: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    event_queue: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
     order: u64,
     random: SplitMix64,
     loss_per_mille: u64,
@@ -45,8 +45,8 @@ impl Field {
         let mut random = SplitMix64::new(seed);
         let gossip = |id: u32, seed| Some(start(id, 0, Time(0), seed));
         let nodes = (0..nodes).map(|id| gossip(id, random.next_u64())).collect();
-        let (agenda, verdicts) = (BTreeMap::new(), Vec::new());
-        Field { now: 0, map, nodes, agenda, order: 0, random, loss_per_mille, slots: None, verdicts }
+        let (event_queue, verdicts) = (BTreeMap::new(), Vec::new());
+        Field { now: 0, map, nodes, event_queue, order: 0, random, loss_per_mille, slots: None, verdicts }
     }
 
     fn run(&mut self, until: u64) {
@@ -54,7 +54,7 @@ impl Field {
             let wake = |node: &Option<Gossip>| node.as_ref().map_or(u64::MAX, |gossip| gossip.tick_due().0);
             let (at, due) =
                 self.nodes.iter().map(wake).enumerate().min_by_key(|(_, due)| *due).unwrap_or((0, u64::MAX));
-            let message = self.agenda.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
+            let message = self.event_queue.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
             if due.min(message) > until {
                 self.now = until;
                 return;
@@ -62,7 +62,7 @@ impl Field {
             self.now = self.now.max(due.min(message));
             let now = Time(self.now);
             let (at, effects) = if message <= due {
-                let Some((_, (to, bytes))) = self.agenda.pop_first() else { return };
+                let Some((_, (to, bytes))) = self.event_queue.pop_first() else { return };
                 (to, self.nodes[to].as_mut().map(|node| node.receive(now, &bytes)))
             } else {
                 (at, self.nodes[at].as_mut().map(|node| node.tick(now, &self.map)))
@@ -89,17 +89,17 @@ impl Field {
             slots[at] = slot + self.random.between(pauses.start, pauses.end);
             self.now = slot;
             let waiting: Vec<_> = self
-                .agenda
+                .event_queue
                 .iter()
                 .filter(|((time, _), (to, _))| *time <= slot && *to == at)
                 .map(|(key, _)| *key)
                 .collect();
             let Some(node) = self.nodes[at].as_mut() else {
-                waiting.iter().for_each(|key| drop(self.agenda.remove(key)));
+                waiting.iter().for_each(|key| drop(self.event_queue.remove(key)));
                 continue;
             };
             let mut effects = node.tick(Time(slot), &self.map);
-            for (_, bytes) in waiting.iter().filter_map(|key| self.agenda.remove(key)) {
+            for (_, bytes) in waiting.iter().filter_map(|key| self.event_queue.remove(key)) {
                 effects.extend(node.receive(Time(slot), &bytes));
                 effects.extend(node.tick(Time(slot), &self.map));
             }
@@ -117,7 +117,7 @@ impl Field {
         if self.random.between(0, 1000) >= self.loss_per_mille {
             self.order += 1;
             let time = self.now + self.random.between(100, 5_000);
-            self.agenda.insert((time, self.order), (to.get() as usize, bytes));
+            self.event_queue.insert((time, self.order), (to.get() as usize, bytes));
         }
     }
 
@@ -146,7 +146,7 @@ fn dead_node_is_detected_within_a_second_despite_ten_percent_loss() {
             );
             let all = nodes as usize - 1;
             for node in field.nodes.iter().flatten() {
-                assert_eq!(node.alive().len(), all, "everybody is known");
+                assert_eq!(node.alive().len(), all, "all nodes are known");
             }
             let died = field.now;
             field.nodes[1] = None;

@@ -147,8 +147,8 @@ mod tests {
 
     /// Nodes from 1 on, with bootstrap members on the first of them; `domains` gives the failure domain of
     /// each node.
-    fn state(founders: u32, domains: &[u32]) -> ControlState {
-        let mut state = ControlState::new((1..=founders).map(|id| info(u64::from(id), id)).collect());
+    fn state(members: u32, domains: &[u32]) -> ControlState {
+        let mut state = ControlState::new((1..=members).map(|id| info(u64::from(id), id)).collect());
         for (host, domain) in (1..).zip(domains) {
             let join = JoinNode {
                 node: None,
@@ -172,19 +172,19 @@ mod tests {
         applied.outcome.result.unwrap();
     }
 
-    /// The command of manager 1 after it has received messages of the managers in `heard` every second for so
+    /// The command of manager 1 after it has received messages of the managers in `senders` every second for so
     /// long.
     fn after(
-        succession: &mut ManagerReplacement,
+        replacement: &mut ManagerReplacement,
         state: &ControlState,
-        heard: &[u64],
+        senders: &[u64],
         (from_ms, ms): (u64, u64),
     ) -> Option<Vec<ManagerInfo>> {
         let voters: Vec<ManagerId> = state.managers().iter().map(|one| one.id).collect();
         for at_ms in (from_ms..from_ms + ms).step_by(1_000) {
             let now = Time(at_ms * 1_000);
-            heard.iter().for_each(|id| succession.record_message(ManagerId(*id), now));
-            if let Some(command) = succession.command(now, ManagerId(1), state, &voters, AFTER_MS) {
+            senders.iter().for_each(|id| replacement.record_message(ManagerId(*id), now));
+            if let Some(command) = replacement.command(now, ManagerId(1), state, &voters, AFTER_MS) {
                 let ControlCommand::SetManagers(managers) = command else { panic!("{command:?}") };
                 return Some(managers);
             }
@@ -195,16 +195,16 @@ mod tests {
     #[test]
     fn long_down_manager_is_replaced_by_node_in_another_domain() {
         let state = state(3, &[1, 2, 3, 1, 4]);
-        let mut succession = ManagerReplacement::default();
-        assert_eq!(after(&mut succession, &state, &[2], (0, 29_000)), None, "it may come back");
-        let managers = after(&mut succession, &state, &[2], (29_000, 5_000)).unwrap();
+        let mut replacement = ManagerReplacement::default();
+        assert_eq!(after(&mut replacement, &state, &[2], (0, 29_000)), None, "it may come back");
+        let managers = after(&mut replacement, &state, &[2], (29_000, 5_000)).unwrap();
         assert_eq!(managers[..2], [info(1, 1), info(2, 2)]);
         let new = &managers[2];
         assert_eq!((node_of(new.id), &new.addr), (Some(NodeId(5)), &address(5)));
         // Managers that send messages stay, and without another node no replacement is possible.
-        let mut succession = ManagerReplacement::default();
-        assert_eq!(after(&mut succession, &state, &[2, 3], (0, 300_000)), None);
-        let mut succession = ManagerReplacement::default();
+        let mut replacement = ManagerReplacement::default();
+        assert_eq!(after(&mut replacement, &state, &[2, 3], (0, 300_000)), None);
+        let mut replacement = ManagerReplacement::default();
         let mut three = self::state(3, &[1, 2, 3]);
         let down = ControlCommand::SetNodeState {
             node: NodeId(3),
@@ -212,7 +212,7 @@ mod tests {
             state: NodeState::Down,
         };
         apply(&mut three, down);
-        assert_eq!(after(&mut succession, &three, &[2], (0, 300_000)), None);
+        assert_eq!(after(&mut replacement, &three, &[2], (0, 300_000)), None);
     }
 
     #[test]
@@ -226,17 +226,17 @@ mod tests {
             assert_eq!(node_of(new.id), Some(NodeId(3)));
             apply(&mut state, ControlCommand::SetManagers([others, vec![new]].concat()));
         }
-        assert_eq!(node_of(ManagerId(5)), None, "a founder");
+        assert_eq!(node_of(ManagerId(5)), None, "a bootstrap member");
     }
 
     #[test]
     fn control_group_of_one_grows_once_cluster_is_stable() {
-        let mut succession = ManagerReplacement::default();
-        assert_eq!(after(&mut succession, &state(1, &[1, 2]), &[], (0, 100_000)), None);
+        let mut replacement = ManagerReplacement::default();
+        assert_eq!(after(&mut replacement, &state(1, &[1, 2]), &[], (0, 100_000)), None);
         let state = state(1, &[1, 2, 3]);
-        let mut succession = ManagerReplacement::default();
-        assert_eq!(after(&mut succession, &state, &[], (0, 29_000)), None);
-        let managers = after(&mut succession, &state, &[], (29_000, 5_000)).unwrap();
+        let mut replacement = ManagerReplacement::default();
+        assert_eq!(after(&mut replacement, &state, &[], (0, 29_000)), None);
+        let managers = after(&mut replacement, &state, &[], (29_000, 5_000)).unwrap();
         let hosts: Vec<&str> = managers.iter().map(|one| one.addr.as_str()).collect();
         assert_eq!(hosts, ["n1:1", "n2:1", "n3:1"]);
         let ids: BTreeSet<ManagerId> = managers.iter().map(|one| one.id).collect();

@@ -183,7 +183,7 @@ pub struct RaftManager {
     /// As leader: changes of groups that are requested and not proposed yet.
     pending_regroups: RegroupGather,
     leader: LeaderState,
-    succession: ManagerReplacement,
+    replacement: ManagerReplacement,
     /// When each manager was last heard, whichever manager led.
     last_messages: BTreeMap<ManagerId, Time>,
     settings: ManagerSettings,
@@ -207,15 +207,19 @@ pub struct ManagerCounters {
 
 impl RaftManager {
     /// The log of a bootstrap member of a control group. All bootstrap members get the same list.
-    pub fn found(id: ManagerId, founders: &[ManagerInfo]) -> Vec<u8> {
-        RaftManager::found_with(id, founders, &[])
+    pub fn found(id: ManagerId, members: &[ManagerInfo]) -> Vec<u8> {
+        RaftManager::found_with(id, members, &[])
     }
 
     /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All bootstrap
     /// members get the same places.
-    pub fn found_with(id: ManagerId, founders: &[ManagerInfo], places: &[Address]) -> Vec<u8> {
-        let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
-        consensus::found(id, &ids, ControlState::new(founders.to_vec()).with_expected_nodes(places).encode())
+    pub fn found_with(id: ManagerId, members: &[ManagerInfo], addresses: &[Address]) -> Vec<u8> {
+        let ids: Vec<ManagerId> = members.iter().map(|member| member.id).collect();
+        consensus::found(
+            id,
+            &ids,
+            ControlState::new(members.to_vec()).with_expected_nodes(addresses).encode(),
+        )
     }
 
     /// The log of a manager that the control group is to add
@@ -252,8 +256,8 @@ impl RaftManager {
         })?;
         let known = state.clone();
         let state = state.forced_new(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
-        let founder = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
-        let log = consensus::found(founder[0], &founder, state.encode());
+        let members = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
+        let log = consensus::found(members[0], &members, state.encode());
         Ok((log, known, state))
     }
 
@@ -278,7 +282,7 @@ impl RaftManager {
             next_tick: now.after_ms(TICK_MS),
             pending_regroups: RegroupGather::default(),
             leader: LeaderState::default(),
-            succession: ManagerReplacement::default(),
+            replacement: ManagerReplacement::default(),
             last_messages: BTreeMap::new(),
             settings,
             counters: ManagerCounters::default(),
@@ -296,7 +300,7 @@ impl RaftManager {
         match event {
             ManagerEvent::Tick => {}
             ManagerEvent::Received { from, bytes } => {
-                self.succession.record_message(from, now);
+                self.replacement.record_message(from, now);
                 if self.last_messages.contains_key(&from) || self.last_messages.len() < MESSAGES_PIECED_MAX {
                     self.last_messages.insert(from, now);
                 }
@@ -454,7 +458,7 @@ impl RaftManager {
         if after_ms < u64::MAX && commands.is_empty() {
             let (voters, _) = self.consensus.members();
             let (me, state) = (self.consensus.id(), &self.state);
-            commands.extend(self.succession.command(now, me, state, &voters, after_ms));
+            commands.extend(self.replacement.command(now, me, state, &voters, after_ms));
         }
         self.propose(now, commands);
         self.follow();
@@ -573,7 +577,7 @@ impl RaftManager {
         self.waiting_term = self.consensus.term();
         self.pending_regroups.clear();
         self.leader.release();
-        self.succession.release();
+        self.replacement.release();
         let leader = self.consensus.leader();
         for tokens in std::mem::take(&mut self.waiting).into_values() {
             for token in tokens {

@@ -23,7 +23,7 @@ pub(super) struct InstanceLoad {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct PlacementTally {
-    seats: BTreeMap<InstanceId, InstanceLoad>,
+    instances: BTreeMap<InstanceId, InstanceLoad>,
     /// Wanted copies of all partitions together.
     wanted_copies: i128,
     /// Weights of the instances that may get partitions.
@@ -40,7 +40,7 @@ impl PlacementTally {
             let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
             let weight = instance_weight(facts.capacity, instances.len());
             for instance in instances {
-                let seat = InstanceLoad {
+                let instance_load = InstanceLoad {
                     node: node.id(),
                     domain: facts.domain,
                     state: node.state(),
@@ -48,7 +48,7 @@ impl PlacementTally {
                     planned_copies: 0,
                     load: 0,
                 };
-                tally.seats.insert(instance, seat);
+                tally.instances.insert(instance, instance_load);
                 if node.state() == NodeState::Up {
                     tally.weights += i128::from(weight);
                     tally.up += 1;
@@ -68,29 +68,31 @@ impl PlacementTally {
     }
 
     pub(super) fn load_of(&self, instance: InstanceId) -> Option<&InstanceLoad> {
-        self.seats.get(&instance)
+        self.instances.get(&instance)
     }
 
-    pub(super) fn seats(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
-        self.seats.iter().map(|(instance, seat)| (*instance, seat))
+    pub(super) fn instances(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
+        self.instances.iter().map(|(instance, instance_load)| (*instance, instance_load))
     }
 
     pub(super) fn is(&self, instance: InstanceId, state: NodeState) -> bool {
-        self.seats.get(&instance).map_or(state == NodeState::Down, |seat| seat.state == state)
+        self.instances
+            .get(&instance)
+            .map_or(state == NodeState::Down, |instance_load| instance_load.state == state)
     }
 
     pub(super) fn add_copies(&mut self, instance: InstanceId, copies: i64) {
-        if let Some(seat) = self.seats.get_mut(&instance) {
-            seat.planned_copies += copies;
+        if let Some(instance_load) = self.instances.get_mut(&instance) {
+            instance_load.planned_copies += copies;
         }
     }
 
     pub(super) fn serve(&mut self, from: Option<InstanceId>, to: InstanceId, load: u32) {
-        if let Some(seat) = from.and_then(|from| self.seats.get_mut(&from)) {
-            seat.load = seat.load.saturating_sub(u64::from(load));
+        if let Some(instance_load) = from.and_then(|from| self.instances.get_mut(&from)) {
+            instance_load.load = instance_load.load.saturating_sub(u64::from(load));
         }
-        if let Some(seat) = self.seats.get_mut(&to) {
-            seat.load += u64::from(load);
+        if let Some(instance_load) = self.instances.get_mut(&to) {
+            instance_load.load += u64::from(load);
         }
     }
 
@@ -98,26 +100,29 @@ impl PlacementTally {
     /// should have none. For comparisons, and to detect a difference of more than one copy
     /// ([`PlacementTally::one`]).
     pub(super) fn excess(&self, instance: InstanceId) -> i128 {
-        let Some(seat) = self.seats.get(&instance) else { return 0 };
-        let share =
-            if seat.state == NodeState::Up { self.wanted_copies * i128::from(seat.weight) } else { 0 };
-        i128::from(seat.planned_copies) * self.weights - share
+        let Some(instance_load) = self.instances.get(&instance) else { return 0 };
+        let share = if instance_load.state == NodeState::Up {
+            self.wanted_copies * i128::from(instance_load.weight)
+        } else {
+            0
+        };
+        i128::from(instance_load.planned_copies) * self.weights - share
     }
 
     /// The least [`PlacementTally::excess`] of the instances that may get partitions; `None` without any.
     pub(super) fn least_excess(&self) -> Option<i128> {
-        self.up_seats().map(|(instance, _)| self.excess(instance)).min()
+        self.up_instances().map(|(instance, _)| self.excess(instance)).min()
     }
 
     /// Whether the instances that may get partitions are in more than one domain.
     pub(super) fn has_several_domains(&self) -> bool {
-        let mut domains = self.up_seats().map(|(_, seat)| seat.domain);
+        let mut domains = self.up_instances().map(|(_, instance_load)| instance_load.domain);
         let first = domains.next();
         domains.any(|domain| Some(domain) != first)
     }
 
-    fn up_seats(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
-        self.seats().filter(|(_, seat)| seat.state == NodeState::Up)
+    fn up_instances(&self) -> impl Iterator<Item = (InstanceId, &InstanceLoad)> {
+        self.instances().filter(|(_, instance_load)| instance_load.state == NodeState::Up)
     }
 
     /// One copy, in the unit of [`PlacementTally::excess`].
@@ -128,7 +133,9 @@ impl PlacementTally {
     /// Whether moving `load` from one instance to the other balances the load of primaries: the larger load
     /// per weight of the two becomes smaller.
     pub(super) fn balances_load(&self, from: InstanceId, to: InstanceId, load: u32) -> bool {
-        let (Some(from), Some(to)) = (self.seats.get(&from), self.seats.get(&to)) else { return false };
+        let (Some(from), Some(to)) = (self.instances.get(&from), self.instances.get(&to)) else {
+            return false;
+        };
         let after = (u128::from(to.load) + u128::from(load)) * u128::from(from.weight);
         after < u128::from(from.load) * u128::from(to.weight)
     }
@@ -140,9 +147,9 @@ impl PlacementTally {
 
     /// The same after an increase of `load`.
     pub(super) fn load_per_weight_with(&self, instance: InstanceId, load: u32) -> u128 {
-        let laden = |seat: &InstanceLoad| {
-            ((u128::from(seat.load) + u128::from(load)) << 32) / u128::from(seat.weight)
+        let laden = |instance_load: &InstanceLoad| {
+            ((u128::from(instance_load.load) + u128::from(load)) << 32) / u128::from(instance_load.weight)
         };
-        self.seats.get(&instance).map_or(u128::MAX, laden)
+        self.instances.get(&instance).map_or(u128::MAX, laden)
     }
 }

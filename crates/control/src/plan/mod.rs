@@ -50,10 +50,9 @@ pub struct PlanInputs<'a> {
     pub is_stable: bool,
 }
 
-/// The next steps, at most one for each group. Done one after another, they lead to a state in which no steps
-/// are left. Then every group has its copies on nodes that are up, and in different domains as far as there
-/// are any; draining nodes are empty; and moving one copy from the fullest to the emptiest instance would not
-/// improve the balance.
+/// The next steps, at most one for each group. Done one after another, they lead to a state in which no steps are left.
+/// Then every group has its copies on nodes that are up, and in different domains as far as there are any. Draining
+/// nodes are empty. A move of one copy from the fullest to the emptiest instance would not improve the balance.
 pub fn plan(state: &ControlState, seen: &PlanInputs<'_>, settings: PlanSettings) -> Vec<Regroup> {
     steps::Planner::new(state, seen, settings).plan()
 }

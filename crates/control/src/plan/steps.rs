@@ -50,8 +50,8 @@ impl<'a> Planner<'a> {
             }
         }
         let is_away =
-            |seat: &InstanceLoad| seat.state == NodeState::Down && !(seen.long_down_nodes)(seat.node);
-        let counted = up + tally.seats().filter(|(_, seat)| is_away(seat)).count();
+            |load: &InstanceLoad| load.state == NodeState::Down && !(seen.long_down_nodes)(load.node);
+        let counted = up + tally.instances().filter(|(_, load)| is_away(load)).count();
         Planner {
             state,
             seen,
@@ -96,8 +96,8 @@ impl<'a> Planner<'a> {
         }
         let wanted = usize::from(config.replicas).min(self.counted);
         let gone = |planner: &Self, instance: InstanceId| {
-            let seat = planner.tally.load_of(instance);
-            seat.is_none_or(|seat| seat.state == NodeState::Down && (planner.seen.long_down_nodes)(seat.node))
+            let load = planner.tally.load_of(instance);
+            load.is_none_or(|load| load.state == NodeState::Down && (planner.seen.long_down_nodes)(load.node))
         };
         let counted = group.members().filter(|member| !gone(self, *member)).count();
         let step = if group.state == GroupState::Admitting {
@@ -247,10 +247,10 @@ impl<'a> Planner<'a> {
         one: InstanceId,
         leaving: Option<InstanceId>,
     ) -> (usize, usize) {
-        let Some(seat) = self.tally.load_of(one) else { return (0, 0) };
+        let Some(load) = self.tally.load_of(one) else { return (0, 0) };
         let others = group.members().filter(|other| *other != one && Some(*other) != leaving);
         others.filter_map(|other| self.tally.load_of(other)).fold((0, 0), |(domain, node), other| {
-            (domain + usize::from(other.domain == seat.domain), node + usize::from(other.node == seat.node))
+            (domain + usize::from(other.domain == load.domain), node + usize::from(other.node == load.node))
         })
     }
 
@@ -263,10 +263,10 @@ impl<'a> Planner<'a> {
         group: Group<'_>,
         leaving: Option<InstanceId>,
     ) -> Option<InstanceId> {
-        let is_free = |instance: InstanceId, seat: &InstanceLoad| {
-            seat.state == NodeState::Up && group.members().all(|member| member != instance)
+        let is_free = |instance: InstanceId, load: &InstanceLoad| {
+            load.state == NodeState::Up && group.members().all(|member| member != instance)
         };
-        if !self.tally.seats().any(|(instance, seat)| is_free(instance, seat)) {
+        if !self.tally.instances().any(|(instance, load)| is_free(instance, load)) {
             return None;
         }
         let state = self.state;
@@ -279,7 +279,7 @@ impl<'a> Planner<'a> {
         let count = places.len().max(1);
         let start = places.get(&group.primary).copied().unwrap_or(0);
         let distance = |instance: &InstanceId| places.get(instance).map(|at| (at + count - start) % count);
-        let free = self.tally.seats().filter(|(instance, seat)| is_free(*instance, seat));
+        let free = self.tally.instances().filter(|(instance, load)| is_free(*instance, load));
         free.map(|(instance, _)| instance).min_by_key(|instance| {
             let shares = self.shares_domain(group, *instance, leaving);
             (shares, self.tally.excess(*instance), distance(instance), *instance)
@@ -351,7 +351,7 @@ impl<'a> Planner<'a> {
             }
             let step = match self.balancing_successor(*keyspace, *partition, *group) {
                 Some(heir) => Some(GroupStep::Promote(heir)),
-                None => self.evening_follower(*keyspace, *partition, *group),
+                None => self.balancing_follower(*keyspace, *partition, *group),
             };
             self.push(*keyspace, *partition, *group, step);
         }
@@ -379,7 +379,7 @@ impl<'a> Planner<'a> {
     /// A follower is to be in sync, so that it can become primary next. A node that was down is a follower
     /// everywhere, and no primary would admit it where enough replicas are in sync. The gain must be more
     /// than double, because this takes four changes of the group.
-    fn evening_follower(
+    fn balancing_follower(
         &mut self,
         keyspace: KeyspaceId,
         partition: PartitionId,

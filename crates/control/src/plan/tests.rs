@@ -1,6 +1,6 @@
 //! Every step of a plan is valid, plans come to an end, and the final state is as it should be.
 
-mod evening;
+mod balance;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -197,9 +197,9 @@ mod tests {
         let epoch = state.map().epoch();
         let (stale, by) = (group(&state, 1), RegroupOrigin::Instance(group(&state, 1).primary, INCARNATION));
         let stale = regroup(201, 1, PartitionEpoch(stale.epoch.get() + 7), by, GroupStep::RaiseEpoch);
-        let nobody = regroup(202, 99, PartitionEpoch(1), RegroupOrigin::Control, GroupStep::RaiseEpoch);
+        let unknown = regroup(202, 99, PartitionEpoch(1), RegroupOrigin::Control, GroupStep::RaiseEpoch);
         let requests =
-            vec![stale, raise_epoch_request(&state, 203, 0), nobody, raise_epoch_request(&state, 204, 2)];
+            vec![stale, raise_epoch_request(&state, 203, 0), unknown, raise_epoch_request(&state, 204, 2)];
         let old = group(&state, 1).epoch;
         let applied = state.apply_entry(&Entry::Batch(requests));
         let results: Vec<_> = applied.iter().map(|one| one.outcome.result.clone()).collect();

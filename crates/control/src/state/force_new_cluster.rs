@@ -10,10 +10,10 @@ use crate::command::ManagerInfo;
 use crate::limits::NEW_CLUSTER_COUNTER_JUMP;
 
 impl ControlState {
-    /// See the module. `founder` gets the mark and returns the only manager.
-    pub(crate) fn forced_new(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
+    /// See the module. `survivor` gets the mark and returns the only manager.
+    pub(crate) fn forced_new(mut self, survivor: impl FnOnce(u64) -> ManagerInfo) -> ControlState {
         self.requests.jump(NEW_CLUSTER_COUNTER_JUMP);
-        self.managers = vec![founder(self.applied_count())];
+        self.managers = vec![survivor(self.applied_count())];
         let map = self.map().clone();
         for node in map.nodes().map(|node| node.id()) {
             let facts = KnownNode { unconfirmed: true, ..self.facts(node) };

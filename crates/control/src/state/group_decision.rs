@@ -7,6 +7,7 @@ use zerohop_placement::{Durability, GroupState, KeyspaceConfig, NodeState, Repli
 use zerohop_wire::ids::InstanceId;
 
 use crate::command::LogEnd;
+use crate::planted::{Bug, is_planted};
 
 /// The state of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,13 @@ impl GroupContext<'_> {
             let reported =
                 candidates.iter().filter(up).filter_map(|one| report(one).map(|reported| (reported, *one)));
             // Of equal ends the first member of the group, so that every manager chooses the same.
-            reported.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
+            let is_better = |next: LogEnd, best: LogEnd| match is_planted(Bug::LowestLogChosen) {
+                true => next < best,
+                false => next > best,
+            };
+            reported
+                .reduce(|best, next| if is_better(next.0.0, best.0.0) { next } else { best })
+                .map(|(_, one)| one)
         };
         let whole = in_sync.iter().filter(up).find(|one| !recovery.restarted.contains(one)).copied();
         let synced = || {
@@ -59,8 +66,9 @@ impl GroupContext<'_> {
         // one returns: its log counts as much.
         let members: Vec<InstanceId> = group.as_group().members().collect();
         let all_reported = || {
-            in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one))
-                && members.iter().filter(up).all(|one| report(one).is_some())
+            let counts = |one: &InstanceId| report(one).is_some() || is_planted(Bug::SilentMemberPassed);
+            in_sync.iter().all(|one| counts(one) && !self.is_down(*one))
+                && members.iter().filter(up).all(|one| report(one).is_some() || in_sync.contains(one))
         };
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)

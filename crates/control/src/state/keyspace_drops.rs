@@ -1,9 +1,9 @@
 //! Keyspaces that are being dropped. A keyspace is closed first, so that no new work starts in it, and
 //! removed once every primary has reported that it has no pending work there.
 //!
-//! A primary's report is valid if it is based on a map in which the groups of the keyspace are the same as
-//! now: an instance that has become primary since has not reported. A drained partition stays drained, as no
-//! primary of a closed keyspace starts new work.
+//! A primary's report is valid if the groups of the keyspace are the same in its map as now. Otherwise an instance that
+//! has become primary since has not reported. A drained partition stays drained, as no primary of a closed keyspace
+//! starts new work.
 
 use std::collections::BTreeSet;
 

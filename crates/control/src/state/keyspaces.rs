@@ -1,6 +1,6 @@
 //! Keyspaces are created, altered, split and dropped.
 
-use zerohop_placement::{GroupState, KeyspaceConfig, MapChange};
+use zerohop_placement::{GroupState, KeyOrder, KeyspaceConfig, MapChange};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::{ControlState, MapDraft, Ring};
@@ -42,8 +42,13 @@ impl ControlState {
                         make another keyspace with the one that is wanted, and copy the records";
             return Err(CommandRefusal::Map(text.into()));
         }
-        if found.config() != config {
-            draft.changes.push(MapChange::AlterKeyspace { id, config: config.clone() });
+        let config = config.clone().with_separators_of(found.config());
+        if *found.config() != config {
+            // The map keeps the separators, so the change need not have them.
+            let keeps_separators = config.separators == found.config().separators;
+            let is_shorter = keeps_separators && config.order == KeyOrder::Ordered;
+            let config = if is_shorter { config.ordered() } else { config };
+            draft.changes.push(MapChange::AlterKeyspace { id, config });
         }
         Ok(u64::from(id.get()))
     }

@@ -572,14 +572,14 @@ fn many_partitions_on_equal_nodes_use_an_even_ring() {
 fn node_with_manager_leaves_only_after_its_replacement() {
     let mut bench = StateBench::new(3, Durability::Sync);
     let spare = bench.done(ControlCommand::Join(join(None, 0, 1, 3, true))).outcome.result.unwrap().number;
-    let seat = |id, domain: u32| ManagerInfo {
+    let manager_of = |id, domain: u32| ManagerInfo {
         id: crate::command::ManagerId(id),
         addr: Address::new(&format!("n{domain}:7400")).unwrap(),
     };
-    bench.done(ControlCommand::SetManagers(vec![seat(1, 3)]));
+    bench.done(ControlCommand::SetManagers(vec![manager_of(1, 3)]));
     let remove = ControlCommand::RemoveNode(NodeId(spare as u32));
     assert_eq!(bench.refused(remove.clone()), CommandRefusal::InControlGroup);
-    bench.done(ControlCommand::SetManagers(vec![seat(2, 0)]));
+    bench.done(ControlCommand::SetManagers(vec![manager_of(2, 0)]));
     bench.done(remove);
 }
 

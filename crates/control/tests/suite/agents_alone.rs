@@ -439,38 +439,38 @@ fn repeated_instance_proposal_is_sent_once_and_stale_one_never() {
 
 #[test]
 fn bootstrap_member_waits_for_all_others() {
-    let founders: Vec<ManagerInfo> =
+    let members: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
-    let open = |at: usize, founders: &[ManagerInfo]| {
+    let open = |at: usize, members: &[ManagerInfo]| {
         let control =
-            ControlRole::Bootstrap { id: founders[at].id, members: founders.to_vec(), addresses: Vec::new() };
-        let settings = AgentSettings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
+            ControlRole::Bootstrap { id: members[at].id, members: members.to_vec(), addresses: Vec::new() };
+        let settings = AgentSettings::new(1, CLUSTER, Incarnation(9 + at as u64), members[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
-    let mut one = open(0, &founders);
+    let mut one = open(0, &members);
     let (sent, effects) = until(&mut one, 3 * SECOND);
     let waits = |effect: &AgentEffect| matches!(effect, AgentEffect::Log(LogNotice::Waits(what)) if what.contains("m-2:1, m-3:1"));
     assert!(one.manager().is_none() && effects.len() == 1 && waits(&effects[0]), "{effects:?}");
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // An answer of the second manager is not enough; the third completes the group.
-    let query = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
+    let query = sent.iter().find(|(to, _)| *to == members[1].addr).expect("is asked").1.encode();
     for (at, is_founded) in [(1, false), (2, true)] {
-        let mut other = open(at, &founders);
+        let mut other = open(at, &members);
         let answers = other.handle(Time(0), AgentEvent::Received { bytes: &query });
         for effect in answers {
             if let AgentEffect::Send { to, bytes, .. } = effect
-                && to == founders[0].addr
+                && to == members[0].addr
             {
                 one.handle(Time(4 * SECOND), AgentEvent::Received { bytes: &bytes });
             }
         }
         assert_eq!(one.manager().is_some(), is_founded);
     }
-    assert!(open(0, &founders[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
+    assert!(open(0, &members[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
     // An agent whose folder has a node number was in the cluster before, and so has lost its log.
     let control =
-        ControlRole::Bootstrap { id: founders[0].id, members: founders.clone(), addresses: Vec::new() };
-    let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
+        ControlRole::Bootstrap { id: members[0].id, members: members.clone(), addresses: Vec::new() };
+    let settings = AgentSettings::new(1, CLUSTER, Incarnation(9), members[0].addr.clone());
     let refused = Agent::open(Time(0), AgentSettings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
@@ -492,9 +492,9 @@ fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentE
     for _ in 0..20 {
         let answers: Vec<AgentEffect> =
             sent.iter().flat_map(|bytes| other.handle(now, AgentEvent::Received { bytes })).collect();
-        let heard = sent_to(&answers, &own);
+        let received = sent_to(&answers, &own);
         let effects: Vec<AgentEffect> =
-            heard.iter().flat_map(|bytes| one.handle(now, AgentEvent::Received { bytes })).collect();
+            received.iter().flat_map(|bytes| one.handle(now, AgentEvent::Received { bytes })).collect();
         sent = sent_to(&effects, &other.settings().manager);
         of_one.extend(effects);
     }
@@ -503,12 +503,12 @@ fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[AgentE
 
 #[test]
 fn bootstrap_member_with_lost_requests_is_not_refused() {
-    let founders: Vec<ManagerInfo> =
+    let members: Vec<ManagerInfo> =
         (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
     let open = |at: usize, incarnation: u64| {
         let control =
-            ControlRole::Bootstrap { id: founders[at].id, members: founders.clone(), addresses: Vec::new() };
-        let settings = AgentSettings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
+            ControlRole::Bootstrap { id: members[at].id, members: members.clone(), addresses: Vec::new() };
+        let settings = AgentSettings::new(1, CLUSTER, Incarnation(incarnation), members[at].addr.clone());
         Agent::open(Time(0), AgentSettings { control, ..settings }).expect("opens").0
     };
     let tick = |agent: &mut Agent, now: Time| agent.handle(now, AgentEvent::Tick);
@@ -516,7 +516,7 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
     // All learn of each other, except the first of the third: the second bootstraps, and then the
     // first on its evidence.
     let effects = tick(&mut three, Time(1_000));
-    for bytes in sent_to(&effects, &founders[1].addr) {
+    for bytes in sent_to(&effects, &members[1].addr) {
         two.handle(Time(1_000), AgentEvent::Received { bytes: &bytes });
     }
     let effects = tick(&mut one, Time(2_000));

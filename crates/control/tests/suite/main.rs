@@ -5,12 +5,12 @@
 mod agents;
 mod agents_alone;
 mod agents_planted;
-mod agents_standing;
-mod led;
+mod agents_status;
+mod failover;
+mod manager_retirement;
 mod one_change;
 mod planted;
 mod removed_leader;
-mod seats;
 mod simulated;
 mod support;
 mod votes;

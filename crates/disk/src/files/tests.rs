@@ -283,7 +283,7 @@ fn only_prioritized_sync_calls_the_waker() {
     disk.append(file, b"a").unwrap();
     let ticket = disk.sync_begin(file).unwrap();
     disk.sync_wait(ticket).unwrap();
-    assert_eq!(*woken.0.lock().unwrap(), 0, "nobody waits for it");
+    assert_eq!(*woken.0.lock().unwrap(), 0, "no thread waits for it");
     disk.append(file, b"b").unwrap();
     let ticket = disk.sync_begin_awaited(file).unwrap();
     let patience = std::time::Duration::from_secs(10);
@@ -314,4 +314,21 @@ fn large_append_is_stored_exactly() {
     let mut found = [0; 7];
     disk.read_at(file, 0, &mut found).unwrap();
     assert_eq!((&found[..5], &found[5..], disk.bytes(file)), (&wanted[..5], &b"ab"[..], Ok(7)));
+}
+
+#[test]
+fn sync_without_threads_is_done_at_once() {
+    let (root, mut disk) = disk();
+    let file = create(&mut disk, "folder/file");
+    disk.append(file, b"data").unwrap();
+    let (key, open) = disk.files.get(file, "test").unwrap();
+    let (path, changes, names) = (open.path.clone(), open.changes, vec!["folder".to_owned(), String::new()]);
+    let begun = BegunFileSync { path, file: key, changes, folders: names.clone(), result: None };
+    let folders: Vec<OwnedFd> = names.iter().map(|name| disk.open_folder(name).unwrap()).collect();
+    let ticket = at_once::sync_at_once(&mut disk, file, begun, &folders, None).unwrap();
+    assert_eq!(disk.sync_done(ticket), Ok(true));
+    assert!(disk.durable_folders.contains("folder"));
+    let (_, open) = disk.files.get(file, "test").unwrap();
+    assert_eq!(open.changes_synced, changes);
+    drop(root);
 }

@@ -35,7 +35,7 @@
 use crate::PartitionId;
 use crate::limits::KEY_BYTES_MAX;
 use crate::log::entry::{crc, u32_at, u64_at};
-use crate::overflow::chains::ChainPart;
+use crate::overflow::part::ChainPart;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 64;

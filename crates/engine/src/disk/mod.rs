@@ -172,6 +172,23 @@ impl std::error::Error for DiskError {}
 /// The result of a disk operation.
 pub type DiskResult<T> = Result<T, DiskError>;
 
+/// Creates a file; if its name is temporary, as [`create_over_remains`].
+pub(crate) fn create_file(disk: &mut impl Disk, path: &str) -> DiskResult<FileId> {
+    if path.ends_with(".tmp") { create_over_remains(disk, path) } else { disk.open(path, OpenMode::Create) }
+}
+
+/// Creates a file whose name no file in use has. What an attempt before has left under it, because its removal was refused, is
+/// removed first.
+pub(crate) fn create_over_remains(disk: &mut impl Disk, path: &str) -> DiskResult<FileId> {
+    match disk.open(path, OpenMode::Create) {
+        Err(DiskError::AlreadyExists { .. }) => {
+            disk.remove(path)?;
+            disk.open(path, OpenMode::Create)
+        }
+        created => created,
+    }
+}
+
 /// A folder of append-only files. Paths are relative, components joined by `/`, of `[a-z0-9.-]` only (see [`path`]).
 ///
 /// Every operation is complete when it returns, except a started sync. An operation that fails with [`DiskError::NotFound`],

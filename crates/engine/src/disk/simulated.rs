@@ -20,10 +20,10 @@ mod tests;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
-pub use self::faults::{Chance, DiskOperation, Latency, OperationCounts, SimulatedFaults};
+pub use self::faults::{DiskOperation, Latency, OperationCounts, Probability, SimulatedFaults};
 use self::file::FileBytes;
 pub use self::file::SECTOR_BYTES;
-use self::state::{AimedPowerCut, PendingDiskSync, SimulatedState, Streams};
+use self::state::{AimedPowerCut, PendingDiskSync, Refusals, SimulatedState, Streams};
 use super::crash_point::CrashPoint;
 use super::names::NameTarget;
 use super::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
@@ -144,6 +144,19 @@ impl SimulatedDisk {
         self.state().fail_nth.insert(operation, nth);
     }
 
+    /// Lets `before` more calls that need a shared resource pass, and refuses the next `times` of them with [`DiskError::Scarce`], or with
+    /// [`DiskError::Full`] those that need space. Such a call does nothing.
+    pub fn refuse(&self, error: DiskError, before: u64, times: u64) {
+        assert!(error.is_temporary(), "the call may succeed later");
+        self.state().power.refusals = Some(Refusals { error, before, times });
+    }
+
+    /// How many calls are still to be refused by [`SimulatedDisk::refuse`].
+    #[must_use]
+    pub fn refusals_left(&self) -> u64 {
+        self.state().power.refusals.as_ref().map_or(0, |refusals| refusals.times)
+    }
+
     /// Switches a planted bug on or off: syncs of files succeed and make nothing durable.
     pub fn lose_syncs(&self, lose: bool) {
         self.state().faults.lose_syncs = lose;
@@ -235,6 +248,7 @@ impl Disk for SimulatedDisk {
     fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         let mut state = self.state();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::Open)?;
         state.admit(DiskOperation::Open, 0, path)?;
         let file = match mode {
             OpenMode::Existing => state.names.file(path, "open")?,
@@ -272,6 +286,7 @@ impl Disk for SimulatedDisk {
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
         let mut state = self.state();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::Append)?;
         if let Err(error) = state.admit_file(DiskOperation::Append, data.len(), file) {
             let reached = state.random.fail.below(data.len() as u64 + 1) as usize;
             if let Ok(file) = state.file(file, DiskOperation::Append) {
@@ -301,6 +316,7 @@ impl Disk for SimulatedDisk {
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
         let mut state = self.state();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::ReadAt)?;
         state.admit_file(DiskOperation::ReadAt, into.len(), file)?;
         let issued = state.file(file, DiskOperation::ReadAt)?.issued();
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -406,6 +422,7 @@ impl Disk for SimulatedDisk {
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         let mut state = self.state();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::Truncate)?;
         state.admit_file(DiskOperation::Truncate, 0, file)?;
         let contents = state.file(file, DiskOperation::Truncate)?;
         let cut = (contents.issued().len() as u64).checked_sub(bytes);
@@ -417,6 +434,7 @@ impl Disk for SimulatedDisk {
 
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
         let mut state = self.state();
+        state.refuse_once(DiskOperation::Rename)?;
         state.admit(DiskOperation::Rename, 0, from)?;
         let replaced = state.names.rename(from, to)?;
         state.remove_unnamed(replaced);
@@ -425,6 +443,7 @@ impl Disk for SimulatedDisk {
 
     fn remove(&mut self, path: &str) -> DiskResult<()> {
         let mut state = self.state();
+        state.refuse_once(DiskOperation::Remove)?;
         state.admit(DiskOperation::Remove, 0, path)?;
         let removed = state.names.remove(path)?;
         state.remove_unnamed(removed);
@@ -434,6 +453,7 @@ impl Disk for SimulatedDisk {
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
         let mut state = self.state();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::List)?;
         state.admit(DiskOperation::List, 0, dir)?;
         let entries = state.names.list(dir)?.map(|(name, named)| {
             let (bytes, is_dir) = match named {
@@ -449,6 +469,7 @@ impl Disk for SimulatedDisk {
         let state = &mut *self.state();
         let power_was_off = state.power_is_off();
         state.needs_descriptor()?;
+        state.refuse_once(DiskOperation::SyncDir)?;
         let admitted = state.admit(DiskOperation::SyncDir, 0, dir);
         let mut changes = state.names.needed_by(dir)?;
         match admitted {

@@ -7,7 +7,7 @@ use crate::checkpoint::{
 };
 use crate::index::location::Location;
 use crate::log::entry::crc;
-use crate::overflow::chains::ChainPart;
+use crate::overflow::part::ChainPart;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/checkpoint.md");
 const SALT: u32 = 0xA1A2_A3A4;

@@ -3,13 +3,13 @@
 use super::tables::{Document, check, check_comments, each, field, open};
 use crate::PartitionId;
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
 use crate::log::entry::{
     Base, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, HEAD_BYTES, Meta, crc, encode,
 };
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader, TRAILER_BYTES, encode_trailer, salt_of};
 use crate::log::scan::Mark;
-use crate::overflow::chains::TrimTo;
-use crate::overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead};
+use crate::overflow::chains::TrimPoint;
 use crate::store::units_of;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/segment.md");
@@ -41,7 +41,7 @@ fn segments_are_as_documented() {
     });
     check_comments(DOCUMENT, include_str!("../log/header.rs"));
     check_comments(DOCUMENT, include_str!("../log/entry.rs"));
-    check_comments(DOCUMENT, include_str!("../overflow/extents.rs"));
+    check_comments(DOCUMENT, include_str!("../log/chunk_head.rs"));
 }
 
 fn header(document: &mut Document<'_>) {
@@ -120,7 +120,7 @@ fn kinds(document: &mut Document<'_>) {
         })
         .collect();
     document.numbers(&title, &known);
-    let trim = TrimTo { part: 0x0102_0304_0506_0708, skip: 0x1112_1314_1516_1718 };
+    let trim = TrimPoint { part: 0x0102_0304_0506_0708, skip: 0x1112_1314_1516_1718 };
     let fields = [
         field("log index of the first part that stays", trim.part.to_le_bytes()),
         field("units (values or bytes) of it that are gone", trim.skip.to_le_bytes()),

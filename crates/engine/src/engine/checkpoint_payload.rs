@@ -9,7 +9,7 @@ use crate::index::cursor::{Cursor, CursorFault, HashPosition};
 use crate::log::EntryRef;
 use crate::log::large::ChecksumParts;
 use crate::store::chunk::ChunkState;
-use crate::store::record::{PartsOf, RecordShape};
+use crate::store::record::{PartRange, RecordShape};
 
 impl<D: Disk> Engine<D> {
     /// Declares that a partition's entries carry state of an upper layer beside their records. From now on an
@@ -74,7 +74,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// As [`Engine::lookup`].
-    pub fn parts_of(&mut self, handle: Handle, key: &[u8], units: Range<u64>) -> EngineResult<PartsOf> {
+    pub fn parts_of(&mut self, handle: Handle, key: &[u8], units: Range<u64>) -> EngineResult<PartRange> {
         let (io, store) = self.store(handle)?;
         store.parts_of(io, key, units)
     }
@@ -89,7 +89,7 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         timestamp: u64,
         units: Range<u64>,
-    ) -> EngineResult<PartsOf> {
+    ) -> EngineResult<PartRange> {
         let (io, store) = self.store(handle)?;
         store.parts_of_at(io, key, timestamp, units)
     }

@@ -3,9 +3,9 @@
 use super::due::JOURNALED_BYTES_MAX;
 use super::{Engine, Handle};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
+use crate::options::Durability;
 use crate::store::PartitionStore;
 
 impl<D: Disk> Engine<D> {

@@ -2,8 +2,9 @@
 
 use super::{Engine, Handle};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::options::Durability;
+use crate::resources::ReserveShare;
 
 impl<D: Disk> Engine<D> {
     /// Whether new entries that go to the disk are likely to be accepted. False after an entry was refused
@@ -11,6 +12,12 @@ impl<D: Disk> Engine<D> {
     /// than the reserve. Costs nothing.
     pub fn has_disk_space(&self) -> bool {
         !self.io.space.is_full()
+    }
+
+    /// Whether dead space is being given back, so that an entry without room should come again, and is not refused for good.
+    /// As of the last call of maintenance.
+    pub fn expects_disk_space(&self) -> bool {
+        self.io.space.expects_room()
     }
 
     /// Reads the free space from the disk: one system call. Without it, only a failing write shows that a
@@ -41,10 +48,9 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Until it is reset, appended entries are accepted on a full disk as removals are, up to half of the
-    /// reserve. For entries that must be in the log so that room becomes free, or so that no request waits
-    /// any longer.
-    pub fn set_admits_all(&mut self, admits_all: bool) {
-        self.io.space.set_admits_all(admits_all);
+    /// Until it is reset to [`ReserveShare::Nothing`], appended entries may use this share of the reserve on a
+    /// full disk.
+    pub fn set_reserve_share(&mut self, share: ReserveShare) {
+        self.io.space.set_share_of_all(share);
     }
 }

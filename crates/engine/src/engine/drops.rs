@@ -154,7 +154,7 @@ impl<D: Disk> Engine<D> {
 
     pub(super) fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
         match self.io.logs.shared() {
-            // The log says that its entries are nobody's.
+            // The log says that no partition owns its entries.
             Some(_) => self.flush_shared(true)?,
             None => self.clear_folder(&folder_of(id))?,
         }

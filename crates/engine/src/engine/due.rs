@@ -7,10 +7,10 @@
 
 use super::{Engine, Handle, store_of};
 use crate::disk::{Disk, DiskError};
-use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::EntryRef;
+use crate::options::Durability;
 
 /// Partitions whose sync is started in one call: each costs some system calls.
 const SYNCS_PER_CALL: usize = 4;

@@ -4,8 +4,8 @@
 use super::maintain::Maintenance;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
 use crate::error::EngineResult;
+use crate::options::Durability;
 use crate::store::PartitionStore;
 
 /// The durability of a log that is on disk already when `memory` is requested. No request waits for it, but

@@ -9,15 +9,15 @@ use crate::io::Io;
 use crate::store::PartitionStore;
 
 /// The order of the keys of one partition. Borrowed from the engine for a call ([`Engine::key_order`]).
-pub struct KeysInOrder<'e, D> {
+pub struct KeyOrderView<'e, D> {
     io: &'e mut Io<D>,
     store: &'e mut PartitionStore,
 }
 
-impl<'e, D: Disk> KeysInOrder<'e, D> {
-    pub(super) fn of(engine: &'e mut Engine<D>, handle: Handle) -> EngineResult<KeysInOrder<'e, D>> {
+impl<'e, D: Disk> KeyOrderView<'e, D> {
+    pub(super) fn of(engine: &'e mut Engine<D>, handle: Handle) -> EngineResult<KeyOrderView<'e, D>> {
         let Engine { io, partitions, .. } = engine;
-        Ok(KeysInOrder { io, store: store_of(partitions, handle)? })
+        Ok(KeyOrderView { io, store: store_of(partitions, handle)? })
     }
 
     /// Keeps the order from here on, until the engine is closed. Reads every key once, unless the order is kept already.
@@ -40,7 +40,7 @@ impl<'e, D: Disk> KeysInOrder<'e, D> {
     /// timestamp, which is not below the horizon, and possibly more keys.
     ///
     /// # Errors
-    /// [`EngineError::NotOrdered`]; as [`KeysInOrder::keep`].
+    /// [`EngineError::NotOrdered`]; as [`KeyOrderView::keep`].
     pub fn keys(self, range: KeyRange<'_>, most: usize, at: Option<u64>) -> EngineResult<KeysOfRange> {
         self.store.complete_order(self.io)?;
         self.store.index.keys_of(range, most, at).ok_or(EngineError::NotOrdered)

@@ -9,9 +9,9 @@ use super::rounds::RoundWork;
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
-use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::io::Logs;
+use crate::options::Durability;
 use crate::planted::{Bug, is_planted};
 use crate::store::{MaintenanceStep, PartitionStore};
 

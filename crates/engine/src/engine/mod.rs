@@ -12,7 +12,6 @@ mod durability;
 pub(crate) mod key_order;
 mod maintain;
 mod open;
-pub(crate) mod options;
 mod reclaim;
 #[cfg(test)]
 mod recount;
@@ -26,24 +25,22 @@ mod split;
 pub(crate) mod write;
 
 use crate::PartitionId;
+use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
+use crate::ids::Handle;
 use crate::index::cursor::Cursor;
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
 use crate::log::LogOptions;
 use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
-use crate::overflow::chains::TrimTo;
+use crate::options::{Durability, EngineOptions, PartitionOptions};
+use crate::overflow::chains::TrimPoint;
 use crate::store::PartitionStore;
 use crate::store::record::StoredRecord;
-use options::{Durability, EngineOptions, PartitionOptions};
-use report::{Damage, EngineStats, PartitionStats};
+use report::{EngineStats, PartitionStats};
 use write::bytes_of;
-
-/// An open partition of one [`Engine`]. Not reused while the engine exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Handle(pub u32);
 
 /// A sealed segment that may be copied away while it is pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -328,8 +325,9 @@ impl<D: Disk> Engine<D> {
         store_of(partitions, handle)?.read_entry(io, index)
     }
 
-    /// The assembled contents of a record: the bytes of a bytes record; the values of a list as its parts hold them, without
-    /// each part's four bytes of count; a chunk up to the end of what was written. `None` if there is no record.
+    /// The assembled contents of a record. Of a bytes record they are its bytes, and of a chunk all up to the end of
+    /// what was written. Of a list they are the values as its parts have them, without each part's four bytes of count.
+    /// `None` if there is no record.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
@@ -366,7 +364,7 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// As [`Engine::lookup`].
-    pub fn trim_point(&mut self, handle: Handle, key: &[u8], units: u64) -> EngineResult<Option<TrimTo>> {
+    pub fn trim_point(&mut self, handle: Handle, key: &[u8], units: u64) -> EngineResult<Option<TrimPoint>> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
         Ok(match record.body {
             crate::RecordBody::SingleEntry(payload) => {
@@ -375,7 +373,7 @@ impl<D: Disk> Engine<D> {
                 } else {
                     payload.first_chunk::<4>().map_or(0, |count| u64::from(u32_at(count, 0)))
                 };
-                (units < record_units).then_some(TrimTo { part: record.index, skip: units })
+                (units < record_units).then_some(TrimPoint { part: record.index, skip: units })
             }
             crate::RecordBody::Parts(parts) => parts.trim_point(units),
         })

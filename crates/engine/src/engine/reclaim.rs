@@ -14,19 +14,21 @@
 //! the sync takes. Therefore maintenance waits for at most a quarter of the time, while dead space is small
 //! relative to the free space of the disk.
 //!
-//! **A disk that is short of space** has more dead bytes than free bytes beside the reserve. That changes
-//! four things: partitions are checked every half second; small dead shares count; maintenance waits for the
-//! disk whatever the bound; and a partition whose dead space waits for checkpoints is *pressed* to make them
-//! ([`Engine::is_pressed`]), however little log was written. The timer presses idle partitions too: no write
-//! would cause their next checkpoint.
+//! **A disk that is short of space** has more dead bytes than free bytes beside the reserve. That changes four things.
+//! Partitions are checked every half second. Small dead shares count. Maintenance waits for the disk whatever the
+//! bound. A partition whose dead space waits for checkpoints is *pressed* to make them ([`Engine::is_pressed`]),
+//! however little log was written. The timer presses idle partitions too: no write would cause their next checkpoint.
+//!
+//! Entries that find no room while this goes on are told to come again. They are refused once nothing was given
+//! back for [`ROOM_WAIT_MS`].
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
-use crate::engine::options::{Durability, EngineOptions};
 use crate::error::EngineResult;
 use crate::io::Logs;
+use crate::options::{Durability, EngineOptions};
 use crate::store::compaction_policy::Policy;
 use crate::store::{Account, MaintenanceStep, PartitionStore};
 
@@ -55,6 +57,9 @@ const CHECKS_PER_CALL: usize = 4;
 const DISK_SPACE_CHECK_MS: u64 = 200;
 /// Interval at which partitions are checked if space is short.
 const COLLECT_SHORT_EVERY_MS: u64 = 500;
+/// Entries without room come again for so long since dead space was last given back: several rounds of checks,
+/// checkpoints and compactions on a slow disk, and less than the time limit of a request.
+const ROOM_WAIT_MS: u64 = 3_000;
 /// A partition is checked again after a sixteenth of its log has died, but not for less than this.
 const CHECK_DEAD_BYTES_MIN: u64 = 16 << 10;
 
@@ -83,8 +88,38 @@ pub(super) struct Reclaim {
     disk_space_check_at: u64,
     /// Partitions whose dead space waits for a checkpoint that nothing else causes.
     pressed: BTreeSet<Handle>,
+    awaited_room: AwaitedRoom,
     /// See [`crate::EngineOptions::check_after_bytes`].
     check_after_bytes: u64,
+}
+
+/// The room that entries wait for. Times are the owner's, in milliseconds.
+#[derive(Default)]
+struct AwaitedRoom {
+    /// When entries began to come again, unless dead space was given back since.
+    since: Option<u64>,
+    /// When dead space was last given back.
+    given_back_at: Option<u64>,
+}
+
+impl AwaitedRoom {
+    fn is_given_back(&mut self, now_ms: u64) {
+        *self = AwaitedRoom { since: None, given_back_at: Some(now_ms) };
+    }
+
+    /// Whether entries without room come again. `gives_back`: there is work that may give dead space back.
+    fn is_expected(&mut self, now_ms: u64, gives_back: bool, has_refused: bool) -> bool {
+        // The next check finds what has died meanwhile.
+        let was_given = |at: u64| now_ms.saturating_sub(at) < 2 * COLLECT_SHORT_EVERY_MS;
+        if !gives_back && !self.given_back_at.is_some_and(was_given) {
+            self.since = None;
+            return false;
+        }
+        if has_refused {
+            self.since.get_or_insert(now_ms);
+        }
+        self.since.is_none_or(|since| now_ms.saturating_sub(since) < ROOM_WAIT_MS)
+    }
 }
 
 /// The pause between two waits for the disk. Times are the owner's, in milliseconds.
@@ -123,6 +158,7 @@ impl Reclaim {
             collect_next: usize::MAX,
             disk_space_check_at: 0,
             pressed: BTreeSet::new(),
+            awaited_room: AwaitedRoom::default(),
             check_after_bytes,
         }
     }
@@ -159,6 +195,14 @@ impl Reclaim {
             true => self.pressed.insert(handle),
             false => self.pressed.remove(&handle),
         };
+    }
+
+    /// Whether dead space is looked for, or waits for a compaction or a checkpoint.
+    fn has_work(&self) -> bool {
+        !(self.due.is_empty()
+            && self.to_compact.is_empty()
+            && self.compacting.is_empty()
+            && self.pressed.is_empty())
     }
 
     fn uncount(&mut self, store: &mut PartitionStore) {
@@ -214,7 +258,18 @@ impl<D: Disk> Engine<D> {
             }
         }
         self.begin_checkpoints()?;
-        self.begin_compactions()
+        self.begin_compactions()?;
+        self.expect_room(now_ms);
+        Ok(())
+    }
+
+    /// Decides whether entries without room are told to come again.
+    fn expect_room(&mut self, now_ms: u64) {
+        let has_refused = self.io.space.take_has_refused();
+        let gives_back = self.is_short_of_space() && self.maintenance.reclaim.has_work();
+        let awaited = &mut self.maintenance.reclaim.awaited_room;
+        let expects_room = awaited.is_expected(now_ms, gives_back, has_refused);
+        self.io.space.set_expects_room(expects_room);
     }
 
     /// Decides the worthwhile work for one partition. With `has_reclaim_pressure`, its dead space does not wait
@@ -326,8 +381,8 @@ impl<D: Disk> Engine<D> {
                 MaintenanceStep::Waits => {
                     self.maintenance.reclaim.compacting.rotate_left(1);
                     waiting += 1;
-                    let asked = if may_wait { COMPACTIONS_AT_ONCE } else { POLLED_PER_CALL };
-                    if waiting >= asked.min(self.maintenance.reclaim.compacting.len()) {
+                    let polled_max = if may_wait { COMPACTIONS_AT_ONCE } else { POLLED_PER_CALL };
+                    if waiting >= polled_max.min(self.maintenance.reclaim.compacting.len()) {
                         if !may_wait {
                             break;
                         }
@@ -364,6 +419,7 @@ impl<D: Disk> Engine<D> {
             // The same partition may have more dead space.
             if !store.compaction.ran_out_of_space() {
                 maintenance.reclaim.schedule_check(handle, store);
+                maintenance.reclaim.awaited_room.is_given_back(maintenance.now_ms);
             }
         }
         Ok(step)

@@ -1,20 +1,25 @@
 //! Finding corrupt entries that no request reads, and repairing them.
 
-use super::key_order::KeysInOrder;
-use super::report::{CorruptEntry, ScrubFrom, ScrubStep};
+use super::key_order::KeyOrderView;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::cursor::Cursor;
+use crate::store::scrub::{CorruptEntry, ScrubPosition, ScrubStep};
 
 impl<D: Disk> Engine<D> {
     /// Continues to read a partition's log, about so many bytes (one entry may be more), from the disk and
-    /// not from memory. Checks every synced entry and returns the next position. [`ScrubFrom::default`]
+    /// not from memory. Checks every synced entry and returns the next position. [`ScrubPosition::default`]
     /// starts.
     ///
     /// # Errors
     /// Errors of the disk. Corruption is not an error: it is part of the result.
-    pub fn scrub(&mut self, handle: Handle, from: ScrubFrom, bytes_max: usize) -> EngineResult<ScrubStep> {
+    pub fn scrub(
+        &mut self,
+        handle: Handle,
+        from: ScrubPosition,
+        bytes_max: usize,
+    ) -> EngineResult<ScrubStep> {
         if self.io.logs.shared().is_some() {
             return Ok(ScrubStep::default());
         }
@@ -95,8 +100,8 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn key_order(&mut self, handle: Handle) -> EngineResult<KeysInOrder<'_, D>> {
-        KeysInOrder::of(self, handle)
+    pub fn key_order(&mut self, handle: Handle) -> EngineResult<KeyOrderView<'_, D>> {
+        KeyOrderView::of(self, handle)
     }
 
     /// The keys from a cursor on, up to another cursor or to the end. `None`: there are more than so many.

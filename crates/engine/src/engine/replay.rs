@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::report::{Damage, DamageKind, RecoveryReport};
+use super::report::RecoveryReport;
 use super::{Engine, Handle, store_of};
 use crate::PartitionId;
+use crate::damage::{Damage, DamageKind};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};

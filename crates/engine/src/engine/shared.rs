@@ -3,7 +3,6 @@
 use super::durability::begin_durability;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
 use crate::engine::report::RecoveryReport;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
@@ -12,6 +11,7 @@ use crate::log::shared::prefix::LogDamage;
 use crate::log::shared::recover::{read_section, recover};
 use crate::log::shared::streams::SharedLogOptions;
 use crate::logs::SharedLogs;
+use crate::options::Durability;
 use crate::{Damage, DamageKind, PartitionId};
 
 /// The folder of the log.

@@ -3,11 +3,11 @@
 
 use super::{Engine, Handle, await_flush, store_of};
 use crate::disk::Disk;
-use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
+use crate::log::chunk_head::CHUNK_HEAD_BYTES;
 use crate::log::entry::{EntryKind, FLAG_JOINED, Meta};
-use crate::overflow::extents::CHUNK_HEAD_BYTES;
+use crate::options::Durability;
 use crate::store::recent::PendingEntry;
 use crate::store::record::Hint;
 use crate::store::{PartitionStore, units_of};

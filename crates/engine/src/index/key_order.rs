@@ -114,7 +114,7 @@ impl KeyOrder {
             return found;
         }
         let mut bytes = 0;
-        let mut merged = Merged::new(self, range, at);
+        let mut merged = MergedKeys::new(self, range, at);
         while let Some(key) = merged.next_key() {
             if found.keys.len() >= most.max(1) || bytes >= SCAN_KEY_BYTES_MAX {
                 found.has_more = true;
@@ -140,14 +140,14 @@ fn ended_bytes(key: &[u8]) -> usize {
 type RemovedKeys<'a> = Box<dyn Iterator<Item = &'a [u8]> + 'a>;
 
 /// Both sets of keys, in one order.
-struct Merged<'a> {
+struct MergedKeys<'a> {
     walk: RangeWalk<'a>,
     next: Option<Vec<u8>>,
     ended: Peekable<RemovedKeys<'a>>,
     is_reverse: bool,
 }
 
-impl<'a> Merged<'a> {
+impl<'a> MergedKeys<'a> {
     fn new(order: &'a KeyOrder, KeyRange { from, to, is_reverse }: KeyRange<'_>, at: Option<u64>) -> Self {
         let cursor = match is_reverse {
             false => RangeCursor::ascending(from, to),
@@ -162,7 +162,7 @@ impl<'a> Merged<'a> {
             }
         };
         let mut merged =
-            Merged { walk: order.keys.walk(cursor), next: None, ended: ended.peekable(), is_reverse };
+            MergedKeys { walk: order.keys.walk(cursor), next: None, ended: ended.peekable(), is_reverse };
         merged.advance();
         merged
     }

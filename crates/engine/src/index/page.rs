@@ -1,8 +1,8 @@
 //! A page of the index: a small hash table of cache lines.
 //!
-//! A line holds five slots: five 32-bit fragments of hashes, five 64-bit locations, a mask of used slots, and a count of
-//! entries that belong to this line and are stored in a later one. A lookup reads one line in most cases and stops at the
-//! first line that no entry has passed.
+//! A line has five slots: five 32-bit fragments of hashes and five 64-bit locations. It also has a mask of used slots,
+//! and a count of entries that belong to this line and are stored in a later one. A lookup reads one line in most cases
+//! and stops at the first line that no entry has passed.
 
 use super::location::Location;
 

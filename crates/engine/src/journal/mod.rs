@@ -13,7 +13,7 @@ pub mod format;
 
 use crate::PartitionId;
 use crate::disk::crash_point::CrashPoint;
-use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket, create_over_remains};
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX};
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
@@ -226,7 +226,7 @@ impl Journal {
     fn make_file<D: Disk>(&self, disk: &mut D) -> DiskResult<File> {
         let header = JournalHeader::new(self.next_number);
         let path = format!("{FOLDER}/{:016x}.jnl", header.number);
-        let file = disk.open(&path, OpenMode::Create)?;
+        let file = create_over_remains(disk, &path)?;
         let written = disk.append(file, &header.encode());
         let synced = written.and_then(|()| {
             disk.sync(file).map_err(DiskError::beyond_repair)?;
@@ -234,8 +234,11 @@ impl Journal {
         });
         if let Err(error) = synced {
             disk.close(file);
-            disk.remove(&path)?;
-            return Err(error);
+            // What cannot be removed now is removed by the next attempt.
+            match disk.remove(&path) {
+                Err(other) if !other.is_temporary() => return Err(other),
+                _ => return Err(error),
+            }
         }
         // The last batch of a file may end behind its nominal end.
         disk.reserve(file, self.file_bytes_max + self.file_bytes_max / 16);

@@ -7,8 +7,8 @@ use super::entry::{FLAG_TRAILER, HEAD_BYTES, Head, decode_head_unchecked};
 use super::segment::Segment;
 use crate::index::location::Position;
 use crate::limits::BLOCK_BYTES;
+use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
 use crate::log::entry::FLAG_CHUNK;
-use crate::overflow::extents::{CHUNK_HEAD_BYTES, ChunkHead};
 
 /// A chunk's entry of which no byte has left memory, or each was checked since.
 #[derive(Clone, Copy)]

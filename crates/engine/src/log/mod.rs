@@ -12,6 +12,7 @@ use crate::index::location::Position;
 use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
 use crate::resources::{LogResources, Space};
 
+pub(crate) mod chunk_head;
 mod copy;
 pub mod entry;
 pub(crate) mod garbage_stats;
@@ -19,6 +20,7 @@ pub mod header;
 pub(crate) mod large;
 pub(crate) mod locate;
 pub mod restamp;
+pub(crate) mod run;
 pub mod scan;
 pub(crate) mod segment;
 mod segment_run;

@@ -13,7 +13,7 @@ mod copy;
 mod installed;
 mod places;
 
-use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::disk::{Disk, DiskError, DiskResult, FileId, SyncTicket, create_file};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
 use crate::log::entry::{Base, EntryKind, Meta};
 use crate::log::garbage_stats::DeadEntries;
@@ -389,7 +389,7 @@ impl Segment {
         if let Some(file) = self.file {
             return Ok(file);
         }
-        let file = disk.open(&self.path, OpenMode::Create)?;
+        let file = create_file(disk, &self.path)?;
         self.file = Some(file);
         Ok(file)
     }

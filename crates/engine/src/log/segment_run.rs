@@ -2,10 +2,10 @@
 
 use super::entry::{self, EntryKind, HeadDecode};
 use super::header::{HEADER_BYTES, TRAILER_BYTES};
+use super::run::{LogRun, RunPlace};
 use super::segment::Segment;
 use super::{FIRST_ENTRY_AT, PartitionLog};
 use crate::disk::Disk;
-use crate::engine::snapshot_install::{LogRun, RunPlace};
 use crate::error::EngineResult;
 
 /// How far the bytes that were read can be returned.

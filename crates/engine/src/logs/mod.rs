@@ -23,12 +23,12 @@ use crate::log::shared::streams::LogSlot;
 use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
 use crate::resources::LogResources;
 
-use by_handle::ByHandle;
+use handle_table::HandleTable;
 pub(crate) use shared::SharedLogs;
 use shared_view::SharedView;
 pub(crate) use view::LogView;
 
-mod by_handle;
+mod handle_table;
 pub(crate) mod shared;
 mod shared_view;
 mod view;
@@ -42,7 +42,7 @@ pub(crate) enum Logs {
 }
 
 /// Logs of one partition each.
-pub(crate) type SeparateLogs = ByHandle<PartitionLog>;
+pub(crate) type SeparateLogs = HandleTable<PartitionLog>;
 
 /// An entry that has another place.
 pub(crate) struct MovedPlace {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::MovedPlace;
-use super::by_handle::ByHandle;
+use super::handle_table::HandleTable;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
@@ -23,7 +23,7 @@ const COUNT_EVERY_BYTES: u64 = 64 << 10;
 pub(crate) struct SharedLogs {
     pub(crate) log: SharedLog,
     pub(crate) rounds: LogRounds,
-    by_handle: ByHandle<SharedPart>,
+    parts: HandleTable<SharedPart>,
     pub(crate) segments: SegmentSlots,
     /// The last write to a file found no room: until a retry succeeds, entries are only in memory.
     pub(super) lacks_room: bool,
@@ -103,7 +103,7 @@ impl SharedLogs {
         let logs = SharedLogs {
             log,
             rounds,
-            by_handle: ByHandle::default(),
+            parts: HandleTable::default(),
             segments: SegmentSlots::default(),
             lacks_room: false,
             wants_flush: false,
@@ -122,15 +122,15 @@ impl SharedLogs {
         is_in_memory: bool,
     ) {
         let part = SharedPart { partition, slot, is_in_memory, sizes: LogSizes::default() };
-        self.by_handle.add(handle, part);
+        self.parts.add(handle, part);
     }
 
-    /// Forgets a partition. Its entries belong to nobody once [`SharedLogs::drop_partition`] was called.
+    /// Forgets a partition. Its entries have no owner once [`SharedLogs::drop_partition`] was called.
     pub(super) fn remove(&mut self, handle: u32) {
-        self.by_handle.remove(handle);
+        self.parts.remove(handle);
     }
 
-    /// The entries of a partition belong to nobody from here on. Survives a crash with the next flush.
+    /// The entries of a partition have no owner from here on. Survives a crash with the next flush.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -143,12 +143,12 @@ impl SharedLogs {
 
     #[inline]
     pub(super) fn part(&self, handle: u32) -> &SharedPart {
-        self.by_handle.of(handle)
+        self.parts.of(handle)
     }
 
     #[inline]
     fn part_mut(&mut self, handle: u32) -> &mut SharedPart {
-        self.by_handle.of_mut(handle)
+        self.parts.of_mut(handle)
     }
 
     /// The slot of a partition; `None` before its first entry.
@@ -379,7 +379,7 @@ impl SharedLogs {
                 continue;
             }
             let is_its = |part: &SharedPart| part.partition == owner && part.slot.is_some();
-            let Some(handle) = self.by_handle.find(is_its) else { continue };
+            let Some(handle) = self.parts.find(is_its) else { continue };
             let head = self.log.read(io.disk, entry.to, &mut bytes)?;
             let key = &bytes[HEAD_BYTES..head.payload_at()];
             moved.push(self.moved(handle, &head, key, entry.from, entry.to)?);

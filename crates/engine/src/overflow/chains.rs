@@ -2,31 +2,22 @@
 
 use std::collections::VecDeque;
 
-use super::extents::{ChunkHead, Extents};
+use super::extents::Extents;
+use super::part::ChainPart;
+use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, Meta, u64_at};
-
-/// One part of a record: an entry of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainPart {
-    /// Log index of its entry.
-    pub index: u64,
-    /// Bytes of the complete entry, for the account of dead space.
-    pub entry_bytes: u32,
-    /// Values (of a list) or bytes in it; for a chunk, the bytes that it covers.
-    pub units: u32,
-}
 
 /// The start of a record after a trim: a part, and units of it that no longer count. Absolute, so that it means the same
 /// when it is replayed over a log in which trimmed parts are already gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrimTo {
+pub struct TrimPoint {
     /// Log index of the first part that stays.
     pub part: u64,
     /// Units at its head that are removed.
     pub skip: u64,
 }
 
-impl TrimTo {
+impl TrimPoint {
     /// The payload of a [`EntryKind::Trim`](crate::log::entry::EntryKind::Trim) entry.
     pub fn encode(&self) -> [u8; 16] {
         let mut out = [0; 16];
@@ -36,8 +27,8 @@ impl TrimTo {
     }
 
     /// Reads this payload.
-    pub fn decode(bytes: &[u8]) -> Option<TrimTo> {
-        (bytes.len() == 16).then(|| TrimTo { part: u64_at(bytes, 0), skip: u64_at(bytes, 8) })
+    pub fn decode(bytes: &[u8]) -> Option<TrimPoint> {
+        (bytes.len() == 16).then(|| TrimPoint { part: u64_at(bytes, 0), skip: u64_at(bytes, 8) })
     }
 }
 
@@ -127,7 +118,7 @@ impl Chain {
     }
 
     /// Removes the parts before a point and the units before it in its part. Returns the removed parts.
-    pub(crate) fn trim(&mut self, to: TrimTo, by: u64) -> Vec<ChainPart> {
+    pub(crate) fn trim(&mut self, to: TrimPoint, by: u64) -> Vec<ChainPart> {
         let keep_from = self.parts.partition_point(|p| p.index < to.part);
         let gone: Vec<ChainPart> = self.parts.drain(..keep_from).collect();
         self.skipped = to.skip;
@@ -157,10 +148,10 @@ impl Chain {
 }
 
 /// The position so many units behind the beginning of the first part.
-pub(crate) fn trim_point(parts: &VecDeque<ChainPart>, mut skip: u64) -> Option<TrimTo> {
+pub(crate) fn trim_point(parts: &VecDeque<ChainPart>, mut skip: u64) -> Option<TrimPoint> {
     for part in parts {
         if skip < u64::from(part.units) {
-            return Some(TrimTo { part: part.index, skip });
+            return Some(TrimPoint { part: part.index, skip });
         }
         skip -= u64::from(part.units);
     }
@@ -247,11 +238,11 @@ mod tests {
         chain.push(part(1, 3));
         chain.push(part(5, 2));
         let to = trim_point(&chain.parts, 4).expect("one unit is left");
-        assert_eq!(to, TrimTo { part: 5, skip: 1 });
+        assert_eq!(to, TrimPoint { part: 5, skip: 1 });
         assert_eq!(chain.trim(to, 6), vec![part(1, 3)]);
         assert_eq!((chain.skipped, chain.units, chain.parts.len(), chain.applied), (1, 1, 1, 6));
         assert!(chain.has_part(5) && !chain.has_part(1));
         assert_eq!(trim_point(&chain.parts, chain.skipped + 1), None);
-        assert_eq!(TrimTo::decode(&to.encode()), Some(to));
+        assert_eq!(TrimPoint::decode(&to.encode()), Some(to));
     }
 }

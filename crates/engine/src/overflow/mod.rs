@@ -3,5 +3,6 @@
 
 pub(crate) mod chains;
 pub(crate) mod extents;
+pub(crate) mod part;
 pub(crate) mod places;
 pub(crate) mod versions;

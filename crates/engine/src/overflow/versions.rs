@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
-use super::chains::{Chain, ChainPart, Form};
+use super::chains::{Chain, Form};
 use crate::log::entry::Meta;
+use crate::overflow::part::ChainPart;
 
 /// The former state of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,22 +18,22 @@ pub(crate) enum FormerState {
     /// One entry, by log index.
     Entry(u64),
     /// Several parts.
-    Chain { form: Form, parts: Vec<ChainPart>, skipped: u64, newest: Newest },
+    Chain { form: Form, parts: Vec<ChainPart>, skipped: u64, newest: NewestVersion },
     /// The parts up to this entry of the next state, which is a chain: appending costs no copy.
-    Shorter { through: Newest },
+    Shorter { through: NewestVersion },
 }
 
 /// The entry that had changed a record of parts last: its log index, and its fields if they were known. It may have been a
 /// trim, which the log need not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Newest {
+pub(crate) struct NewestVersion {
     pub(crate) index: u64,
     pub(crate) meta: Option<Meta>,
 }
 
-impl Newest {
-    pub(crate) fn of(chain: &Chain) -> Newest {
-        Newest { index: chain.applied, meta: chain.newest() }
+impl NewestVersion {
+    pub(crate) fn of(chain: &Chain) -> NewestVersion {
+        NewestVersion { index: chain.applied, meta: chain.newest() }
     }
 }
 
@@ -73,8 +74,8 @@ impl Versions {
         fragment: u32,
         key: &[u8],
         timestamp: u64,
-    ) -> Option<(&FormerState, Option<Newest>)> {
-        let mut through: Option<Newest> = None;
+    ) -> Option<(&FormerState, Option<NewestVersion>)> {
+        let mut through: Option<NewestVersion> = None;
         let mut last = None;
         for older in self.of(fragment).filter(|o| *o.key == *key && o.until > timestamp) {
             last = Some((&older.was, through));

@@ -11,10 +11,12 @@ use crate::index::IndexSlot;
 use crate::index::location::{EntryPlace, Location};
 use crate::io::{Io, Logs};
 use crate::log::AppendedPlace;
+use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
 use crate::log::entry::{EntryKind, FLAG_CHUNK, HEAD_BYTES, Meta, crc, split_trailer};
-use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo};
-use crate::overflow::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
-use crate::overflow::versions::{FormerState, Newest, OlderVersion};
+use crate::overflow::chains::{Chain, Form, TrimPoint};
+use crate::overflow::extents::COVERS_UNKNOWN;
+use crate::overflow::part::ChainPart;
+use crate::overflow::versions::{FormerState, NewestVersion, OlderVersion};
 use crate::planted::{Bug, is_planted};
 
 /// The index entry of a key.
@@ -264,7 +266,7 @@ impl PartitionStore {
                 self.index.hash.replace(current.found, Location::chain(id));
             }
             EntryPlace::Chain(id) => {
-                let through = Newest::of(self.chains.get(id));
+                let through = NewestVersion::of(self.chains.get(id));
                 let keeps_versions = self.retains_versions();
                 let chain = self.chains.get_mut(id);
                 let skipped = chain.skipped;
@@ -303,7 +305,7 @@ impl PartitionStore {
         current: Option<IndexedKey>,
     ) {
         let (payload, _) = split_trailer(meta.flags, payload);
-        let (Some(current), Some(to)) = (current, TrimTo::decode(payload)) else { return };
+        let (Some(current), Some(to)) = (current, TrimPoint::decode(payload)) else { return };
         if current.seen.form.is_chunk {
             return;
         }
@@ -425,6 +427,6 @@ impl PartitionStore {
 }
 
 fn was_chain(chain: &Chain) -> FormerState {
-    let (parts, newest) = (chain.parts.iter().copied().collect(), Newest::of(chain));
+    let (parts, newest) = (chain.parts.iter().copied().collect(), NewestVersion::of(chain));
     FormerState::Chain { form: chain.form(), parts, skipped: chain.skipped, newest }
 }

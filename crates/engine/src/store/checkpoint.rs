@@ -15,7 +15,7 @@ use super::{MaintenanceStep, PartitionStore};
 use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, CheckpointHeader, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
 use crate::disk::crash_point::CrashPoint;
-use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
+use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket, create_file};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
 use crate::io::{Io, Logs};
@@ -152,7 +152,7 @@ impl PartitionStore {
             index_seed: self.id.index_seed,
         };
         let path = format!("{}/{}.tmp", io.logs.separate(self.handle).folder, header.file_name());
-        let file = match io.disk.open(&path, OpenMode::Create) {
+        let file = match create_file(&mut io.disk, &path) {
             Ok(file) => file,
             // Not now; the log still holds everything.
             Err(error) if error.is_temporary() => return Ok(()),

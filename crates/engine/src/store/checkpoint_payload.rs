@@ -4,13 +4,13 @@
 use std::ops::Range;
 
 use super::PartitionStore;
-use super::record::{PartsOf, RecordShape, UnreadableKey};
+use super::record::{PartRange, RecordShape, UnreadableKey};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::location::EntryPlace;
 use crate::io::{Io, Logs};
 use crate::log::EntryRef;
-use crate::overflow::chains::ChainPart;
+use crate::overflow::part::ChainPart;
 use crate::overflow::versions::FormerState;
 use crate::planted::{Bug, is_planted};
 
@@ -80,12 +80,12 @@ impl PartitionStore {
         io: &mut Io<D>,
         key: &[u8],
         units: Range<u64>,
-    ) -> EngineResult<PartsOf> {
+    ) -> EngineResult<PartRange> {
         let fragment = self.fragment(key);
         let Some((_, location, seen)) = self.find(io, fragment, key, UnreadableKey::IsError)? else {
-            return Ok(PartsOf::default());
+            return Ok(PartRange::default());
         };
-        let mut found = PartsOf::default();
+        let mut found = PartRange::default();
         match location.decode() {
             EntryPlace::Entry(_) => {
                 found.parts.push(seen.as_part());
@@ -93,7 +93,7 @@ impl PartitionStore {
             }
             EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
-                return Ok(PartsOf::within(&chain.parts, chain.skipped, units, u64::MAX));
+                return Ok(PartRange::within(&chain.parts, chain.skipped, units, u64::MAX));
             }
         }
         Ok(found)
@@ -106,28 +106,28 @@ impl PartitionStore {
         key: &[u8],
         timestamp: u64,
         units: Range<u64>,
-    ) -> EngineResult<PartsOf> {
+    ) -> EngineResult<PartRange> {
         let fragment = self.fragment(key);
         let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
             return self.parts_of(io, key, units);
         };
         let last = through.map_or(u64::MAX, |through| through.index);
         match was {
-            FormerState::Absent => Ok(PartsOf::default()),
+            FormerState::Absent => Ok(PartRange::default()),
             FormerState::Entry(index) => {
                 // How many it has is not known before it is read.
                 let part = ChainPart { index: *index, entry_bytes: 0, units: u32::MAX };
-                Ok(PartsOf { parts: vec![part], skip: units.start })
+                Ok(PartRange { parts: vec![part], skip: units.start })
             }
-            FormerState::Chain { parts, skipped, .. } => Ok(PartsOf::within(parts, *skipped, units, last)),
+            FormerState::Chain { parts, skipped, .. } => Ok(PartRange::within(parts, *skipped, units, last)),
             FormerState::Shorter { .. } => {
                 let found = self.find(io, fragment, key, UnreadableKey::IsError)?;
                 match found.map(|(_, location, _)| location.decode()) {
                     Some(EntryPlace::Chain(id)) => {
                         let chain = self.readable_chain(id)?;
-                        Ok(PartsOf::within(&chain.parts, chain.skipped, units, last))
+                        Ok(PartRange::within(&chain.parts, chain.skipped, units, last))
                     }
-                    _ => Ok(PartsOf::default()),
+                    _ => Ok(PartRange::default()),
                 }
             }
         }

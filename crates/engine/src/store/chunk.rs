@@ -9,10 +9,12 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Position};
 use crate::io::Io;
 use crate::limits::SUMMED_BYTES_MIN;
+use crate::log::chunk_head::{ChunkHead, ChunkStamp, copy_part_over};
 use crate::log::entry::{Meta, split_trailer};
 use crate::log::large::{ChecksumParts, ChunkInMemory};
-use crate::overflow::chains::{Chain, ChainPart};
-use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, VisibleRun, copy_part_over};
+use crate::overflow::chains::Chain;
+use crate::overflow::extents::{COVERS_UNKNOWN, Extents, VisibleRun};
+use crate::overflow::part::ChainPart;
 
 /// The state of a chunk, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use crate::limits::SEGMENT_FILE_BYTES_MAX;
 use crate::log::entry::{self, EntryKind, FLAG_JOINED, Head, HeadDecode, Meta};
 use crate::log::header::{SegmentHeader, salt_of};
 use crate::log::segment::Segment;
-use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
+use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of};
 use crate::logs::LogView;
 use crate::overflow::chains::Form;
 use crate::planted::{Bug, is_planted};
@@ -82,6 +82,9 @@ enum CompactionStage {
     Sync(SyncTicket, u64),
     /// The same, once the copy is synced.
     Log(u64),
+    /// The copy is complete and has its name, whose sync found no descriptor. The name stays: after a crash it might come back, and no
+    /// other copy of these segments may be made until then.
+    Named,
     /// The copy is complete and has its name, which is being synced.
     Name(SyncTicket),
     /// Both versions are on the disk; the log still points to the old ones.
@@ -220,6 +223,10 @@ impl PartitionStore {
                 self.compaction.job = Some(job);
                 self.stop_on_failure(Err(error))
             }
+            Err(error) if matches!(job.stage, CompactionStage::Named) && error.is_out_of_space() => {
+                self.compaction.job = Some(job);
+                Err(error)
+            }
             Err(error) => self.abandon(io, &mut job, error).map(|()| MaintenanceStep::Done),
         }
     }
@@ -269,7 +276,7 @@ impl PartitionStore {
                 if io.logs.separate_mut(self.handle).synced_index() >= through
                     || is_planted(Bug::CompactedSegmentRenamedEarly)
                 {
-                    job.stage = self.name_output(io, job)?;
+                    self.name_output(io, job)?;
                     return Ok(MaintenanceStep::Progressed);
                 }
                 if is_done {
@@ -277,6 +284,10 @@ impl PartitionStore {
                 }
                 Ok(MaintenanceStep::Waits)
             }
+            CompactionStage::Named => match self.sync_name(io, job) {
+                Err(error) if error.is_out_of_space() && !wait => Ok(MaintenanceStep::Waits),
+                begun => begun.map(|()| MaintenanceStep::Progressed),
+            },
             CompactionStage::Name(ticket) => {
                 // If the name is removed now, a crash may bring it back: no further segment may be rewritten then.
                 if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
@@ -536,30 +547,6 @@ impl PartitionStore {
         }
         let older = log.order.iter().take_while(|&&s| s != run_begins).map(|&s| log.segment(s));
         older.map(blocked_removals).min().unwrap_or(u64::MAX).min(self.versions.oldest_ended_by() - 1)
-    }
-
-    fn end_copy<D: Disk>(
-        &mut self,
-        io: &mut Io<D>,
-        job: &mut CompactionJob,
-    ) -> EngineResult<CompactionStage> {
-        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
-        // It covers the range to its end, whatever the last live entry is.
-        (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
-        let allocated = push_footer(output, self.commit);
-        io.memory.add_used(allocated);
-        if io.logs.separate(self.handle).is_in_memory_only() {
-            return Ok(CompactionStage::Swap);
-        }
-        output.write_out(&mut io.disk, true)?;
-        io.disk.reached(CrashPoint::CompactionWritten);
-        let Some(file) = output.file else { unreachable!("it was written") };
-        let ticket = io.disk.sync_begin(file)?;
-        // Both at the same time: each sync may have to wait behind others.
-        if io.logs.separate_mut(self.handle).synced_index() < self.commit {
-            io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
-        }
-        Ok(CompactionStage::Sync(ticket, self.commit))
     }
 
     /// Redirects one location to the copy, or counts the copy as dead if its entry died meanwhile.

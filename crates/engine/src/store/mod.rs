@@ -15,14 +15,16 @@ use crate::index::partition_index::PartitionIndex;
 use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::logs::LogView;
 use crate::overflow::chains::Chains;
-use crate::overflow::extents::{COVERS_UNKNOWN, ChunkHead};
+use crate::overflow::extents::COVERS_UNKNOWN;
 use crate::overflow::places::{PartPlaces, position};
 use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
+use crate::resources::ReserveShare;
 use crate::{Damage, Durability, Handle, PartitionId};
 
 use recent::{PendingEntry, RecentEntries};
@@ -41,6 +43,7 @@ pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
 mod repair;
+pub(crate) mod scrub;
 pub(crate) mod section;
 pub(crate) mod snapshot_install;
 
@@ -220,23 +223,24 @@ impl PartitionStore {
         // Small entries that free space, and the small marks without which no request that frees space
         // could be answered.
         let is_small = payload_bytes <= ADMITTED_MARK_BYTES_MAX;
-        let is_admitted =
-            is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark) || io.space.admits_all();
+        let frees_space = is_small && matches!(meta.kind, EntryKind::Remove | EntryKind::Mark);
+        let share_min = if frees_space { ReserveShare::Half } else { ReserveShare::Nothing };
+        let share = io.space.share_of_all().max(share_min);
         match self.durability {
-            Durability::Interval { .. } | Durability::Sync if lacks_room && !is_admitted => {
-                Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
+            Durability::Interval { .. } | Durability::Sync if lacks_room && share < ReserveShare::Half => {
+                Err(io.space.refusal(&mut io.disk))
             }
-            Durability::Memory if io.memory.is_over() && !is_admitted => {
+            Durability::Memory if io.memory.is_over() && share < ReserveShare::Half => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
             Durability::Interval { .. } => {
                 io.space.check_file_size(bytes)?;
-                io.space.admit(&mut io.disk, bytes, is_admitted)
+                io.space.admit(&mut io.disk, bytes, share)
             }
             Durability::Sync => {
                 io.space.check_file_size(bytes)?;
-                io.space.admit(&mut io.disk, 2 * bytes, is_admitted)
+                io.space.admit(&mut io.disk, 2 * bytes, share)
             }
         }
     }
@@ -249,16 +253,17 @@ impl PartitionStore {
         is_admitted: bool,
     ) -> EngineResult<()> {
         let lacks_room = io.logs.view(self.handle).lacks_room();
+        let share = if is_admitted { ReserveShare::Half } else { ReserveShare::Nothing };
         match self.durability {
             Durability::Interval { .. } | Durability::Sync if lacks_room && !is_admitted => {
-                Err(EngineError::DiskFull { free_bytes: io.disk.free_bytes()? })
+                Err(io.space.refusal(&mut io.disk))
             }
             Durability::Memory if io.memory.is_over() && !is_admitted => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval { .. } => io.space.check_space_for(&mut io.disk, bytes, is_admitted),
-            Durability::Sync => io.space.check_space_for(&mut io.disk, 2 * bytes, is_admitted),
+            Durability::Interval { .. } => io.space.check_space_for(&mut io.disk, bytes, share),
+            Durability::Sync => io.space.check_space_for(&mut io.disk, 2 * bytes, share),
         }
     }
 

@@ -14,9 +14,10 @@ use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
 use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, Head, Meta, crc, split_trailer};
 use crate::log::{AppendedPlace, EntryRef};
-use crate::overflow::chains::{Chain, ChainPart, Form};
+use crate::overflow::chains::{Chain, Form};
+use crate::overflow::part::ChainPart;
 use crate::overflow::places::position;
-use crate::overflow::versions::{FormerState, Newest};
+use crate::overflow::versions::{FormerState, NewestVersion};
 use crate::planted::{Bug, is_planted};
 
 /// From this length on an entry of a chunk is read in place: it may span two blocks, and would otherwise be
@@ -161,7 +162,7 @@ impl PartitionStore {
             EntryPlace::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
-                let (form, newest) = (chain.form(), Newest::of(chain));
+                let (form, newest) = (chain.form(), NewestVersion::of(chain));
                 Ok(Some(StoredRecord { hint, ..self.record_changed_by(io, form, newest, parts)? }))
             }
         }
@@ -418,7 +419,7 @@ impl PartitionStore {
         &'a mut self,
         io: &'a mut Io<D>,
         form: Form,
-        newest: Newest,
+        newest: NewestVersion,
         parts: Parts,
     ) -> EngineResult<StoredRecord<'a>> {
         match newest.meta {

@@ -5,7 +5,7 @@
 //!   (up to RECENT_MAX)     │ (all)
 //! ```
 //!
-//! Entries of a replica group of one are applied when they are written, and nobody reads them by log index: they are not here.
+//! Entries of a replica group of one are applied when they are written, and never read by log index: they are not here.
 
 use std::collections::VecDeque;
 

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use crate::index::IndexSlot;
 use crate::index::location::Location;
-use crate::overflow::chains::{Chain, ChainPart, Form, TrimTo, trim_point};
+use crate::overflow::chains::{Chain, Form, TrimPoint, trim_point};
+use crate::overflow::part::ChainPart;
 
 /// The result of reading a record's newest entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,23 +126,23 @@ pub struct RecordShape {
 
 /// Those parts of a record that hold some of its units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PartsOf {
+pub struct PartRange {
     /// In order. The payloads of their entries hold the units, without trailers.
     pub parts: Vec<ChainPart>,
     /// Units at the head of the first part that come before the requested ones.
     pub skip: u64,
 }
 
-impl PartsOf {
+impl PartRange {
     /// Those of these parts, up to a log index, that hold some of the units behind the skipped.
     pub(crate) fn within<'p>(
         parts: impl IntoIterator<Item = &'p ChainPart>,
         skipped: u64,
         units: Range<u64>,
         last: u64,
-    ) -> PartsOf {
+    ) -> PartRange {
         let wanted = units.start + skipped..units.end + skipped;
-        let (mut found, mut begins) = (PartsOf::default(), 0);
+        let (mut found, mut begins) = (PartRange::default(), 0);
         for part in parts {
             if begins >= wanted.end || part.index > last {
                 break;
@@ -182,7 +183,7 @@ pub(crate) enum UnreadableKey {
 
 impl Parts {
     /// The position where a trim of so many units would cut; `None` if nothing would be left.
-    pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
+    pub fn trim_point(&self, units: u64) -> Option<TrimPoint> {
         trim_point(&self.parts, self.skipped + units)
     }
 }

@@ -8,7 +8,6 @@
 
 use super::PartitionStore;
 use crate::disk::Disk;
-use crate::engine::report::{CorruptEntry, ScrubFrom, ScrubStep};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::EntryPlace;
 use crate::io::{Io, Logs};
@@ -16,6 +15,7 @@ use crate::limits::REPAIRED_BLOCKS_MAX;
 use crate::log::entry::{self, EntryKind, HEAD_BYTES, HeadDecode};
 use crate::log::{FIRST_ENTRY_AT, entry_of};
 use crate::store::record::UnreadableKey;
+use crate::store::scrub::{CorruptEntry, ScrubPosition, ScrubStep};
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
@@ -24,7 +24,7 @@ impl PartitionStore {
     pub(crate) fn scrub<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        from: ScrubFrom,
+        from: ScrubPosition,
         bytes_max: usize,
     ) -> EngineResult<ScrubStep> {
         let mut scrubbed = ScrubStep::default();
@@ -38,7 +38,7 @@ impl PartitionStore {
         let next = log.order.get(at + 1).map(|&next| {
             let segment = log.segment(next);
             let (index, generation) = (segment.first_index(), segment.header.generation);
-            ScrubFrom { index, generation, offset: FIRST_ENTRY_AT }
+            ScrubPosition { index, generation, offset: FIRST_ENTRY_AT }
         });
         scrubbed.next = next;
         let end = segment.synced.min(segment.bytes);
@@ -86,7 +86,7 @@ impl PartitionStore {
         }
         scrubbed.bytes = bytes.len() as u64;
         if offset + (at as u64) < end {
-            scrubbed.next = Some(ScrubFrom { index, generation, offset: offset + at as u64 });
+            scrubbed.next = Some(ScrubPosition { index, generation, offset: offset + at as u64 });
         }
         for (offset, head) in bad {
             let corrupt = CorruptEntry { epoch: head.meta.epoch, index: head.meta.index };

@@ -2,7 +2,6 @@
 
 use super::{PartitionStore, units_of};
 use crate::disk::{Disk, OpenMode};
-use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
 use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
@@ -10,6 +9,8 @@ use crate::log::header::{HEADER_BYTES, SegmentHeader};
 use crate::log::scan::{self, ScanItem};
 use crate::log::segment::Segment;
 use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
+use crate::options::Durability;
+use crate::resources::ReserveShare;
 
 /// Whether the data here counts as a log yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,11 +47,11 @@ impl PartitionStore {
             }
             Durability::Memory => {}
             Durability::Interval { .. } | Durability::Sync => {
-                io.space.admit(&mut io.disk, bytes.len() as u64, false)?;
+                io.space.admit(&mut io.disk, bytes.len() as u64, ReserveShare::Nothing)?;
             }
         }
         if self.incoming != InstallState::Runs {
-            let reason = "a run that nobody waits for".into();
+            let reason = "a run that was not requested".into();
             return Err(EngineError::Format { path: io.logs.separate(self.handle).folder.clone(), reason });
         }
         let placed = if begins {

@@ -7,15 +7,16 @@ use std::ops::Range;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, PartitionId, PartitionOptions,
+    ReserveShare,
 };
 
-const INTERVAL: Durability = Durability::Interval { ms: 10 };
+pub(crate) const INTERVAL: Durability = Durability::Interval { ms: 10 };
 
 use crate::support::TestEngine as Store;
 
-const CAPACITY: u64 = 600 << 10;
+pub(crate) const CAPACITY: u64 = 600 << 10;
 
-fn options(disk_reserve_bytes: u64) -> EngineOptions {
+pub(crate) fn options(disk_reserve_bytes: u64) -> EngineOptions {
     EngineOptions {
         segment_bytes: 32 << 10,
         journal_file_bytes: 16 << 10,
@@ -25,21 +26,21 @@ fn options(disk_reserve_bytes: u64) -> EngineOptions {
     }
 }
 
-fn partition(engine: &mut Store, durability: Durability) -> Handle {
+pub(crate) fn partition(engine: &mut Store, durability: Durability) -> Handle {
     engine.partition(PartitionId(1), PartitionOptions { durability, index_seed: 7 }).expect("opens")
 }
 
-fn key(n: u64) -> Vec<u8> {
+pub(crate) fn key(n: u64) -> Vec<u8> {
     format!("key {n}").into_bytes()
 }
 
-fn value(n: u64) -> Vec<u8> {
+pub(crate) fn value(n: u64) -> Vec<u8> {
     vec![n as u8; 1000]
 }
 
 /// Writes until the disk refuses, also after maintenance has shortened the journal. Returns the
 /// acknowledged writes.
-fn fill_disk(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
+pub(crate) fn fill_disk(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
     let mut kept = BTreeSet::new();
     loop {
         let (before, from) = (kept.len(), kept.last().map_or(0, |last| last + 1));
@@ -161,7 +162,7 @@ fn removals_and_compaction_free_a_full_disk() {
 }
 
 /// One millisecond of maintenance with an upper layer that has state of its own.
-fn maintain_with_state(engine: &mut Store, p: Handle, now: u64) {
+pub(crate) fn maintain_with_state(engine: &mut Store, p: Handle, now: u64) {
     engine.maintain(now).expect("goes well");
     if engine.needs_entry(p).expect("is open") {
         engine.write(p, EntryKind::Mark, 0, now, b"", b"nothing").expect("a mark is accepted");
@@ -172,7 +173,7 @@ fn maintain_with_state(engine: &mut Store, p: Handle, now: u64) {
     }
 }
 
-fn maintain_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
+pub(crate) fn maintain_for(engine: &mut Store, p: Handle, milliseconds: Range<u64>) {
     milliseconds.for_each(|now| maintain_with_state(engine, p, now));
 }
 
@@ -536,4 +537,26 @@ fn first_entries_of_an_instance_survive_on_a_disk_filled_before() {
     engine.commit_all().expect("commits");
     let p = partition(&mut engine, INTERVAL);
     check(&mut engine, p, &[0].into());
+}
+
+#[test]
+fn entries_of_other_members_use_a_quarter_of_the_reserve_and_leave_room_for_removals() {
+    const RESERVE: u64 = 200 << 10;
+    let disk = SimulatedDisk::new(11);
+    disk.set_capacity(CAPACITY);
+    let (mut engine, _) = Engine::open(disk, options(RESERVE)).expect("opens");
+    let p = partition(&mut engine, INTERVAL);
+    let kept = fill_disk(&mut engine, p, INTERVAL);
+    let first = kept.last().expect("some were accepted") + 1;
+    let put = |engine: &mut Store, n: u64| engine.write(p, EntryKind::Put, 0, n, &key(n), &value(n));
+    engine.set_reserve_share(ReserveShare::Quarter);
+    let next = (first..).find(|n| put(&mut engine, *n).is_err()).expect("it ends");
+    engine.set_reserve_share(ReserveShare::Nothing);
+    let used = (next - first) * 1000;
+    // What compaction has given back meanwhile counts too.
+    assert!((RESERVE / 8..=RESERVE * 3 / 8).contains(&used), "{used}");
+    assert!(matches!(put(&mut engine, next), Err(EngineError::DiskFull { .. })));
+    for n in 0..next {
+        engine.write(p, EntryKind::Remove, 0, 3000, &key(n), b"").expect("a removal has a larger share");
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! One test binary: linking each file separately took most of a minute.
 
+mod awaited_room;
 mod background;
 mod basics;
 mod chunks;
@@ -16,14 +17,14 @@ mod journal;
 mod log_formats;
 mod maintenance;
 mod model;
+mod no_descriptors;
 mod planted;
 mod recovery;
 mod repair;
-mod scarce;
 mod shared_compaction;
 mod shared_log;
+mod snapshot_install;
+mod snapshot_install_random;
 mod support;
-mod taking;
-mod taking_random;
 mod torn_marks;
 mod upper_layers;

@@ -7,7 +7,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
     CorruptEntry, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_JOINED, Handle, KeyRange,
-    Meta, PartitionId, PartitionOptions, ScrubFrom,
+    Meta, PartitionId, PartitionOptions, ScrubPosition,
 };
 
 use crate::support::TestEngine as Store;
@@ -99,7 +99,7 @@ fn entries(engine: &mut Store, p: Handle) -> Vec<(Meta, Vec<u8>, Vec<u8>)> {
 }
 
 fn scrub_all(engine: &mut Store, p: Handle) -> (Vec<CorruptEntry>, bool) {
-    let (mut corrupt, mut is_unreadable, mut at) = (Vec::new(), false, Some(ScrubFrom::default()));
+    let (mut corrupt, mut is_unreadable, mut at) = (Vec::new(), false, Some(ScrubPosition::default()));
     while let Some(from) = at {
         let scrubbed = engine.scrub(p, from, 4 << 10).expect("reads");
         corrupt.extend(scrubbed.corrupt);

@@ -3,7 +3,7 @@
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
     Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, FLAG_TRAILER, Handle, Meta, PartitionId,
-    PartitionOptions, TrimTo, split_trailer,
+    PartitionOptions, TrimPoint, split_trailer,
 };
 
 use crate::support::TestEngine as Store;
@@ -79,7 +79,7 @@ fn trailers_stay_with_entries_and_outside_record_values() {
         assert_eq!(engine.inspect(p, b"list").expect("reads").map(|i| i.timestamp), Some(6));
         let entry = engine.read_entry(p, trim).expect("is there");
         let (body, trailer) = split_trailer(entry.head.meta.flags, entry.payload);
-        assert_eq!((TrimTo::decode(body), trailer), (Some(to), &b"zzz"[..]));
+        assert_eq!((TrimPoint::decode(body), trailer), (Some(to), &b"zzz"[..]));
         engine.sync().expect("syncs");
         drop(engine);
         disk.crash();

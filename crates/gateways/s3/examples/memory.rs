@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use zerohop_s3::{GatewayOptions, S3Gateway};
+use zerohop_s3::{FixedUsers, GatewayOptions, S3Gateway};
 
 #[path = "../tests/suite/memory.rs"]
 mod memory;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let secrets = Arc::new(|id: &str| (id == "tester").then(|| "tester-secret".to_owned()));
-    let gateway = S3Gateway::new(Arc::new(memory::MemoryStore::default()), GatewayOptions::new(secrets))?;
+    let users = FixedUsers { access_key: Some("tester".to_owned()), secret: "tester-secret".to_owned() };
+    let options = GatewayOptions::new(Arc::new(users));
+    let gateway = S3Gateway::new(Arc::new(memory::MemoryStore::default()), options)?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?.port());
     tokio::spawn(gateway.clone().sweep());

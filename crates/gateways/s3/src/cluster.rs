@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use zerohop_client::{AbortReason, Client, Error, Keyspace, PutOptions, Reason, Record, Timestamp};
+use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, PutOptions, Reason, Record, Timestamp};
 use zerohop_objects::keys::RecordKey;
-use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, Versioned, Write};
+use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, VersionedRecord, Write};
 
 /// Attempts of a transaction that conflicts with others while its conditions hold.
 const COMMITS_MAX: u32 = 20;
@@ -70,7 +70,12 @@ impl ClusterStore {
 }
 
 fn unavailable(error: &Error) -> ObjectError {
-    ObjectError::Unavailable(error.to_string())
+    match error.reason() {
+        Some(Reason::Answer {
+            failure: Failure::DiskFull | Failure::MemoryFull | Failure::FileSizeLimit { .. },
+        }) => ObjectError::NoRoom,
+        _ => ObjectError::Unavailable(error.to_string()),
+    }
 }
 
 /// Whether a record that the transaction depends on has changed.
@@ -84,11 +89,11 @@ fn pause(conflicts: u32, random: u8) -> Duration {
     longest.mul_f64(0.5 + f64::from(random) / 512.0)
 }
 
-fn versioned(key: &RecordKey, record: Option<Record>) -> Result<Option<Versioned>, ObjectError> {
+fn versioned(key: &RecordKey, record: Option<Record>) -> Result<Option<VersionedRecord>, ObjectError> {
     match record {
         None => Ok(None),
         Some(Record::Bytes { version, bytes, .. }) => {
-            Ok(Some(Versioned { version: Version(version.0), value: bytes.to_vec() }))
+            Ok(Some(VersionedRecord { version: Version(version.0), value: bytes.to_vec() }))
         }
         Some(Record::List { .. }) => Err(ObjectError::Corrupt(key.clone())),
     }
@@ -105,7 +110,7 @@ impl Store for ClusterStore {
         zerohop_system::entropy::random_bytes().expect("the system has random bytes")
     }
 
-    async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<Versioned>>, ObjectError> {
+    async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<VersionedRecord>>, ObjectError> {
         let found = match &keys[..] {
             [key] => self.names.lookup(key).await.map(|record| vec![record]),
             keys => self.names.read_many(keys).await,

@@ -6,12 +6,17 @@
 //!
 //! s3s parses requests and checks signatures. It does not verify checksums, neither of headers nor of trailers, and has no
 //! limit on the time of a body: both are done here. A body is written and verified before its object appears.
+//!
+//! `access` knows the users, and each operation checks their permissions before it does anything.
 
+mod access;
 mod api;
 mod base64;
 mod checksum;
 mod cluster;
+mod connection_state;
 mod server;
 
+pub use access::{ClusterUsers, FixedUsers, Grant, GrantError, User, UserFound, Users, grants_key};
 pub use cluster::{ClusterBodyWriter, ClusterStore};
-pub use server::{GatewayOptions, S3Gateway, Secrets};
+pub use server::{ConnectionLimits, GatewayOptions, S3Gateway};

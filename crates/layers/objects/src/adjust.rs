@@ -58,7 +58,7 @@ pub(crate) fn move_reference(
     if acquire == release {
         return Ok(());
     }
-    reads.want(acquire.into_iter().chain(release).map(keys::set))?;
+    reads.require(acquire.into_iter().chain(release).map(keys::set))?;
     if let Some(id) = acquire {
         let (references, in_parts) = live_set(reads, id)?;
         if !is_planted(Bug::CopyNotCounted) {

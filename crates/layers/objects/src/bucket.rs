@@ -2,7 +2,7 @@
 
 use crate::error::ObjectError;
 use crate::keys::{self, RecordKey};
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{BucketRecord, Record};
 
@@ -14,7 +14,7 @@ pub fn create_bucket(
     name: String,
     settings: Vec<(String, Vec<u8>)>,
 ) -> impl Procedure<Output = BucketRecord> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::bucket(&name);
         if reads.get::<BucketRecord>(&key)?.is_some() {
             return Err(ObjectError::BucketExists.into());
@@ -27,7 +27,7 @@ pub fn create_bucket(
 
 /// Looks a bucket up.
 pub fn head_bucket(name: String) -> impl Procedure<Output = BucketRecord> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, _: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         Ok(reads.get::<BucketRecord>(&keys::bucket(&name))?.ok_or(ObjectError::NoSuchBucket)?)
     })
 }
@@ -38,7 +38,7 @@ pub fn change_bucket(
     setting: String,
     value: Option<Vec<u8>>,
 ) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::bucket(&name);
         let mut bucket: BucketRecord = reads.get(&key)?.ok_or(ObjectError::NoSuchBucket)?;
         bucket.settings.retain(|(one, _)| *one != setting);

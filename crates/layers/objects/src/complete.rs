@@ -12,7 +12,7 @@ use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, RecordKey, Timer};
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{Checksum, ETag, Manifest, ObjectRecord, PartRecord, Record, SetRecord, UploadRecord};
@@ -57,17 +57,17 @@ impl CompleteUpload {
         Completion { complete: self, state: CompletionState::Idle }
     }
 
-    fn freeze(&self) -> impl Procedure<Output = Frozen> + Send + use<> {
+    fn freeze(&self) -> impl Procedure<Output = FreezeOutcome> + Send + use<> {
         let (target, id, conditions) = (self.target.clone(), self.id, self.conditions.clone());
-        Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+        OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
             let key = keys::upload(&target.0, &target.1, id);
             let object_key = keys::object(&target.0, &target.1);
-            reads.want([key.clone(), object_key.clone()])?;
+            reads.require([key.clone(), object_key.clone()])?;
             let object: Option<ObjectRecord> = reads.get(&object_key)?;
             let Some(mut upload) = reads.get::<UploadRecord>(&key)? else {
                 // A repeated completion results in the object of the first one, as long as it stands.
                 let completed = object.filter(|object| object.set == id && object.in_parts);
-                return Ok(Frozen::Completed(completed.ok_or(ObjectError::NoSuchUpload)?));
+                return Ok(FreezeOutcome::Completed(completed.ok_or(ObjectError::NoSuchUpload)?));
             };
             conditions.check(object.as_ref())?;
             if !upload.is_frozen {
@@ -75,7 +75,7 @@ impl CompleteUpload {
                 upload.generation += 1;
                 writes.put(key, &upload);
             }
-            Ok(Frozen::Upload(upload))
+            Ok(FreezeOutcome::Upload(upload))
         })
     }
 
@@ -119,10 +119,10 @@ impl CompleteUpload {
         let manifest = Manifest { parts };
         let (target, id) = (self.target.clone(), self.id);
         let (conditions, lifetimes) = (self.conditions.clone(), self.lifetimes);
-        Ok(Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+        Ok(OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
             let key = keys::object(&target.0, &target.1);
             let upload_key = keys::upload(&target.0, &target.1, id);
-            reads.want([keys::bucket(&target.0), key.clone(), upload_key.clone(), keys::set(id)])?;
+            reads.require([keys::bucket(&target.0), key.clone(), upload_key.clone(), keys::set(id)])?;
             let Some(current) = reads.get::<UploadRecord>(&upload_key)? else { return Ok(None) };
             if !current.is_frozen || current.generation != upload.generation {
                 return Ok(None);
@@ -157,14 +157,14 @@ impl CompleteUpload {
     }
 }
 
-enum Frozen {
+enum FreezeOutcome {
     Upload(UploadRecord),
     Completed(ObjectRecord),
 }
 
 enum CompletionState {
     Idle,
-    Freezing(Box<dyn Procedure<Output = Frozen> + Send>),
+    Freezing(Box<dyn Procedure<Output = FreezeOutcome> + Send>),
     Scanning(UploadRecord, Vec<PartRecord>),
     Finishing(Box<dyn Procedure<Output = Option<ObjectRecord>> + Send>),
 }
@@ -183,7 +183,7 @@ impl Completion {
     fn in_freeze(
         &mut self,
         now: u64,
-        mut freeze: Box<dyn Procedure<Output = Frozen> + Send>,
+        mut freeze: Box<dyn Procedure<Output = FreezeOutcome> + Send>,
         event: Event,
     ) -> Step<ObjectRecord> {
         match freeze.step(now, event) {
@@ -191,8 +191,8 @@ impl Completion {
                 self.state = CompletionState::Freezing(freeze);
                 Step::Effect(effect)
             }
-            Step::Done(Ok(Frozen::Completed(object))) => Step::Done(Ok(object)),
-            Step::Done(Ok(Frozen::Upload(upload))) => {
+            Step::Done(Ok(FreezeOutcome::Completed(object))) => Step::Done(Ok(object)),
+            Step::Done(Ok(FreezeOutcome::Upload(upload))) => {
                 self.state = CompletionState::Scanning(upload, Vec::new());
                 self.scan(keys::of_set(b'p', self.complete.id))
             }

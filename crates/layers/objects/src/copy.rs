@@ -6,7 +6,7 @@ use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys;
 use crate::object::{FoundObject, find_manifest};
-use crate::optimistic::{Optimistic, Pause, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::part::upload_for_part;
 use crate::procedure::Procedure;
 use crate::records::{BucketRecord, Checksum, ObjectRecord, Pairs, PartRecord};
@@ -34,11 +34,11 @@ pub struct CopyObject {
 
 /// Copies an object, in one transaction.
 pub fn copy_object(mut copy: CopyObject) -> impl Procedure<Output = ObjectRecord> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let (target_bucket, target_name) = &copy.target;
         let key = keys::object(target_bucket, target_name);
         let source_key = keys::object(&copy.source.0, &copy.source.1);
-        reads.want([
+        reads.require([
             keys::bucket(target_bucket),
             keys::bucket(&copy.source.0),
             key.clone(),
@@ -95,10 +95,10 @@ pub type DescribeRange =
 
 /// Makes a range of an object a part of an upload, in one transaction.
 pub fn copy_part(mut copy: CopyPart) -> impl Procedure<Output = PartRecord> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let source_key = keys::object(&copy.source.0, &copy.source.1);
         let part_key = keys::part(copy.upload, copy.number);
-        reads.want([
+        reads.require([
             keys::upload(&copy.target.0, &copy.target.1, copy.upload),
             keys::bucket(&copy.source.0),
             source_key.clone(),

@@ -31,6 +31,8 @@ pub enum ObjectError {
     Busy,
     /// A stored record has bytes that no version of this code writes.
     Corrupt(Vec<u8>),
+    /// The store has no room, and nothing was written.
+    NoRoom,
     /// The store did not answer, or refused. The write may have happened.
     Unavailable(String),
 }
@@ -54,6 +56,7 @@ impl std::fmt::Display for ObjectError {
             Self::Corrupt(key) => {
                 return write!(formatter, "the record of {:?} is corrupt", String::from_utf8_lossy(key));
             }
+            Self::NoRoom => "the store has no room",
             Self::Unavailable(why) => return write!(formatter, "the store is unavailable: {why}"),
         };
         formatter.write_str(text)

@@ -42,7 +42,7 @@ pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
 pub use object::{FoundObject, PutObject, change_tags, delete_object, get_object, put_object, stage_body};
 pub use part::{PutPart, put_part, renew_body, stage_part};
-pub use procedure::{Effect, Event, Procedure, Step, Version, Versioned, Write};
+pub use procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 pub use records::{
     BodyRecord, BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, PartRecord, Record, SetRecord,
     UploadRecord,

@@ -5,15 +5,15 @@ use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 use crate::keys::{self, Timer};
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::Procedure;
 use crate::records::{BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, SetRecord};
 
 /// Makes a set pending for the body of a put. Result: the last moment at which the body may be written.
 pub fn stage_body(bucket: String, set: SetId, lifetimes: Lifetimes) -> impl Procedure<Output = u64> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
-        reads.want([keys::bucket(&bucket), keys::set(set)])?;
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+        reads.require([keys::bucket(&bucket), keys::set(set)])?;
         if reads.get::<BucketRecord>(&keys::bucket(&bucket))?.is_none() {
             return Err(ObjectError::NoSuchBucket.into());
         }
@@ -54,9 +54,9 @@ pub struct PutObject {
 
 /// Makes the staged body an object, in one transaction, and releases the object that it replaces.
 pub fn put_object(put: PutObject) -> impl Procedure<Output = ObjectRecord> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::object(&put.bucket, &put.name);
-        reads.want([keys::bucket(&put.bucket), keys::set(put.set), key.clone()])?;
+        reads.require([keys::bucket(&put.bucket), keys::set(put.set), key.clone()])?;
         bucket_for_put(reads, writes, &put.bucket)?;
         let replaced: Option<ObjectRecord> = reads.get(&key)?;
         put.conditions.check(replaced.as_ref())?;
@@ -114,9 +114,9 @@ impl FoundObject {
 
 /// Looks an object up. Its bytes stay readable for the time of grace, whatever happens to the object.
 pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = FoundObject> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, _: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         let key = keys::object(&bucket, &name);
-        reads.want([keys::bucket(&bucket), key.clone()])?;
+        reads.require([keys::bucket(&bucket), key.clone()])?;
         if reads.get::<BucketRecord>(&keys::bucket(&bucket))?.is_none() {
             return Err(ObjectError::NoSuchBucket.into());
         }
@@ -146,9 +146,9 @@ pub fn delete_object(
     conditions: Conditions,
     lifetimes: Lifetimes,
 ) -> impl Procedure<Output = bool> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::object(&bucket, &name);
-        reads.want([keys::bucket(&bucket), key.clone()])?;
+        reads.require([keys::bucket(&bucket), key.clone()])?;
         if reads.get::<BucketRecord>(&keys::bucket(&bucket))?.is_none() {
             return Err(ObjectError::NoSuchBucket.into());
         }
@@ -163,9 +163,9 @@ pub fn delete_object(
 
 /// Replaces the tags of an object.
 pub fn change_tags(bucket: String, name: Vec<u8>, tags: Pairs) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::object(&bucket, &name);
-        reads.want([keys::bucket(&bucket), key.clone()])?;
+        reads.require([keys::bucket(&bucket), key.clone()])?;
         if reads.get::<BucketRecord>(&keys::bucket(&bucket))?.is_none() {
             return Err(ObjectError::NoSuchBucket.into());
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::error::ObjectError;
 use crate::keys::RecordKey;
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, Procedure, Step, Versioned, Write};
+use crate::procedure::{Effect, Event, Procedure, Step, VersionedRecord, Write};
 use crate::records::Record;
 
 /// The most attempts of a transaction.
@@ -29,13 +29,13 @@ impl From<ObjectError> for Pause {
 /// The records that an attempt has read.
 #[derive(Default)]
 pub(crate) struct Reads {
-    seen: BTreeMap<RecordKey, Option<Versioned>>,
+    seen: BTreeMap<RecordKey, Option<VersionedRecord>>,
     missing: BTreeSet<RecordKey>,
 }
 
 impl Reads {
     /// Asks for several records in one round.
-    pub(crate) fn want(&mut self, keys: impl IntoIterator<Item = RecordKey>) -> Result<(), Pause> {
+    pub(crate) fn require(&mut self, keys: impl IntoIterator<Item = RecordKey>) -> Result<(), Pause> {
         for key in keys {
             if !self.seen.contains_key(&key) {
                 self.missing.insert(key);
@@ -46,7 +46,7 @@ impl Reads {
 
     /// The record of `key`.
     pub(crate) fn get<R: Record>(&mut self, key: &[u8]) -> Result<Option<R>, Pause> {
-        self.want([key.to_vec()])?;
+        self.require([key.to_vec()])?;
         match self.seen.get(key).and_then(Option::as_ref) {
             None => Ok(None),
             Some(record) => {
@@ -99,7 +99,7 @@ enum TransactionState<T> {
 ///
 /// Invariant: a result that rests on records of more than one round, or on writes, is reported only after a commit that has
 /// confirmed the version of each record read.
-pub(crate) struct Optimistic<D: Decide> {
+pub(crate) struct OptimisticTransaction<D: Decide> {
     decide: D,
     reads: Reads,
     rounds: u32,
@@ -107,7 +107,7 @@ pub(crate) struct Optimistic<D: Decide> {
     state: TransactionState<D::Output>,
 }
 
-impl<D: Decide> Optimistic<D> {
+impl<D: Decide> OptimisticTransaction<D> {
     pub(crate) fn new(decide: D) -> Self {
         Self { decide, reads: Reads::default(), rounds: 0, attempts: 0, state: TransactionState::Idle }
     }
@@ -147,7 +147,7 @@ impl<D: Decide> Optimistic<D> {
     }
 }
 
-impl<D: Decide> Procedure for Optimistic<D> {
+impl<D: Decide> Procedure for OptimisticTransaction<D> {
     type Output = D::Output;
 
     fn step(&mut self, now: u64, event: Event) -> Step<D::Output> {

@@ -4,7 +4,7 @@ use crate::adjust::{Lifetimes, drop_part_contents};
 use crate::error::ObjectError;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 use crate::keys::{self, Timer};
-use crate::optimistic::{Optimistic, Pause, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::Procedure;
 use crate::records::{BodyRecord, Checksum, ETag, PartRecord, SetRecord, UploadRecord};
@@ -32,9 +32,9 @@ pub fn stage_part(
     body: BodyId,
     lifetimes: Lifetimes,
 ) -> impl Procedure<Output = (UploadRecord, u64)> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let upload_key = keys::upload(&target.0, &target.1, body.set);
-        reads.want([upload_key.clone(), keys::body(body)])?;
+        reads.require([upload_key.clone(), keys::body(body)])?;
         let upload: UploadRecord = reads.get(&upload_key)?.ok_or(ObjectError::NoSuchUpload)?;
         if reads.get::<BodyRecord>(&keys::body(body))?.is_some() {
             return Err(ObjectError::Busy.into());
@@ -48,7 +48,7 @@ pub fn stage_part(
 
 /// Gives a pending body more time. Result: the last moment at which it may be written.
 pub fn renew_body(body: BodyId, lifetimes: Lifetimes) -> impl Procedure<Output = u64> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let renewed = now.saturating_add(lifetimes.pending);
         let (until, number) = if body.number == WHOLE_OBJECT {
             match reads.get(&keys::set(body.set))? {
@@ -96,11 +96,11 @@ pub struct PutPart {
 
 /// Makes the staged body a part, in one transaction, and drops the part that it replaces.
 pub fn put_part(put: PutPart) -> impl Procedure<Output = PartRecord> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let id = put.body.set;
         let (part_key, body_key) = (keys::part(id, put.number), keys::body(put.body));
         let upload_key = keys::upload(&put.target.0, &put.target.1, id);
-        reads.want([upload_key, part_key.clone(), body_key.clone()])?;
+        reads.require([upload_key, part_key.clone(), body_key.clone()])?;
         upload_for_part(reads, writes, &put.target, id)?;
         let Some(BodyRecord::Pending { until }) = reads.get(&body_key)? else {
             return Err(ObjectError::BodyExpired.into());

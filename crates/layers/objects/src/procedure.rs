@@ -10,7 +10,7 @@ pub struct Version(pub u64);
 
 /// A record as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Versioned {
+pub struct VersionedRecord {
     /// Its version.
     pub version: Version,
     /// Its bytes.
@@ -58,7 +58,7 @@ pub enum Event {
     /// The first event.
     Start,
     /// The records of [`Effect::Read`], in its order.
-    Values(Vec<Option<Versioned>>),
+    Values(Vec<Option<VersionedRecord>>),
     /// The transaction has committed.
     Committed,
     /// A condition did not hold, and nothing was written.

@@ -7,7 +7,7 @@
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys;
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::BucketRecord;
 use crate::upload::abort_upload;
@@ -39,7 +39,7 @@ impl DeleteBucket {
 
     fn mark(&self) -> impl Procedure<Output = u64> + Send + use<> {
         let key = keys::bucket(&self.name);
-        Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+        OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
             let mut bucket: BucketRecord = reads.get(&key)?.ok_or(ObjectError::NoSuchBucket)?;
             bucket.under_removal = true;
             bucket.generation += 1;
@@ -51,7 +51,7 @@ impl DeleteBucket {
     /// Removes the record, or resets the mark if there are objects. Result: whether the bucket is gone.
     fn remove(&self, generation: u64, is_empty: bool) -> impl Procedure<Output = bool> + Send + use<> {
         let key = keys::bucket(&self.name);
-        Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+        OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
             let mut bucket: BucketRecord = reads.get(&key)?.ok_or(ObjectError::NoSuchBucket)?;
             if !bucket.under_removal || bucket.generation != generation {
                 return Ok(false);

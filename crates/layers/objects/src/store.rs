@@ -5,7 +5,7 @@ use std::future::Future;
 use crate::error::ObjectError;
 use crate::ids::BodyId;
 use crate::keys::RecordKey;
-use crate::procedure::{Effect, Event, Procedure, Step, Version, Versioned, Write};
+use crate::procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 
 /// The records of a page of a scan, in the order of keys, and where the scan continues.
 pub type StorePage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
@@ -35,7 +35,7 @@ pub trait Store: Send + Sync {
     fn read(
         &self,
         keys: Vec<RecordKey>,
-    ) -> impl Future<Output = Result<Vec<Option<Versioned>>, ObjectError>> + Send;
+    ) -> impl Future<Output = Result<Vec<Option<VersionedRecord>>, ObjectError>> + Send;
 
     /// Commits `writes` if each key of `conditions` still has its version, or is still absent. Result: whether they hold.
     fn transact(

@@ -11,7 +11,7 @@ use crate::bucket::SCAN_PAGE;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, SetId, WHOLE_OBJECT};
 use crate::keys::{self, RecordKey, Timer};
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{BodyRecord, Manifest, PartRecord, Record, SetRecord};
@@ -208,7 +208,7 @@ impl Sweep {
             if let Some(BodyRecord::Pending { until }) = BodyRecord::decode(value)
                 && self.lifetimes.due(until) > now
             {
-                // Somebody may still write it.
+                // Its writer may still be at work.
                 self.pending_until = self.pending_until.max(until);
                 continue;
             }
@@ -225,7 +225,7 @@ fn scan(letter: u8, set: SetId, from: RecordKey) -> Step<SweepReport> {
 
 /// Makes what the timer names dead if nothing names it.
 fn judge(timer: Timer, lifetimes: Lifetimes) -> impl Procedure<Output = Verdict> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         if timer.number != 0 {
             let key = keys::body(BodyId { set: timer.set, number: timer.number });
             match reads.get(&key)? {
@@ -263,7 +263,7 @@ fn judge(timer: Timer, lifetimes: Lifetimes) -> impl Procedure<Output = Verdict>
 
 /// Removes the record of a part that nothing names.
 fn drop_part(set: SetId, number: u16, is_set_dead: bool, grace: u64) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::part(set, number);
         let Some(part) = reads.get::<PartRecord>(&key)? else { return Ok(()) };
         writes.remove(key);
@@ -279,7 +279,7 @@ fn drop_part(set: SetId, number: u16, is_set_dead: bool, grace: u64) -> impl Pro
 
 /// Removes the record of a body whose blob is deleted.
 fn forget_body(body: BodyId) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
         if reads.get::<BodyRecord>(&keys::body(body))?.is_some() {
             writes.remove(keys::body(body));
         }
@@ -296,7 +296,7 @@ fn finish(
     pending_until: u64,
     lifetimes: Lifetimes,
 ) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
         writes.remove(timer.key());
         if !is_dead && !is_planted(Bug::DyingSetForgotten) {
             return Ok(());

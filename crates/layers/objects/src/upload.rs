@@ -4,7 +4,7 @@ use crate::adjust::bucket_for_put;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, Timer};
-use crate::optimistic::{Optimistic, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::procedure::Procedure;
 use crate::records::{Pairs, SetRecord, UploadRecord};
 
@@ -27,9 +27,9 @@ pub struct CreateUpload {
 
 /// Creates an upload.
 pub fn create_upload(create: CreateUpload) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let (bucket, name) = &create.target;
-        reads.want([keys::bucket(bucket), keys::set(create.id)])?;
+        reads.require([keys::bucket(bucket), keys::set(create.id)])?;
         bucket_for_put(reads, writes, bucket)?;
         if reads.get::<SetRecord>(&keys::set(create.id))?.is_some() {
             return Err(ObjectError::Busy.into());
@@ -51,16 +51,16 @@ pub fn create_upload(create: CreateUpload) -> impl Procedure<Output = ()> + Send
 
 /// Looks an upload up.
 pub fn head_upload(target: (String, Vec<u8>), id: SetId) -> impl Procedure<Output = UploadRecord> + Send {
-    Optimistic::new(move |_, reads: &mut Reads, _: &mut Writes| {
+    OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         Ok(reads.get(&keys::upload(&target.0, &target.1, id))?.ok_or(ObjectError::NoSuchUpload)?)
     })
 }
 
 /// Aborts an upload. The sweep deletes its parts.
 pub fn abort_upload(target: (String, Vec<u8>), id: SetId) -> impl Procedure<Output = ()> + Send {
-    Optimistic::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::upload(&target.0, &target.1, id);
-        reads.want([key.clone(), keys::set(id)])?;
+        reads.require([key.clone(), keys::set(id)])?;
         reads.get::<UploadRecord>(&key)?.ok_or(ObjectError::NoSuchUpload)?;
         if reads.get(&keys::set(id))? != Some(SetRecord::Open) {
             return Err(ObjectError::Corrupt(keys::set(id)).into());

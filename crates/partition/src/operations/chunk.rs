@@ -124,7 +124,13 @@ pub(super) fn truncate<'a, D: Disk>(
         return Ok(put(target, ChunkWrite { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
     }
     let length = end.saturating_sub(keep);
-    Ok(made(target, ChunkWrite { stamp, offset: keep, length }, Bytes::NONE, 1, LogAction::OverlayChunk))
+    Ok(chunk_plan(
+        target,
+        ChunkWrite { stamp, offset: keep, length },
+        Bytes::NONE,
+        1,
+        LogAction::OverlayChunk,
+    ))
 }
 
 /// Removes the chunk with its blob. A late writer reads the header first, and finds that there is none.
@@ -184,7 +190,7 @@ fn overlay_write<'a, D: Disk>(
     let is_worn = chunk.parts >= parts_max(end)
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
     if !is_worn {
-        return Ok(made(target, written, bytes, number, LogAction::OverlayChunk));
+        return Ok(chunk_plan(target, written, bytes, number, LogAction::OverlayChunk));
     }
     // The complete chunk is written again: hidden writes become dead space, and reads need only one entry.
     let whole = ChunkWrite { offset: 0, length: end as u32, ..written };
@@ -213,10 +219,10 @@ fn put<'a, D: Disk>(
     bytes: Bytes<'a, '_>,
     number: u64,
 ) -> WritePlan<'a> {
-    made(target, written, bytes, number, LogAction::PutChunk)
+    chunk_plan(target, written, bytes, number, LogAction::PutChunk)
 }
 
-fn made<'a, D: Disk>(
+fn chunk_plan<'a, D: Disk>(
     target: &mut WriteTarget<'_, '_, D>,
     written: ChunkWrite,
     bytes: Bytes<'a, '_>,

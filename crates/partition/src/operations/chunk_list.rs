@@ -9,10 +9,13 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{chunk_key, listed_chunk};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CHUNKS_LISTED_FROM;
-use zerohop_wire::messages::{ChunkList, OperationAnswer, Outcome as WireOutcome, RecordType, ScannedKey};
+use zerohop_wire::messages::{
+    ChunkList, OperationAnswer, Outcome as WireOutcome, RecordType, Scan, ScannedKey,
+};
 use zerohop_wire::{BadRequestReason, Elements, pack};
 
 use super::EngineResultExt;
+use super::scan::KeySource;
 use crate::hash_range::HashRange;
 use crate::limits::{CHUNKS_VISITED_MAX, SCAN_INDEX_PAGES_MAX};
 use crate::state::ChunkTable;
@@ -26,7 +29,7 @@ pub(crate) fn answer<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     table: &ChunkTable,
     list: &ChunkList<'_>,
-    foreign: Option<HashRange>,
+    foreign: Option<&HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     let is_own =
@@ -84,5 +87,41 @@ pub(crate) fn answer<'o, D: Disk>(
         }
         next.extend(at.iter().flat_map(|at| at.as_bytes()));
     }
+    Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
+}
+
+/// Answers with a page of the chunks that a blob had at a time. Its cost is that of a page of a scan. The prefix of `scan` is the name in
+/// the keys of the chunks.
+pub(crate) fn past<'o>(
+    all: &mut impl KeySource,
+    scan: &Scan<'_>,
+    foreign: Option<HashRange>,
+    (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
+) -> OperationAnswer<'o> {
+    let mut at = Some(Cursor::from_bytes(scan.cursor).map_err(|_| BadRequestReason::Cursor)?);
+    let mut count = 0;
+    'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
+        let Some(from) = at else { break };
+        let (keys, behind) = all.page(&from)?;
+        at = behind;
+        for (before, key) in keys.iter().enumerate() {
+            let listed = listed_chunk(key).filter(|(name, _)| *name == scan.prefix);
+            let is_own = foreign.as_ref().is_none_or(|range| range.owns(key));
+            let Some((_, number)) = listed.filter(|_| is_own) else { continue };
+            let number = &number.to_be_bytes();
+            pack(
+                &ScannedKey { key: number, record: RecordType::Chunk, version: Timestamp::ZERO, value: None },
+                out,
+            )?;
+            count += 1;
+            if count == scan.keys_max {
+                if before + 1 < keys.len() || at.is_some() {
+                    at = Some(all.cursor_behind(key)?);
+                }
+                break 'pages;
+            }
+        }
+    }
+    next.extend(at.iter().flat_map(|at| at.as_bytes()));
     Ok(WireOutcome::Page { next, keys: Elements::packed(count, out)? })
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{EngineResult, TrimTo};
+use zerohop_engine::{EngineResult, TrimPoint};
 use zerohop_record::state::{Change, Contents, EvaluatedWrite, ReadableRecord, RecordState};
 use zerohop_wire::blob::{BlobStamp, is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
@@ -56,7 +56,7 @@ pub(crate) enum LogAction<'a> {
         deadline: Option<u64>,
     },
     Remove,
-    /// As `Remove`; the cell's buffer has the contents.
+    /// As `Remove`; the target's buffer has the contents.
     Take,
     Append {
         record: RecordType,
@@ -64,13 +64,13 @@ pub(crate) enum LogAction<'a> {
         contents: Contents<'a>,
     },
     Trim {
-        to: TrimTo,
+        to: TrimPoint,
         units: u64,
     },
     Deadline(Option<u64>),
-    /// The chunk becomes this one write. Its entry is in the cell's buffer, except for the separate bytes.
+    /// The chunk becomes this one write. Its entry is in the target's buffer, except for the separate bytes.
     PutChunk(ChunkWrite, &'a [u8]),
-    /// The write lies over the earlier contents of the chunk. Its entry is in the cell's buffer, except for the separate bytes.
+    /// The write lies over the earlier contents of the chunk. Its entry is in the target's buffer, except for the separate bytes.
     OverlayChunk(ChunkWrite, &'a [u8]),
     /// The record stays as it is.
     Nothing,
@@ -87,7 +87,7 @@ pub(crate) struct WritePlan<'a> {
 pub(crate) type PlanResult<'a> = Result<WritePlan<'a>, Failure<'static>>;
 
 impl LogAction<'_> {
-    /// Bytes of a chunk that are not in the cell's buffer. They belong behind the head in the buffer.
+    /// Bytes of a chunk that are not in the target's buffer. They belong behind the head in the buffer.
     pub(crate) fn separate_bytes(&self) -> &[u8] {
         match self {
             LogAction::PutChunk(_, bytes) | LogAction::OverlayChunk(_, bytes) => bytes,

@@ -162,7 +162,7 @@ fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn page<'o>(
     all: &mut impl OrderedKeys,
     scan: &Scan<'_>,
-    foreign: Option<HashRange>,
+    foreign: Option<&HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     let mut bounds = PageBounds::of(scan)?;

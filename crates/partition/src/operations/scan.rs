@@ -66,7 +66,7 @@ impl<D: Disk> KeySource for CurrentKeys<'_, '_, D> {
 pub(crate) fn answer<'o, D: Disk>(
     view: &mut RecordView<'_, D>,
     scan: &Scan<'_>,
-    (now_ms, foreign): (u64, Option<HashRange>),
+    (now_ms, foreign): (u64, Option<&HashRange>),
     out: (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     keys(&mut CurrentKeys { view, now_ms }, scan, foreign, out)
@@ -76,7 +76,7 @@ pub(crate) fn answer<'o, D: Disk>(
 pub(crate) fn keys<'o>(
     all: &mut impl KeySource,
     scan: &Scan<'_>,
-    foreign: Option<HashRange>,
+    foreign: Option<&HashRange>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {
     check_range(scan)?;
@@ -125,7 +125,7 @@ pub(crate) fn keys<'o>(
 pub(crate) fn names<'o, 'n>(
     names: impl Iterator<Item = &'n [u8]>,
     scan: &Scan<'_>,
-    foreign: Option<HashRange>,
+    foreign: Option<&HashRange>,
     mut look: impl FnMut(&[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> OperationAnswer<'o> {

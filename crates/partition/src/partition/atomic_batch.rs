@@ -46,11 +46,11 @@ impl Partition {
         let (begin, end) = (reply.len(), self.log_writer.end());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         let foreign = self.foreign();
+        let hash_range = self.hash_range();
         let mut unit = {
-            let hash_range = self.hash_range();
             let Partition { log_writer, overlay, state, clock, transacting, .. } = self;
             let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, &mut staged, foreign);
-            unit.set_intents(transacting.as_deref().and_then(|one| one.intents(hash_range)));
+            unit.set_intents(transacting.as_deref().and_then(|one| one.intents(hash_range.clone())));
             unit.set_hash_range(hash_range.filter(|_| !is_planted(Bug::HashRangeNotChecked)));
             unit
         };

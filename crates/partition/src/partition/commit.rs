@@ -7,6 +7,7 @@ use super::Partition;
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT};
 use crate::event::PartitionEffects;
 use crate::failure::failure_of;
+use crate::planted::{Bug, is_planted};
 use crate::state::TransactionEvent;
 use crate::view::RecordView;
 
@@ -37,7 +38,11 @@ impl Partition {
         let mut entries_left_over = Vec::new();
         while self.state.applied < through {
             let begin = self.state.applied + 1;
-            let Some(end) = self.log_writer.batch_end(engine, begin, through)? else { break };
+            let end = match self.log_writer.batch_end(engine, begin, through)? {
+                _ if is_planted(Bug::BatchCommittedInPieces) => begin,
+                Some(end) => end,
+                None => break,
+            };
             // If any request waits, entries are committed one by one, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());

@@ -2,14 +2,16 @@
 //! agreement, are truncated, or are replaced by a snapshot install.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId};
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId, ReserveShare,
+};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use super::transactions::is_mark_admitted_when_full;
 use crate::InheritedReplies;
-use crate::entry_metadata::Mark;
+use crate::entry_metadata::{Mark, is_epoch_marker};
 use crate::event::{Now, PartitionEffects};
 use crate::log_writer::NewLogEntry;
 use crate::overlay::Overlay;
@@ -40,14 +42,15 @@ impl Partition {
     }
 
     /// Appends the epoch marker of a new primary. Returns its log index. If the log ends with an incomplete atomic batch, which
-    /// was never acknowledged, its entries are truncated, because the rest never arrives.
+    /// was never acknowledged, its entries are truncated, because the rest never arrives. The marker needs no free byte: without it,
+    /// nothing is read, and nothing removed.
     pub fn append_epoch_marker<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
         let last = self.log_writer.last();
         let mut whole = last;
         while whole > self.state.applied && engine.read_entry(self.handle(), whole)?.head.meta.is_joined() {
             whole -= 1;
         }
-        if whole < last {
+        if whole < last && !is_planted(Bug::IncompleteBatchKept) {
             self.truncate_after(engine, whole)?;
         }
         self.snapshots_as_primary();
@@ -56,7 +59,10 @@ impl Partition {
         Mark::Epoch { snapshots: self.retained_snapshots() }.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
-        Ok(self.log_writer.append(engine, &entry)?.index)
+        self.log_writer.set_reserve_share(engine, ReserveShare::All);
+        let appended = self.log_writer.append(engine, &entry);
+        self.log_writer.set_reserve_share(engine, ReserveShare::Nothing);
+        Ok(appended?.index)
     }
 
     /// Appends the next entry, which the primary has numbered.
@@ -70,13 +76,20 @@ impl Partition {
         self.log_writer.truncate_undone(engine)?;
         self.snapshot_received(engine, meta, payload)?;
         let mut appended = engine.append(self.handle(), meta, key, payload);
-        if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. }) =
-            appended
-            && is_mark_admitted_when_full(meta, payload)
+        if let Err(
+            EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
+        ) = appended
         {
-            self.log_writer.set_admits_all(engine, true);
+            // The primary has accepted the entry, perhaps from the last room of a disk that both share. Removals that free space may
+            // follow it in the log.
+            let share = match is_mark_admitted_when_full(meta, payload) {
+                _ if is_epoch_marker(meta, payload) => ReserveShare::All,
+                true => ReserveShare::Half,
+                false => ReserveShare::Quarter,
+            };
+            self.log_writer.set_reserve_share(engine, share);
             appended = engine.append(self.handle(), meta, key, payload);
-            self.log_writer.set_admits_all(engine, false);
+            self.log_writer.set_reserve_share(engine, ReserveShare::Nothing);
         }
         if let Err(error) = appended {
             self.truncate_snapshots_after(engine, meta.index - 1)?;
@@ -298,6 +311,9 @@ impl Partition {
         let last = self.log_writer.last();
         if engine.commit(self.handle(), last).is_err() {
             return Err(StateError::Damaged);
+        }
+        if is_planted(Bug::SessionTableNotInstalled) {
+            state.sessions.clear(Timestamp::ZERO);
         }
         state.applied = last;
         self.clock.witness(state.newest);

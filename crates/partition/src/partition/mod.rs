@@ -382,7 +382,7 @@ impl Partition {
         let read_lock = self.read_lock_for(&envelope);
         match message {
             Message::Read { read, .. } => {
-                self.read(engine, (read, read_lock), envelope.time_out_ms, &mut to, effects)
+                self.read(engine, (read, read_lock.as_ref()), envelope.time_out_ms, &mut to, effects)
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
             Message::Chunks(list) => self.list_chunks(engine, list, token, effects),
@@ -398,7 +398,7 @@ impl Partition {
             Message::Stage(StageBytes { stamp, .. }) if self.is_answered(stamp) => effects.dropped(token),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
             Message::Batch(batch) => {
-                self.batch(engine, (batch, read_lock), envelope.time_out_ms, token, effects)
+                self.batch(engine, (batch, read_lock.as_ref()), envelope.time_out_ms, token, effects)
             }
             _ => effects.answer(token, &Message::Answer(Err(BadRequestReason::Unexpected.into()))),
         }
@@ -429,7 +429,7 @@ impl Partition {
     fn batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (batch, read_lock): (&OperationBatch<'_>, Option<ReadLockRequest>),
+        (batch, read_lock): (&OperationBatch<'_>, Option<&ReadLockRequest>),
         time_out_ms: u32,
         token: Token,
         effects: &mut dyn PartitionEffects,

@@ -31,7 +31,7 @@ impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (read, read_lock): (&RecordRead<'_>, Option<ReadLockRequest>),
+        (read, read_lock): (&RecordRead<'_>, Option<&ReadLockRequest>),
         time_out_ms: u32,
         to: &mut AnswerTarget<'_>,
         effects: &mut dyn PartitionEffects,
@@ -208,6 +208,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
+        let foreign = foreign.as_ref();
         let Partition { state, log_writer, buffers, clock, .. } = self;
         buffers.contents.clear();
         buffers.cursor.clear();
@@ -240,6 +241,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
+        let foreign = foreign.as_ref();
         let Partition { state, log_writer, buffers, .. } = self;
         buffers.contents.clear();
         buffers.cursor.clear();

@@ -22,7 +22,7 @@ use crate::planted::{Bug, is_planted};
 use crate::state::PartitionState;
 
 /// The read lock that a read requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReadLockRequest {
     hash_range: HashRange,
     /// On the monotonic clock.
@@ -32,7 +32,7 @@ pub(super) struct ReadLockRequest {
 impl ReadLockRequest {
     /// Locks a record that was found at this version. Returns for how long its reader may rely on that; 0: it is not locked.
     pub(super) fn grant(
-        self,
+        &self,
         transacting: Option<&mut PrimaryTransactions>,
         (overlay, state, clock): (&Overlay, &PartitionState, &Clock),
         (key, version): (&[u8], Timestamp),
@@ -45,7 +45,7 @@ impl ReadLockRequest {
             && overlay.record(key).is_none()
             && state.deadlines.get(key).is_none();
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
-        match transacting.add_read_lock(self.hash_range.hash(key), self.until_ms) {
+        match transacting.add_read_lock(self.hash_range.cell(key), self.until_ms) {
             // Long enough that other writes come in between more often than once in some hundred seeds.
             true if is_planted(Bug::ReadLockIgnored) => 10 * READ_LOCK_US,
             true => READ_LOCK_US,

@@ -48,6 +48,9 @@ impl Partition {
             SnapshotQuery::Close => self.close_snapshots(engine, &[id], effects),
             SnapshotQuery::Read { at, read } => return self.read_at(engine, (id, *at), read, token, effects),
             SnapshotQuery::Scan { at, scan } => return self.scan_at(engine, (id, *at), scan, token, effects),
+            SnapshotQuery::Chunks { at, scan } => {
+                return self.chunks_at(engine, (id, *at), scan, token, effects);
+            }
         };
         let mut to = AnswerTarget::One(token);
         match opened {
@@ -384,6 +387,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         let foreign = self.foreign();
+        let foreign = foreign.as_ref();
         let (mut contents, mut next) = (Vec::new(), Vec::new());
         let out = (&mut contents, &mut next);
         let answer: OperationAnswer<'_> = match self.may_read_at(id, at) {
@@ -397,6 +401,28 @@ impl Partition {
                     true => operations::range::page(&mut view, scan, foreign, out),
                     false => operations::scan::keys(&mut view, scan, foreign, out),
                 },
+                None => Err(Failure::SnapshotExpired),
+            },
+            Err(failure) => Err(failure),
+        };
+        effects.answer(token, &Message::Answer(answer));
+    }
+
+    fn chunks_at<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (id, at): (SnapshotId, Timestamp),
+        scan: &Scan<'_>,
+        token: Token,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        let foreign = self.foreign();
+        let (mut contents, mut next) = (Vec::new(), Vec::new());
+        let answer: OperationAnswer<'_> = match self.may_read_at(id, at) {
+            Ok(()) => match self.past_view(engine, at) {
+                Some(mut view) => {
+                    operations::chunk_list::past(&mut view, scan, foreign, (&mut contents, &mut next))
+                }
                 None => Err(Failure::SnapshotExpired),
             },
             Err(failure) => Err(failure),

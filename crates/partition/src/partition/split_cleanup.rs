@@ -54,7 +54,7 @@ impl Partition {
 
     /// Its hash range, if the caller that opened it has set one.
     pub(super) fn hash_range(&self) -> Option<HashRange> {
-        self.split_cleanup.hash_range
+        self.split_cleanup.hash_range.clone()
     }
 
     /// Whether all keys that a request names are its own. The sender may have routed it by another map, on any path and with any
@@ -62,7 +62,7 @@ impl Partition {
     #[inline]
     pub(super) fn owns_keys_of(&self, message: &Message<'_>) -> bool {
         let Some(hash_range) =
-            self.split_cleanup.hash_range.filter(|_| !is_planted(Bug::HashRangeNotChecked))
+            self.split_cleanup.hash_range.as_ref().filter(|_| !is_planted(Bug::HashRangeNotChecked))
         else {
             return true;
         };
@@ -82,10 +82,11 @@ impl Partition {
     /// Its hash range, as long as it may have foreign records.
     #[must_use]
     pub fn foreign(&self) -> Option<HashRange> {
-        let hash_range = self.split_cleanup.hash_range.filter(|_| !is_planted(Bug::SiblingRecordsCounted));
-        hash_range.filter(|hash_range| {
+        let hash_range = self.split_cleanup.hash_range.as_ref();
+        let foreign = hash_range.filter(|hash_range| {
             hash_range.splits() > self.state.cleaned_splits && self.log_writer.last() > 0
-        })
+        });
+        foreign.filter(|_| !is_planted(Bug::SiblingRecordsCounted)).cloned()
     }
 
     /// Records removed as a sibling's, while there may be more of them.
@@ -131,7 +132,7 @@ impl Partition {
         }
         match next {
             Some(cursor) => self.split_cleanup.cursor = cursor,
-            None => self.end_split_cleanup(engine, hash_range, effects)?,
+            None => self.end_split_cleanup(engine, &hash_range, effects)?,
         }
         Ok(())
     }
@@ -140,7 +141,7 @@ impl Partition {
     fn end_split_cleanup<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        hash_range: HashRange,
+        hash_range: &HashRange,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         let at = self.clock.next();

@@ -61,7 +61,7 @@ impl<'v, D: Disk> PastView<'v, D> {
     ) -> Result<Option<RecordType>, Failure<'static>> {
         let deadline_ms = self.past.deadline(key, self.at, self.state);
         if deadline_ms.is_some_and(|deadline_ms| deadline_ms <= self.at.millis()) {
-            // It had expired, and nobody had logged that yet.
+            // It had expired, and that was not logged yet.
             return Ok(None);
         }
         let Some(record) = self.engine.lookup_at(self.handle, key, self.at.0).or_fail()? else {

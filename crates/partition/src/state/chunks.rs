@@ -1,8 +1,9 @@
 //! The numbers of the chunks that a partition has of long blobs, so that a removal visits no others.
 //!
-//! Only chunks at or above [`CHUNKS_LISTED_FROM`](zerohop_wire::limits::CHUNKS_LISTED_FROM) are in the table. A number takes two bytes in a block of
-//! 65,536 numbers. A table above [`CHUNKS_BYTES_MAX`] is given up, and so is that of a state which an earlier version of the program has
-//! written: it is then *incomplete* and empty, and lists walk the index.
+//! Only chunks at or above [`CHUNKS_LISTED_FROM`](zerohop_wire::limits::CHUNKS_LISTED_FROM) are in the table. A number
+//! takes two bytes in a block of 65,536 numbers. A table above [`CHUNKS_BYTES_MAX`] is given up, and so is that of a
+//! state which an earlier version of the program has written. The table is then *incomplete* and empty, and lists walk
+//! the index.
 
 use std::collections::BTreeMap;
 

@@ -10,6 +10,7 @@ use super::*;
 use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, RING_BYTES};
 use crate::map::{Address, Grant, Groups, Permissions, ReplicaGroup, Ring, Table, TokenEntry};
 use crate::partitions::PartitionCount;
+use crate::separators::Separators;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/cluster-map.md");
 const A: u32 = 0x0102_0304;
@@ -28,6 +29,7 @@ fn maps_are_as_documented() {
         group(document);
         placed(document);
         changes(document);
+        runs(document);
     });
 }
 
@@ -50,7 +52,7 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::CloseKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_ORDERED} if a configuration has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
+        "version: {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
          {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
@@ -60,7 +62,15 @@ fn header(document: &mut Document<'_>) {
     let fields = [
         field("`ZHMD`", b"ZHMD"),
         field(&versions, VERSION_DROPPING.to_le_bytes()),
-        field("zero", [0; 2]),
+        field(
+            &format!(
+                "form: {} changes are listed; {} long runs of groups are one change",
+                group_runs::FORM_LISTED,
+                group_runs::FORM_RUNS
+            ),
+            [group_runs::FORM_LISTED],
+        ),
+        field("zero", [0]),
         field("epoch from which the changes lead; 0: a whole map", LONG.to_le_bytes()),
         field("epoch to which they lead", (LONG + 1).to_le_bytes()),
         field(&format!("number of changes, at most {CHANGES_MAX}"), 1u32.to_le_bytes()),
@@ -154,7 +164,7 @@ fn configuration(document: &mut Document<'_>) {
     let fields = [
         field("name, a text: 1 to 63", text("papers")),
         field("partitions, as a power of two", [9]),
-        field("bits 0 to 6: hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`; bit 7", [4]),
+        field("bits 0 to 5: hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`; bit 7", [4]),
         field("seed", LONG.to_le_bytes()),
         field("replicas, 1 to 8", [8]),
         field("min-in-sync, 1 to replicas", [7]),
@@ -166,9 +176,17 @@ fn configuration(document: &mut Document<'_>) {
     ];
     let bytes = written(|bytes| write_config(bytes, &config_of()));
     document.layout("Configuration / offset", &[("s", "papers".len())], &bytes, &fields);
-    let ordered = KeyspaceConfig { hash: HashKind::Xxh3, ..config_of() }.ordered();
-    let ordered = written(|bytes| write_config(bytes, &ordered));
+    let xxh3 = KeyspaceConfig { hash: HashKind::Xxh3, ..config_of() };
+    let ordered = written(|bytes| write_config(bytes, &xxh3.clone().ordered()));
     assert_eq!(ordered[text("papers").len()..][..2], [0, 1 << 7], "partitions, and the bit of the order");
+    let separators = Separators::new(["m", "n0"]).unwrap();
+    let divided = written(|bytes| write_config(bytes, &xxh3.divided_at(separators)));
+    assert_eq!(divided[text("papers").len()..][..2], [0, 1 << 7 | 1 << 6], "the bit of the separators too");
+    let fields = [
+        field("separators, `k`, 1 to 4095", 2u16.to_le_bytes()),
+        open("`k` times: length of the separator less 1 (1), and its bytes", *b"\0m\x01n0"),
+    ];
+    document.layout("Separators / offset", &[], &divided[ordered.len()..], &fields);
     let names = HASHES.map(|(number, hash)| format!("{number} {hash:?}").to_lowercase());
     assert_eq!(names, ["0 xxh3", "1 fnv1a", "2 jenkins", "3 sdbm", "4 crc16"]);
 }
@@ -321,4 +339,25 @@ fn changes(document: &mut Document<'_>) {
         known.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
         "each kind that is read is documented"
     );
+}
+
+fn runs(document: &mut Document<'_>) {
+    let group = |partition: u32| MapChange::SetGroup {
+        keyspace: KeyspaceId(A),
+        partition: PartitionId(B + 2 * partition),
+        group: ReplicaGroup { epoch: PartitionEpoch(200 - u64::from(partition)), ..group_of(1) },
+    };
+    let count = group_runs::RUN_GROUPS_MIN as u32;
+    let bytes =
+        MapDelta { from: MapEpoch(1), to: MapEpoch(2), changes: (0..count).map(group).collect() }.encode();
+    let roles = written(|bytes| write_roles(bytes, group_of(1).as_group()));
+    let first = [&[0xa8, 0xcc, 0x90, 0x91, 0x02, 0x90, 0x03, 0][..], &roles].concat();
+    let rest = [2, 1, 0].repeat(count as usize - 1);
+    let fields = [
+        field(&format!("{}: the kind", group_runs::SET_GROUPS), [group_runs::SET_GROUPS]),
+        field("keyspace id", A.to_le_bytes()),
+        field(&format!("groups, `n`, at least {}", group_runs::RUN_GROUPS_MIN), count.to_le_bytes()),
+        open("`n` groups", [first, rest].concat()),
+    ];
+    document.layout("Runs of groups / offset", &[], &bytes[HEADER_BYTES..], &fields);
 }

@@ -68,6 +68,11 @@ pub enum DecodeError {
         /// The reason.
         what: &'static str,
     },
+    /// Groups of a run are invalid, or a delta has another form than its changes need.
+    Run {
+        /// The reason.
+        what: &'static str,
+    },
     /// A token without permissions, or with grants out of order.
     Token,
     /// An invalid number of partitions.
@@ -112,6 +117,7 @@ impl fmt::Display for DecodeError {
             Self::Token => f.write_str("a token permits nothing, or a keyspace twice"),
             Self::Text { at } => write!(f, "the text at byte {at} is not UTF-8"),
             Self::Placed { what } => write!(f, "groups that cannot be placed so: {what}"),
+            Self::Run { what } => write!(f, "many groups that change at once: {what}"),
             Self::Partitions(error) => error.fmt(f),
             Self::Name(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),

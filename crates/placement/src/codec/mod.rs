@@ -15,6 +15,7 @@ use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta,
 #[cfg(test)]
 mod documented;
 mod error;
+mod group_runs;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,8 @@ const VERSION_DROPPING: u16 = 6;
 const VERSION_EXPIRY: u16 = 7;
 /// Adds ordered keyspaces.
 const VERSION_ORDERED: u16 = 8;
+/// Adds ordered keyspaces with separators.
+const VERSION_SEPARATORS: u16 = 9;
 
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
@@ -74,6 +77,8 @@ const HASHES: [(u8, HashKind); 5] = [
 const STATES: [(u8, NodeState); 3] = [(0, NodeState::Up), (1, NodeState::Draining), (2, NodeState::Down)];
 /// The bit of a configuration's hash that says that the keyspace is ordered.
 const ORDERED: u8 = 0x80;
+/// The bit that says that an ordered keyspace has separators.
+const SEPARATED: u8 = 0x40;
 const MEMORY: u8 = 0;
 const INTERVAL: u8 = 1;
 const SYNC: u8 = 2;
@@ -96,14 +101,10 @@ impl MapDelta {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&version_needed(&self.changes).to_le_bytes());
-        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&[group_runs::form_needed(&self.changes), 0]);
         bytes.extend_from_slice(&self.from.get().to_le_bytes());
         bytes.extend_from_slice(&self.to.get().to_le_bytes());
-        let count = u32::try_from(self.changes.len()).expect("no delta has 2^32 changes");
-        bytes.extend_from_slice(&count.to_le_bytes());
-        for change in &self.changes {
-            write_change(&mut bytes, change);
-        }
+        group_runs::write_items(&mut bytes, &self.changes);
         bytes
     }
 
@@ -115,35 +116,56 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_ORDERED).contains(&version) {
+        if !(VERSION..=VERSION_SEPARATORS).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
-        if reader.array()? != [0; 2] {
-            return Err(DecodeError::Reserved);
+        let [form, 0] = reader.array()? else { return Err(DecodeError::Reserved) };
+        if form > group_runs::FORM_RUNS {
+            return Err(DecodeError::Unknown { what: "form of a delta", number: u32::from(form) });
         }
         let (from, to) = (MapEpoch(reader.u64()?), MapEpoch(reader.u64()?));
         let count = reader.count("changes", CHANGES_MAX, CHANGE_BYTES_MIN)?;
         // A change is larger in memory than its shortest encoding, so the vector grows with the decoded bytes.
         let mut changes = Vec::new();
-        for _ in 0..count {
-            changes.push(read::change(&mut reader)?);
+        for left in (0..count).rev() {
+            match reader.u8()? {
+                group_runs::SET_GROUPS if form == group_runs::FORM_RUNS => {
+                    let room = CHANGES_MAX.saturating_sub(changes.len() + left);
+                    group_runs::read_run(&mut reader, room, &mut changes)?;
+                }
+                kind => changes.push(read::change(kind, &mut reader)?),
+            }
         }
         reader.end()?;
         if version != version_needed(&changes) {
             return Err(DecodeError::VersionNeeded { found: version });
         }
-        Ok(MapDelta { from, to, changes })
+        let delta = MapDelta { from, to, changes };
+        // Lists of members may occur twice, and numbers in more bytes than they need.
+        let is_one_form = match form {
+            group_runs::FORM_LISTED => group_runs::form_needed(&delta.changes) == form,
+            _ => delta.encode() == bytes,
+        };
+        if !is_one_form {
+            return Err(DecodeError::Run { what: "the delta has another form than its changes need" });
+        }
+        Ok(delta)
     }
 }
 
 fn version_needed(changes: &[MapChange]) -> u16 {
-    let is_ordered = |change: &MapChange| match change {
-        MapChange::CreateKeyspace { config, .. } | MapChange::AlterKeyspace { config, .. } => {
-            config.order == KeyOrder::Ordered
-        }
-        _ => false,
+    let configs = || {
+        changes.iter().filter_map(|change| match change {
+            MapChange::CreateKeyspace { config, .. } | MapChange::AlterKeyspace { config, .. } => {
+                Some(config)
+            }
+            _ => None,
+        })
     };
-    if changes.iter().any(is_ordered) {
+    if configs().any(|config| !config.separators.is_empty()) {
+        return VERSION_SEPARATORS;
+    }
+    if configs().any(|config| config.order == KeyOrder::Ordered) {
         return VERSION_ORDERED;
     }
     let expires = |change: &MapChange| matches!(change, MapChange::PutToken(token) if token.expiry.is_some());
@@ -288,18 +310,36 @@ fn write_config(bytes: &mut Vec<u8>, config: &KeyspaceConfig) {
         Durability::Sync => (SYNC, 0),
     };
     write_text(bytes, config.name.as_str());
-    bytes.push(config.partitions.bits() as u8);
-    let order = if config.order == KeyOrder::Ordered { ORDERED } else { 0 };
+    // The regions of an ordered keyspace are counted by its separators.
+    let (bits, order) = match config.order {
+        KeyOrder::Hashed => (config.partitions.bits() as u8, 0),
+        KeyOrder::Ordered if config.separators.is_empty() => (0, ORDERED),
+        KeyOrder::Ordered => (0, ORDERED | SEPARATED),
+    };
+    bytes.push(bits);
     bytes.push(number_of(&HASHES, config.hash) | order);
     bytes.extend_from_slice(&config.seed.to_le_bytes());
     bytes.extend_from_slice(&[config.replicas, config.min_in_sync, durability]);
     for number in [interval_ms, config.chunk_bytes, config.batch_delay_us, config.batch_bytes] {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
+    if !config.separators.is_empty() {
+        let count = u16::try_from(config.separators.len()).expect("there are fewer than 4096 separators");
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for separator in config.separators.iter() {
+            bytes.push(byte(separator.len() - 1, "a separator has 1 to 256 bytes"));
+            bytes.extend_from_slice(separator);
+        }
+    }
 }
 
 fn write_group(bytes: &mut Vec<u8>, group: Group<'_>) {
     bytes.extend_from_slice(&group.epoch.get().to_le_bytes());
+    write_roles(bytes, group);
+}
+
+/// The group without its epoch.
+fn write_roles(bytes: &mut Vec<u8>, group: Group<'_>) {
     bytes.push(byte(group.in_sync.len(), "a group has at most 16 members"));
     let state = number_of(&GROUP_STATES, group.state) << GROUP_STATE_SHIFT;
     bytes.push(byte(group.followers.len(), "a group has at most 16 members") | state);

@@ -6,16 +6,19 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 use super::{
     ALTER_KEYSPACE, CLOSE_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
     GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE,
-    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
-use crate::layout::{EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN};
-use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
+use crate::layout::{EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, SEPARATOR_BYTES_MIN};
+use crate::limits::{
+    GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN, REGIONS_MAX,
+};
 use crate::map::{
     Address, Grant, GroupFault, GroupShape, Groups, MapChange, Members, Node, Permissions, ReplicaGroup,
     Ring, Table, TokenEntry, TokenExpiry,
 };
 use crate::partitions::PartitionCount;
+use crate::separators::Separators;
 
 /// A position in the bytes.
 pub(super) struct MapReader<'a> {
@@ -60,11 +63,11 @@ impl<'a> MapReader<'a> {
         }
     }
 
-    fn u32(&mut self) -> Result<u32, DecodeError> {
+    pub(super) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u8(&mut self) -> Result<u8, DecodeError> {
+    pub(super) fn u8(&mut self) -> Result<u8, DecodeError> {
         self.array().map(|[byte]| byte)
     }
 
@@ -93,8 +96,9 @@ impl<'a> MapReader<'a> {
     }
 }
 
-pub(super) fn change(reader: &mut MapReader<'_>) -> Result<MapChange, DecodeError> {
-    Ok(match reader.u8()? {
+/// The change of this kind, which is read already.
+pub(super) fn change(kind: u8, reader: &mut MapReader<'_>) -> Result<MapChange, DecodeError> {
+    Ok(match kind {
         PUT_NODE => MapChange::PutNode(node(reader)?),
         REMOVE_NODE => MapChange::RemoveNode(NodeId(reader.u32()?)),
         CREATE_KEYSPACE => {
@@ -228,15 +232,19 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let partitions = partitions(reader.u8()?)?;
     let byte = reader.u8()?;
-    let order = if byte & ORDERED != 0 { KeyOrder::Ordered } else { KeyOrder::Hashed };
-    let hash = known("hash function", byte & !ORDERED, &HASHES)?;
+    let (order, is_separated, hash) = match byte & ORDERED {
+        0 => (KeyOrder::Hashed, false, byte),
+        _ => (KeyOrder::Ordered, byte & SEPARATED != 0, byte & !(ORDERED | SEPARATED)),
+    };
+    let hash = known("hash function", hash, &HASHES)?;
     let seed = reader.u64()?;
     let [replicas, min_in_sync, durability] = reader.array()?;
     let interval_ms = reader.u32()?;
-    let config = KeyspaceConfig {
+    let mut config = KeyspaceConfig {
         name,
         partitions,
         order,
+        separators: Separators::NONE,
         hash,
         seed,
         replicas,
@@ -254,7 +262,27 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
         batch_bytes: reader.u32()?,
     };
     config.check().map_err(DecodeError::Config)?;
+    if is_separated {
+        config = config.divided_at(separators(reader)?);
+    }
     Ok(config)
+}
+
+fn separators(reader: &mut MapReader<'_>) -> Result<Separators, DecodeError> {
+    let count = usize::from(u16::from_le_bytes(reader.array()?));
+    let limit = REGIONS_MAX as usize - 1;
+    match count {
+        // Each value has only one encoding: without separators the bit is not set.
+        0 => return Err(DecodeError::Reserved),
+        count if count > limit => return Err(DecodeError::TooMany { what: "separators", count, limit }),
+        _ => reader.check_count(count, SEPARATOR_BYTES_MIN)?,
+    }
+    let mut keys = Vec::new();
+    for _ in 0..count {
+        let length = usize::from(reader.u8()?) + 1;
+        keys.push(reader.fields.bytes(length).ok_or_else(|| reader.cut())?);
+    }
+    Separators::new(keys).map_err(|error| DecodeError::Config(error.into()))
 }
 
 /// The value that has this number in the format.
@@ -270,6 +298,15 @@ fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {
 
 fn group(reader: &mut MapReader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {
     let epoch = PartitionEpoch(reader.u64()?);
+    roles(reader, partition, epoch)
+}
+
+/// The group of this epoch, which is read already.
+pub(super) fn roles(
+    reader: &mut MapReader<'_>,
+    partition: PartitionId,
+    epoch: PartitionEpoch,
+) -> Result<ReplicaGroup, DecodeError> {
     let (in_sync, byte) = (usize::from(reader.u8()?), reader.u8()?);
     let number = byte >> GROUP_STATE_SHIFT;
     let followers = usize::from(byte & ((1 << GROUP_STATE_SHIFT) - 1));

@@ -6,10 +6,11 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, P
 
 use super::*;
 use crate::keyspace::ConfigError;
-use crate::layout::{HEADER_BYTES, TOKEN_BYTES_FIXED};
+use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, TOKEN_BYTES_FIXED};
 use crate::map::testing::{history, node, steps};
 use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
 use crate::partitions::PartitionCount;
+use crate::separators::{SeparatorError, Separators};
 
 /// One change of each kind, with fields that all have different values.
 fn sample() -> MapDelta {
@@ -163,8 +164,71 @@ fn ordered_keyspaces_need_format_version_8() {
         assert_eq!(MapDelta::decode(&bytes), Err(error));
     }
     (bytes[partitions], bytes[partitions + 1]) = (1, 0x80);
-    let error = DecodeError::Config(ConfigError::OrderedPartitions { requested: 2 });
+    let error = DecodeError::Config(ConfigError::OrderedPartitions { requested: 2, regions: 1 });
     assert_eq!(MapDelta::decode(&bytes), Err(error));
+}
+
+/// A keyspace of three regions, and its alteration, which leaves the separators out.
+#[test]
+fn separators_need_format_version_9() {
+    const GOLDEN_9: &str = "
+        5a484d44 0900 0000 0500000000000000 0900000000000000 02000000
+        03 02000000
+           02 6b73 00 c0 8877665544332211 01 01 02 00000000 00001000 00000000 00000100
+           0200 00 62 02 6d00ff
+           0100000000000000 00 00 07000000
+           0100000000000000 00 00 08000000
+           0100000000000000 00 00 07000000
+        04 02000000
+           02 6b73 00 80 8877665544332211 01 01 00 00000000 00001000 00000000 00000100";
+    let separators = Separators::new([&b"b"[..], b"m\0\xff"]).unwrap();
+    let config = KeyspaceConfig::new("ks".parse().unwrap(), 0x1122_3344_5566_7788).fitted_to(1);
+    let config = KeyspaceConfig { durability: Durability::Sync, ..config };
+    let group = |primary| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(primary));
+    let create = MapChange::CreateKeyspace {
+        id: KeyspaceId(2),
+        config: config.clone().divided_at(separators.clone()),
+        groups: vec![group(7), group(8), group(7)].into(),
+    };
+    let altered = KeyspaceConfig { durability: Durability::Memory, ..config }.ordered();
+    let alter = MapChange::AlterKeyspace { id: KeyspaceId(2), config: altered };
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![create, alter] };
+    let digits: Vec<u32> = GOLDEN_9.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    assert_eq!(delta.encode(), bytes);
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        MapDelta::decode(&bytes).unwrap_err()
+    };
+    let hash_at = HEADER_BYTES + 1 + 4 + 1 + "ks".len() + 1;
+    let count_at = hash_at + CONFIG_BYTES_MIN - 2;
+    let config_error = |error: SeparatorError| DecodeError::Config(error.into());
+    assert_eq!(with(4, 8), DecodeError::VersionNeeded { found: 8 });
+    assert_eq!(with(hash_at, 0x40), DecodeError::Unknown { what: "hash function", number: 0x40 });
+    assert_eq!(with(count_at, 0), DecodeError::Reserved);
+    let too_many = DecodeError::TooMany { what: "separators", count: 0x1002, limit: 4095 };
+    assert_eq!(with(count_at + 1, 0x10), too_many);
+    let (before, separator) = ((*b"n").into(), (*b"m\0\xff").into());
+    assert_eq!(with(count_at + 3, b'n'), config_error(SeparatorError::OutOfOrder { before, separator }));
+    assert!(matches!(with(count_at + 4, 255), DecodeError::Truncated { .. }));
+    // The map keeps the separators when the keyspace is altered.
+    let changes = vec![MapChange::PutNode(node(1, 7, 2))];
+    let map = ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(5), changes }).unwrap();
+    let map = map.apply(&delta).unwrap();
+    let config = map.keyspace(KeyspaceId(2)).unwrap().config();
+    assert_eq!((&config.separators, config.durability), (&separators, Durability::Memory));
+    assert_eq!(map.encode().len(), map.encoded_bytes());
+    assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+    let other = config.clone().divided_at(Separators::new(["c"]).unwrap());
+    let alter = MapChange::AlterKeyspace { id: KeyspaceId(2), config: other };
+    let refused = map.apply(&MapDelta { from: MapEpoch(9), to: MapEpoch(10), changes: vec![alter] });
+    assert!(matches!(refused, Err(MapError::Config { error: ConfigError::Fixed { .. }, .. })), "{refused:?}");
+    let split = MapChange::SplitKeyspace(KeyspaceId(2));
+    let refused = map.apply(&MapDelta { from: MapEpoch(9), to: MapEpoch(10), changes: vec![split] });
+    let error = ConfigError::OrderedSplit;
+    assert_eq!(refused, Err(MapError::Config { keyspace: KeyspaceId(2), error }));
 }
 
 #[test]
@@ -277,9 +341,10 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 9), Err(DecodeError::Version { found: 9 }));
+    assert_eq!(with_byte(4, 10), Err(DecodeError::Version { found: 10 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
-    assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
+    assert_eq!(with_byte(6, 2), Err(DecodeError::Unknown { what: "form of a delta", number: 2 }));
+    assert_eq!(with_byte(7, 1), Err(DecodeError::Reserved));
     assert_eq!(with_byte(28, 14), Err(DecodeError::Unknown { what: "kind of change", number: 14 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));

@@ -9,10 +9,10 @@
 //! | `sdbm` | the sdbm library's polynomial, in 64 bits | xor before the finaliser | [`finalise`] |
 //! | `crc16` | the slots of Redis Cluster | below the slot only | none: the slot is fixed by the protocol |
 //!
-//! FNV-1a and sdbm end with a multiplication or an addition of the last byte, which hardly changes the top bits: with decimal counters as keys,
-//! most partitions would stay empty (a test shows it). The finaliser is a bijection, so it adds no collision. It cannot remove one either: two keys
-//! that collide under these functions collide under every seed. That is one reason why `xxh3` is the default
-//! (`docs/decisions/0001-hash-function.md`).
+//! FNV-1a and sdbm end with a multiplication or an addition of the last byte, which hardly changes the top bits. With
+//! decimal counters as keys, most partitions would stay empty (a test shows it). The finaliser is a bijection, so it
+//! adds no collision. It cannot remove one either: two keys that collide under these functions collide under every
+//! seed. That is one reason why `xxh3` is the default (`docs/decisions/0001-hash-function.md`).
 //!
 //! The results of a kind determine where data is placed: they never change.
 

@@ -10,6 +10,7 @@ use crate::limits::{
     REPLICAS_MAX,
 };
 use crate::partitions::PartitionCount;
+use crate::separators::SeparatorError;
 
 /// An invalid setting of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +20,19 @@ pub enum ConfigError {
         /// The requested number.
         partitions: PartitionCount,
     },
-    /// An ordered keyspace has one partition.
+    /// The partitions of an ordered keyspace are the regions between its separators.
     OrderedPartitions {
         /// The requested number.
         requested: u32,
+        /// The number of regions.
+        regions: u32,
     },
+    /// The regions of an ordered keyspace are given at its creation, and cannot be split yet.
+    OrderedSplit,
+    /// A hashed keyspace has no separators.
+    HashedSeparators,
+    /// Keys cannot be separators.
+    Separators(SeparatorError),
     /// An ordered keyspace has no hash to choose.
     OrderedHash {
         /// The requested function.
@@ -81,11 +90,21 @@ impl fmt::Display for ConfigError {
                 "{partitions} partitions with hash crc16, which places the 16384 slots of Redis Cluster: ask for \
                  16384 or fewer, or for hash xxh3"
             ),
-            Self::OrderedPartitions { requested } => write!(
+            Self::OrderedPartitions { requested, regions } => write!(
                 f,
-                "{} of an ordered keyspace, which has one: leave the number out, or create a keyspace without an order",
-                counted(*requested, "partition")
+                "{} of an ordered keyspace with {}: its partitions are the regions between its separators, so leave the \
+                 number out",
+                counted(*requested, "partition"),
+                counted(*regions - 1, "separator")
             ),
+            Self::OrderedSplit => f.write_str(
+                "regions cannot be split so far: create an ordered keyspace with more separators (--split-at), and copy \
+                 the records",
+            ),
+            Self::HashedSeparators => f.write_str(
+                "separators of a keyspace that places keys by hash: leave them out, or ask for an ordered keyspace",
+            ),
+            Self::Separators(error) => error.fmt(f),
             Self::OrderedHash { requested } => write!(
                 f,
                 "hash {requested} in an ordered keyspace, where keys are not placed by hash: leave it out"
@@ -107,9 +126,9 @@ impl fmt::Display for ConfigError {
                 }
                 if requested > replicas { f.write_str(", or for more replicas") } else { Ok(()) }
             }
-            Self::Interval { requested_ms: asked_ms } => write!(
+            Self::Interval { requested_ms } => write!(
                 f,
-                "flushing every {asked_ms} ms: ask for 1 to {INTERVAL_MS_MAX} ms, for `sync`, or for `memory`"
+                "flushing every {requested_ms} ms: ask for 1 to {INTERVAL_MS_MAX} ms, for `sync`, or for `memory`"
             ),
             Self::ChunkBytes { requested } => {
                 write!(
@@ -117,8 +136,8 @@ impl fmt::Display for ConfigError {
                     "chunks of {requested} bytes: ask for a power of two from {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}"
                 )
             }
-            Self::BatchDelay { requested_us: asked_us } => {
-                write!(f, "collecting requests for {asked_us} us: ask for at most {BATCH_DELAY_US_MAX}")
+            Self::BatchDelay { requested_us } => {
+                write!(f, "collecting requests for {requested_us} us: ask for at most {BATCH_DELAY_US_MAX}")
             }
             Self::BatchBytes { requested } => {
                 write!(
@@ -135,3 +154,9 @@ impl fmt::Display for ConfigError {
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<SeparatorError> for ConfigError {
+    fn from(error: SeparatorError) -> ConfigError {
+        ConfigError::Separators(error)
+    }
+}

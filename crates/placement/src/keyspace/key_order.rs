@@ -13,4 +13,6 @@ pub enum KeyOrder {
 impl KeyOrder {
     /// The name of the order by bytes, in place of that of a hash function.
     pub const ORDERED: &'static str = "ordered";
+    /// The name of the order by hash, where the hash function is named apart.
+    pub const HASHED: &'static str = "hashed";
 }

@@ -1,13 +1,16 @@
 //! The configuration of a keyspace: its name, partitions, copies and durability.
 //!
-//! Name, partitions, hash, seed and chunk size determine the placement of data and are fixed at creation. The other settings can be altered while
+//! Name, partitions with their separators, hash, seed and chunk size determine the placement of data and are fixed at creation. The other settings can be altered while
 //! the keyspace is in use ([`KeyspaceConfig::check_alteration`]).
 
 use crate::hash::{HashKind, UnknownHash};
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, REPLICAS_MAX,
 };
-use crate::partitions::PartitionCount;
+use crate::partitions::{PartitionCount, partition_of};
+use crate::separators::Separators;
+use zerohop_wire::blob::routed;
+use zerohop_wire::ids::PartitionId;
 
 mod durability;
 mod error;
@@ -29,6 +32,8 @@ pub struct KeyspaceConfig {
     pub partitions: PartitionCount,
     /// How keys are divided among partitions and indexed.
     pub order: KeyOrder,
+    /// The keys at which the partitions of an ordered keyspace begin, which are its regions; none in a hashed one.
+    pub separators: Separators,
     /// The function that hashes keys. In an ordered keyspace it places nothing: only locks are named by hashes.
     pub hash: HashKind,
     /// Drawn at creation. It changes hashes and the order of instances, so that the same key is placed elsewhere in another keyspace.
@@ -54,6 +59,7 @@ impl KeyspaceConfig {
             name,
             partitions: PartitionCount::DEFAULT,
             order: KeyOrder::Hashed,
+            separators: Separators::NONE,
             hash: HashKind::Xxh3,
             seed,
             replicas: 3,
@@ -68,7 +74,41 @@ impl KeyspaceConfig {
     /// The same configuration with keys in byte order, in one partition.
     #[must_use]
     pub fn ordered(self) -> KeyspaceConfig {
-        KeyspaceConfig { order: KeyOrder::Ordered, partitions: PartitionCount::ONE, ..self }
+        self.divided_at(Separators::NONE)
+    }
+
+    /// The same configuration with keys in byte order, in the regions that these separators divide.
+    #[must_use]
+    pub fn divided_at(self, separators: Separators) -> KeyspaceConfig {
+        let partitions = separators.regions();
+        KeyspaceConfig { order: KeyOrder::Ordered, partitions, separators, ..self }
+    }
+
+    /// The same configuration with the separators of `present`, if both are ordered and this one has none: an alteration need not repeat them.
+    #[must_use]
+    pub fn with_separators_of(self, present: &KeyspaceConfig) -> KeyspaceConfig {
+        match (self.order, present.order) {
+            (KeyOrder::Ordered, KeyOrder::Ordered) if self.separators.is_empty() => {
+                self.divided_at(present.separators.clone())
+            }
+            _ => self,
+        }
+    }
+
+    /// The place of a key among the keys of the keyspace, which transactions route and lock by: its hash. In an ordered keyspace the top bits are
+    /// the number of its region instead, so that [`partition_of`] leads to its partition in both.
+    pub fn cell(&self, key: &[u8]) -> u64 {
+        let key = routed(key);
+        self.separators.cell(key, self.hash.hash(self.seed, key))
+    }
+
+    /// The partition of a key. Header and chunk 0 of a blob are in the same partition; in a hashed keyspace, each other chunk is placed by its
+    /// number.
+    pub fn partition(&self, key: &[u8]) -> PartitionId {
+        match self.order {
+            KeyOrder::Hashed => partition_of(self.hash.hash(self.seed, routed(key)), self.partitions),
+            KeyOrder::Ordered => self.separators.region(routed(key)),
+        }
     }
 
     /// How keys are placed, as users name it: the hash function, or [`KeyOrder::ORDERED`].
@@ -80,14 +120,19 @@ impl KeyspaceConfig {
         }
     }
 
-    /// The same configuration with keys placed in this way, which [`Self::placement`] names. An ordered keyspace gets one partition.
+    /// The same configuration with keys placed in this way, which [`Self::placement`] names. A keyspace that
+    /// becomes ordered gets one partition.
     ///
     /// # Errors
     /// There is no such hash function.
     pub fn placed_by(self, placement: &str) -> Result<KeyspaceConfig, UnknownHash> {
         match placement {
+            KeyOrder::ORDERED if self.order == KeyOrder::Ordered => Ok(self),
             KeyOrder::ORDERED => Ok(self.ordered()),
-            hash => Ok(KeyspaceConfig { order: KeyOrder::Hashed, hash: hash.parse()?, ..self }),
+            hash => {
+                let (order, separators) = (KeyOrder::Hashed, Separators::NONE);
+                Ok(KeyspaceConfig { order, separators, hash: hash.parse()?, ..self })
+            }
         }
     }
 
@@ -110,10 +155,10 @@ impl KeyspaceConfig {
     /// The same configuration with twice as many partitions.
     ///
     /// # Errors
-    /// If the number of partitions is already the maximum.
+    /// If the number of partitions is already the maximum, or the keyspace is ordered.
     pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
         if self.order == KeyOrder::Ordered {
-            return Err(ConfigError::OrderedPartitions { requested: self.partitions.get() * 2 });
+            return Err(ConfigError::OrderedSplit);
         }
         let requested = self.partitions.get() * 2;
         let partitions =
@@ -125,12 +170,17 @@ impl KeyspaceConfig {
     /// Checks that the fields are consistent and within their limits.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.order == KeyOrder::Ordered {
-            if self.partitions != PartitionCount::ONE {
-                return Err(ConfigError::OrderedPartitions { requested: self.partitions.get() });
+            let regions = self.separators.regions();
+            if self.partitions != regions {
+                let (requested, regions) = (self.partitions.get(), regions.get());
+                return Err(ConfigError::OrderedPartitions { requested, regions });
             }
             if self.hash != HashKind::Xxh3 {
                 return Err(ConfigError::OrderedHash { requested: self.hash });
             }
+        }
+        if self.order == KeyOrder::Hashed && !self.separators.is_empty() {
+            return Err(ConfigError::HashedSeparators);
         }
         let slots = u32::from(crate::hash::SLOTS);
         if self.hash == HashKind::Crc16 && self.partitions.get() > slots {
@@ -166,6 +216,7 @@ impl KeyspaceConfig {
         let fixed = [
             ("name", self.name == next.name),
             ("order of keys", self.order == next.order),
+            ("set of separators", self.separators == next.separators),
             ("partitions", self.partitions == next.partitions),
             ("hash", self.hash == next.hash),
             ("seed", self.seed == next.seed),
@@ -254,14 +305,39 @@ mod tests {
         }
         assert_eq!(config().placed_by("order").unwrap_err().name, "order");
         let ordered = config().ordered();
-        assert_eq!(ordered.doubled(), Err(ConfigError::OrderedPartitions { requested: 2 }));
+        assert_eq!(ordered.doubled(), Err(ConfigError::OrderedSplit));
         assert_eq!(ordered.check_alteration(&config()), Err(ConfigError::Fixed { setting: "order of keys" }));
         let partitions = PartitionCount::new(2).unwrap();
         let two = KeyspaceConfig { partitions, ..config().ordered() };
-        assert_eq!(two.check(), Err(ConfigError::OrderedPartitions { requested: 2 }));
+        assert_eq!(two.check(), Err(ConfigError::OrderedPartitions { requested: 2, regions: 1 }));
         let hash = HashKind::Sdbm;
         let sdbm = KeyspaceConfig { hash, ..config().ordered() };
         assert_eq!(sdbm.check(), Err(ConfigError::OrderedHash { requested: hash }));
+    }
+
+    #[test]
+    fn cells_of_regions_have_their_numbers_in_front() {
+        let separators = Separators::new(["b", "m", "x"]).unwrap();
+        let config = config().divided_at(separators.clone());
+        config.check().unwrap();
+        assert_eq!(config.partitions.get(), 4);
+        let header = zerohop_wire::blob::header_key(b"b").unwrap();
+        for (key, region) in [(&b"a"[..], 0), (b"b", 1), (b"lz", 1), (b"m", 2), (b"x", 3), (&header, 3)] {
+            assert_eq!(config.partition(key), PartitionId(region), "{key:?}");
+            assert_eq!(partition_of(config.cell(key), config.partitions), PartitionId(region), "{key:?}");
+        }
+        assert_ne!(config.cell(b"a"), config.cell(b"aa"), "keys of a region have cells of their own");
+        let one = KeyspaceConfig::new("papers".parse().unwrap(), 7).ordered();
+        assert_eq!(one.cell(b"a"), HashKind::Xxh3.hash(7, b"a"), "as before there were regions");
+        let hashed = KeyspaceConfig { order: KeyOrder::Hashed, ..config.clone() };
+        assert_eq!(hashed.check(), Err(ConfigError::HashedSeparators));
+        let fewer = KeyspaceConfig { partitions: PartitionCount::new(2).unwrap(), ..config.clone() };
+        assert_eq!(fewer.check(), Err(ConfigError::OrderedPartitions { requested: 2, regions: 4 }));
+        let other = config.clone().divided_at(Separators::new(["b", "m", "y"]).unwrap());
+        assert_eq!(config.check_alteration(&other), Err(ConfigError::Fixed { setting: "set of separators" }));
+        assert_eq!(config.clone().placed_by("ordered"), Ok(config.clone()));
+        let hashed = config.placed_by("fnv1a").unwrap();
+        assert!(hashed.separators.is_empty());
     }
 
     #[test]

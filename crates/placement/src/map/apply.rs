@@ -9,7 +9,7 @@ use super::{
     ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
     TokenEntry,
 };
-use crate::keyspace::KeyspaceConfig;
+use crate::keyspace::{KeyOrder, KeyspaceConfig};
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
 
 /// Limits of a map's size. Maps that are sent use the defaults; other limits are for measurements of larger maps.
@@ -178,8 +178,12 @@ impl<'a> MapBuilder<'a> {
 
     fn alter(&mut self, id: KeyspaceId, config: &KeyspaceConfig) -> Result<(), MapError> {
         let keyspace = self.keyspace(id)?;
-        keyspace.config.check_alteration(config).map_err(|error| MapError::Config { keyspace: id, error })?;
-        keyspace.config = config.clone();
+        let config = config.clone().with_separators_of(&keyspace.config);
+        keyspace
+            .config
+            .check_alteration(&config)
+            .map_err(|error| MapError::Config { keyspace: id, error })?;
+        keyspace.config = config;
         Ok(())
     }
 
@@ -200,7 +204,8 @@ impl<'a> MapBuilder<'a> {
         let is_new = !self.old.keyspaces.contains_key(&id);
         let keyspace = self.keyspace(id)?;
         let bits = keyspace.config.partitions.bits();
-        if !is_new || keyspace.splits != 0 || splits == 0 || u32::from(splits) > bits {
+        let is_ordered = keyspace.config.order == KeyOrder::Ordered;
+        if !is_new || is_ordered || keyspace.splits != 0 || splits == 0 || u32::from(splits) > bits {
             return Err(MapError::Splits { keyspace: id, splits });
         }
         keyspace.splits = splits;

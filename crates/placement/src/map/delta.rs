@@ -37,7 +37,7 @@ pub enum MapChange {
     AlterKeyspace {
         /// Its id.
         id: KeyspaceId,
-        /// Its new configuration.
+        /// Its new configuration. That of an ordered keyspace may leave out the separators, which stay as they are.
         config: KeyspaceConfig,
     },
     /// A keyspace is removed.

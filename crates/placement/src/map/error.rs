@@ -243,7 +243,7 @@ impl fmt::Display for MapError {
                 counted(*splits, "time")
             ),
             Self::TooManyTokens { tokens } => {
-                write!(f, "{tokens} tokens, of at most {TOKENS_MAX}: revoke those that nobody uses")
+                write!(f, "{tokens} tokens, of at most {TOKENS_MAX}: revoke those that are not used")
             }
             Self::UnknownToken { token } => {
                 write!(f, "there is no token {token:016x}: it was revoked already")

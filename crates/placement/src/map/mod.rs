@@ -9,11 +9,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use zerohop_wire::AuthFault;
-use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use crate::keyspace::KeyspaceConfig;
-use crate::partitions::partition_of;
 
 mod address;
 mod apply;
@@ -219,9 +217,9 @@ impl Keyspace {
         self.is_dropping
     }
 
-    /// The partition of a key. Header and chunk 0 of a blob are in the same partition; each other chunk is placed by its number.
+    /// The partition of a key ([`KeyspaceConfig::partition`]).
     pub fn partition(&self, key: &[u8]) -> PartitionId {
-        partition_of(self.config.hash.hash(self.config.seed, routed(key)), self.config.partitions)
+        self.config.partition(key)
     }
 
     /// The replica group of a partition, if there is such a partition.

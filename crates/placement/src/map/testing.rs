@@ -11,6 +11,7 @@ use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
 use crate::limits::PLACED_PARTITIONS_MIN;
 use crate::partitions::PartitionCount;
+use crate::separators::Separators;
 
 /// A node with addresses of the usual form.
 pub(crate) fn node(id: u32, first_instance: u32, instances: u16) -> Node {
@@ -68,6 +69,12 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
             .prop_map(|(ring, step, turn, members)| TestStep::CreatePlaced { ring, step, turn, members }),
     ];
     prop::collection::vec(step, 0..30)
+}
+
+/// Some separators, or none.
+fn separators(seed: u64, bits: u32) -> Separators {
+    let key = |n: u32| [&n.to_be_bytes()[3..], &seed.to_le_bytes()[..n as usize % 8]].concat();
+    Separators::new((1..1 << bits).map(key)).unwrap()
 }
 
 /// The maps after each of the steps, from one node on, and the deltas between them. Impossible steps are left out.
@@ -139,7 +146,7 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
             config.partitions = PartitionCount::new(1 << bits).unwrap();
             match HashKind::ALL.get(*hash) {
                 Some(hash) => config.hash = *hash,
-                None => config = config.ordered(),
+                None => config = config.divided_at(separators(*seed, *bits)),
             }
             config.durability = match durability {
                 0 => Durability::Memory,
@@ -163,7 +170,11 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
         }
         TestStep::Alter { keyspace, replicas } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            let config = KeyspaceConfig { replicas: *replicas, min_in_sync: 1, ..keyspace.config().clone() };
+            let mut config =
+                KeyspaceConfig { replicas: *replicas, min_in_sync: 1, ..keyspace.config().clone() };
+            if config.order == KeyOrder::Ordered && replicas % 2 == 0 {
+                config = config.ordered();
+            }
             Some(vec![MapChange::AlterKeyspace { id, config }])
         }
         TestStep::Drop { keyspace } => Some(vec![MapChange::DropKeyspace(some_keyspace(*keyspace)?.0)]),

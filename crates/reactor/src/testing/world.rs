@@ -25,6 +25,8 @@ pub(crate) struct FakeNetwork {
     /// The clock advances by this much after the next read of the server: a simulated pause.
     pub(crate) pause_ms: u64,
     pub(crate) accept_error: Option<ErrorKind>,
+    /// No descriptors are left for connections.
+    pub(crate) lacks_descriptors: bool,
     pub(crate) connect_error: Option<ErrorKind>,
     /// Addresses to which the server has connected, each with the number of the peer there.
     pub(crate) called: Vec<(SocketAddr, usize)>,
@@ -158,7 +160,7 @@ impl Driver for FakeDriver {
         Waker::from(Arc::clone(&self.is_woken))
     }
 
-    fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
+    fn accept(&mut self, id: ConnectionId) -> io::Result<Admission> {
         let mut world = self.world.borrow_mut();
         if let Some(error) = world.accept_error.take() {
             return Err(error.into());
@@ -169,7 +171,7 @@ impl Driver for FakeDriver {
         peer.id = Some(id);
         let (readable, read_closed) = (!peer.to_server.is_empty() || peer.sent_all, peer.sent_all);
         world.notify(number, IoReadiness { readable, writable: true, read_closed, dead: false });
-        Ok(())
+        Ok(if world.lacks_descriptors { Admission::Refusal } else { Admission::Service })
     }
 
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {

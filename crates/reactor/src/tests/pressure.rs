@@ -156,6 +156,26 @@ fn excess_connections_are_refused_then_closed() {
 }
 
 #[test]
+fn connections_beyond_the_descriptors_get_the_remedy() {
+    let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
+    let served = bench.connect_with_hello();
+    bench.world.borrow_mut().lacks_descriptors = true;
+    let native = bench.connect_with_hello();
+    let busy = ReceivedAnswer::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
+    assert_eq!(bench.answers(native), [(1, busy)]);
+    let redis = bench.world.borrow_mut().connect();
+    bench.send(redis, b"PING\r\n");
+    bench.run_until_idle();
+    bench.world.borrow_mut().peer_read(redis, 1 << 10);
+    let line = String::from_utf8(bench.world.borrow().peers[redis].bytes_read.clone()).unwrap();
+    assert!(line.starts_with("-ERR max number of clients reached") && line.contains("ulimit -n"), "{line}");
+    assert_eq!(bench.answers(served), [(1, ReceivedAnswer::Ack)]);
+    bench.send(served, &lookup(2, b"abc"));
+    bench.run_until_idle();
+    assert_eq!(bench.answers(served).len(), 1);
+}
+
+#[test]
 fn idle_connections_return_their_buffers() {
     let mut bench = ReactorBench::new(AnswerTime::AtOnce, Limits::DEFAULT);
     for _ in 0..50 {

@@ -100,19 +100,19 @@ fn run_steps(
     let peers: Vec<usize> = sizes.iter().map(|_| bench.world.borrow_mut().connect()).collect();
     bench.run_until_idle();
     // A client that has completed the greeting keeps its place, however many unauthenticated ones connect.
-    let mut said = [0; CLIENTS];
+    let mut sent = [0; CLIENTS];
     for client in 0..CLIENTS {
-        said[client] = script(client, &[]).0.len();
-        bench.send(peers[client], &scripts[client][..said[client]]);
+        sent[client] = script(client, &[]).0.len();
+        bench.send(peers[client], &scripts[client][..sent[client]]);
     }
     bench.run_until_idle();
     for step in steps {
         let mut world = bench.world.borrow_mut();
         match step.clone() {
             RandomStep::Send { client, bytes } => {
-                let from = said[client];
-                said[client] = (from + bytes).min(scripts[client].len());
-                world.send(peers[client], &scripts[client][from..said[client]]);
+                let from = sent[client];
+                sent[client] = (from + bytes).min(scripts[client].len());
+                world.send(peers[client], &scripts[client][from..sent[client]]);
             }
             RandomStep::ClientReads { client, bytes } => drop(world.peer_read(peers[client], bytes)),
             RandomStep::Window { client, bytes } => world.set_window(peers[client], bytes),
@@ -133,7 +133,7 @@ fn run_steps(
     for client in 0..CLIENTS {
         let mut world = bench.world.borrow_mut();
         world.set_window(peers[client], 5000);
-        world.send(peers[client], &scripts[client][said[client]..]);
+        world.send(peers[client], &scripts[client][sent[client]..]);
     }
     bench.advance_ms(1000);
     let got = peers

@@ -48,7 +48,7 @@ impl SocketClient {
             if let DecodeResult::Frame { frame, used } =
                 Decoder::with_version(version_of(&self.received), Features(0)).decode(&self.received)
             {
-                let said = match frame.message(&mut Vec::new()).unwrap() {
+                let content = match frame.message(&mut Vec::new()).unwrap() {
                     Message::HelloAck(_) => SocketAnswer::Ack,
                     Message::Answer(Ok(Outcome::Value { bytes, .. })) => SocketAnswer::Value(bytes.to_vec()),
                     Message::Answer(Err(failure)) => SocketAnswer::Failed(failure.into_owned()),
@@ -56,7 +56,7 @@ impl SocketClient {
                 };
                 let request = frame.envelope.request.0;
                 self.received.drain(..used);
-                return Some((request, said));
+                return Some((request, content));
             }
             match self.socket.read(&mut chunk).unwrap() {
                 0 => {

@@ -16,7 +16,7 @@ numbered!(
         /// A method of proof that this program does not know.
         Method = 4, "the method of proof is not supported here: update the older program";
         /// The server requires a proof that was not agreed on.
-        NotAsked = 5, "the server requires another proof than this client offers";
+        OtherProof = 5, "the server requires another proof than this client offers";
         /// The token is unknown or was revoked.
         Token = 6, "the token is unknown to this cluster, or was revoked: ask its administrator for another";
         /// The server accepts only TLS on this connection, which has none.

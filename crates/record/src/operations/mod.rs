@@ -1,8 +1,8 @@
 //! The table of operations on a record: one file each.
 //!
-//! A file declares the operation's number, name, fields and their bytes in a frame, its needs and its errors, and implements what
-//! the operation does with a record, or reads of it. Everything else follows the table: frames, permissions, locks, the partition,
-//! its snapshots, the overlay of a transaction, and the embedded store.
+//! A file declares the operation's number, name, fields and their bytes in a frame, its needs and its errors. It
+//! implements what the operation does with a record, or reads of it. Everything else follows the table: frames,
+//! permissions, locks, the partition, its snapshots, the overlay of a transaction, and the embedded store.
 
 mod append;
 mod compare_swap;

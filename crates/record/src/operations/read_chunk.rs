@@ -49,8 +49,9 @@ impl<'a> ReadOperation<'a> for ReadChunk {
     ) -> OperationAnswer<'o> {
         let found = record.record_type().ok_or(Failure::NotFound)?;
         let stamp = record.stamp().ok_or(Failure::WrongType { found })?;
-        let (begin, asked_end) = (u64::from(self.offset), u64::from(self.offset) + u64::from(self.length));
-        let end = asked_end.min(record.length()).max(begin);
+        let (begin, requested_end) =
+            (u64::from(self.offset), u64::from(self.offset) + u64::from(self.length));
+        let end = requested_end.min(record.length()).max(begin);
         record.read_bytes(begin..end, out)?;
         Ok(Outcome::Chunk { version: record.version(), stamp, bytes: out })
     }

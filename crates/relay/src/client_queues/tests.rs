@@ -1,4 +1,4 @@
-//! Tests of the rules of lanes.
+//! Tests of the rules of queues.
 
 use super::*;
 
@@ -10,28 +10,28 @@ const FAR: UnitTarget = UnitTarget::Wire(ConnectionId { slot: 9, generation: 1 }
 const TIME_OUT_MS: u64 = 700;
 const TIME_OUT: Duration = Duration::from_millis(TIME_OUT_MS);
 
-fn queue_key(partition: u32) -> ClientLane {
+fn queue_key(partition: u32) -> QueueId {
     let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-    ClientLane::of(CLIENT, to, 4)
+    QueueId::of(CLIENT, to, 4)
 }
 
-/// Queues so many units of one lane; the named ones write.
+/// Queues so many units of one queue; the named ones write.
 fn queued_units(units: u64, writes: &[u64]) -> ClientQueues {
-    let mut lanes = ClientQueues::new(TIME_OUT);
+    let mut queues = ClientQueues::new(TIME_OUT);
     for number in 1..=units {
         let unit = (vec![number as u8], writes.contains(&number));
-        assert!(lanes.push(queue_key(0), Ticket { number, part: 0 }, unit, 0));
+        assert!(queues.push(queue_key(0), Ticket { number, part: 0 }, unit, 0));
     }
-    lanes
+    queues
 }
 
 /// Sends all units that may go to a target: each unit, its number and that of the unit before it.
-fn send(lanes: &mut ClientQueues, target: UnitTarget, now_ms: u64) -> Vec<(u8, u64, u64)> {
+fn send(queues: &mut ClientQueues, target: UnitTarget, now_ms: u64) -> Vec<(u8, u64, u64)> {
     let mut sent = Vec::new();
-    while let Some(lane) = lanes.take_due(now_ms) {
-        while lanes.next(lane, Some(target)).is_some() {
-            let (number, behind) = lanes.send(lane, target).unwrap();
-            sent.push((lanes.unit_of(number).unwrap()[0], number, behind));
+    while let Some(queue_id) = queues.take_due(now_ms) {
+        while queues.next(queue_id, Some(target)).is_some() {
+            let (number, behind) = queues.send(queue_id, target).unwrap();
+            sent.push((queues.unit_of(number).unwrap()[0], number, behind));
         }
     }
     sent
@@ -47,78 +47,78 @@ fn tickets(over: &[FailedUnit]) -> Vec<(u64, UnitFailure)> {
 
 #[test]
 fn units_are_sent_in_order() {
-    let mut lanes = queued_units(3, &[1, 2, 3]);
-    let sent = send(&mut lanes, FAR, 0);
+    let mut queues = queued_units(3, &[1, 2, 3]);
+    let sent = send(&mut queues, FAR, 0);
     assert_eq!(sent_units(&sent), [1, 2, 3]);
     assert_eq!((sent[0].2, sent[1].2, sent[2].2), (0, sent[0].1, sent[1].1));
     for (_, number, _) in sent {
-        assert_eq!(lanes.target_of(number), Some(FAR));
-        assert!(lanes.take_unit(number, 1).is_some() && lanes.take_unit(number, 1).is_none());
+        assert_eq!(queues.target_of(number), Some(FAR));
+        assert!(queues.take_unit(number, 1).is_some() && queues.take_unit(number, 1).is_none());
     }
-    assert!(lanes.is_free(queue_key(0)) && lanes.next_ms().is_none() && lanes.bytes == 0);
+    assert!(queues.is_free(queue_key(0)) && queues.next_ms().is_none() && queues.bytes == 0);
 }
 
 #[test]
 fn sending_resumes_from_returned_unit() {
-    let mut lanes = queued_units(3, &[1, 2, 3]);
-    let sent = send(&mut lanes, FAR, 0);
-    lanes.take_unit(sent[0].1, 5);
-    lanes.not_run(sent[1].1, 5);
-    assert!(lanes.push(queue_key(0), Ticket { number: 4, part: 0 }, (vec![4], true), 5));
-    assert_eq!(send(&mut lanes, NEAR, 5 + RETRY_MS), []);
-    lanes.not_run(sent[2].1, 6);
-    let again = send(&mut lanes, NEAR, 6 + RETRY_MS);
+    let mut queues = queued_units(3, &[1, 2, 3]);
+    let sent = send(&mut queues, FAR, 0);
+    queues.take_unit(sent[0].1, 5);
+    queues.not_run(sent[1].1, 5);
+    assert!(queues.push(queue_key(0), Ticket { number: 4, part: 0 }, (vec![4], true), 5));
+    assert_eq!(send(&mut queues, NEAR, 5 + RETRY_MS), []);
+    queues.not_run(sent[2].1, 6);
+    let again = send(&mut queues, NEAR, 6 + RETRY_MS);
     assert_eq!(sent_units(&again), [2, 3, 4]);
     assert!(again.iter().all(|(_, number, _)| *number > sent[2].1));
     // A report on the first attempt matches nothing now.
-    assert!(lanes.target_of(sent[1].1).is_none());
+    assert!(queues.target_of(sent[1].1).is_none());
 }
 
 #[test]
 fn units_for_new_target_wait_for_the_old_one() {
-    let mut lanes = queued_units(1, &[1]);
-    let sent = send(&mut lanes, FAR, 0);
-    assert!(lanes.push(queue_key(0), Ticket { number: 2, part: 0 }, (vec![2], true), 1));
-    assert_eq!(send(&mut lanes, NEAR, 1), []);
-    assert!(lanes.next(queue_key(0), None).is_none());
-    lanes.take_unit(sent[0].1, 2);
-    assert_eq!(sent_units(&send(&mut lanes, NEAR, 2)), [2]);
+    let mut queues = queued_units(1, &[1]);
+    let sent = send(&mut queues, FAR, 0);
+    assert!(queues.push(queue_key(0), Ticket { number: 2, part: 0 }, (vec![2], true), 1));
+    assert_eq!(send(&mut queues, NEAR, 1), []);
+    assert!(queues.next(queue_key(0), None).is_none());
+    queues.take_unit(sent[0].1, 2);
+    assert_eq!(sent_units(&send(&mut queues, NEAR, 2)), [2]);
 }
 
 #[test]
 fn lost_writes_have_unknown_outcome_and_lost_reads_are_retried() {
     // 1 and 3 only read.
-    let mut lanes = queued_units(4, &[2]);
-    send(&mut lanes, FAR, 0);
+    let mut queues = queued_units(4, &[2]);
+    send(&mut queues, FAR, 0);
     let mut over = Vec::new();
-    lanes.fail_target(NEAR, 1, &mut over);
+    queues.fail_target(NEAR, 1, &mut over);
     assert_eq!(over, []);
-    lanes.fail_target(FAR, 1, &mut over);
+    queues.fail_target(FAR, 1, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::NotDone), (2, UnitFailure::OutcomeUnknown)]);
-    assert_eq!(sent_units(&send(&mut lanes, NEAR, 1 + RETRY_MS)), [3, 4]);
+    assert_eq!(sent_units(&send(&mut queues, NEAR, 1 + RETRY_MS)), [3, 4]);
 }
 
 #[test]
 fn returned_read_fails_after_later_write_of_its_client() {
-    let mut lanes = queued_units(2, &[2]);
-    let sent = send(&mut lanes, FAR, 0);
-    lanes.not_run(sent[0].1, 1);
-    let written = lanes.take_unit(sent[1].1, 1).unwrap();
+    let mut queues = queued_units(2, &[2]);
+    let sent = send(&mut queues, FAR, 0);
+    queues.not_run(sent[0].1, 1);
+    let written = queues.take_unit(sent[1].1, 1).unwrap();
     let mut over = Vec::new();
-    lanes.written(written.queue, written.ticket, 1, &mut over);
+    queues.written(written.queue, written.ticket, 1, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);
-    assert!(lanes.is_free(queue_key(0)));
+    assert!(queues.is_free(queue_key(0)));
 }
 
 #[test]
 fn new_primary_gets_reads_at_once_and_writes_after_a_wait() {
     let mut reads = queued_units(2, &[]);
     let mut writes = queued_units(2, &[1]);
-    for (lanes, expected) in [(&mut reads, vec![1, 2]), (&mut writes, vec![])] {
-        send(lanes, FAR, 0);
+    for (queues, expected) in [(&mut reads, vec![1, 2]), (&mut writes, vec![])] {
+        send(queues, FAR, 0);
         let mut over = Vec::new();
-        lanes.map_changed(10, |_| Some(NEAR), |_| false, &mut over);
-        assert_eq!((over, sent_units(&send(lanes, NEAR, 10 + RETRY_MS))), (Vec::new(), expected));
+        queues.map_changed(10, |_| Some(NEAR), |_| false, &mut over);
+        assert_eq!((over, sent_units(&send(queues, NEAR, 10 + RETRY_MS))), (Vec::new(), expected));
     }
     let mut over = Vec::new();
     writes.overdue(10 + DEPOSED_MS, &mut over);
@@ -127,14 +127,14 @@ fn new_primary_gets_reads_at_once_and_writes_after_a_wait() {
 
 #[test]
 fn stopping_target_is_waited_for_briefly() {
-    let mut lanes = queued_units(2, &[1]);
-    let sent = send(&mut lanes, FAR, 0);
+    let mut queues = queued_units(2, &[1]);
+    let sent = send(&mut queues, FAR, 0);
     let mut over = Vec::new();
-    lanes.map_changed(10, |_| Some(FAR), |_| true, &mut over);
+    queues.map_changed(10, |_| Some(FAR), |_| true, &mut over);
     assert_eq!(over, [], "it is the primary still");
-    lanes.map_changed(10, |_| Some(NEAR), |_| true, &mut over);
+    queues.map_changed(10, |_| Some(NEAR), |_| true, &mut over);
     assert_eq!(over, []);
-    let mut turned_back = lanes;
+    let mut turned_back = queues;
     for number in [sent[0].1, sent[1].1] {
         turned_back.not_run(number, 11);
     }
@@ -143,65 +143,65 @@ fn stopping_target_is_waited_for_briefly() {
 
 #[test]
 fn down_target_reports_no_more_outcomes() {
-    let mut lanes = queued_units(2, &[1]);
-    send(&mut lanes, FAR, 0);
+    let mut queues = queued_units(2, &[1]);
+    send(&mut queues, FAR, 0);
     let mut over = Vec::new();
-    lanes.map_changed(10, |_| Some(NEAR), |_| true, &mut over);
-    lanes.overdue(10 + LEFT_MS, &mut over);
+    queues.map_changed(10, |_| Some(NEAR), |_| true, &mut over);
+    queues.overdue(10 + LEFT_MS, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::OutcomeUnknown), (2, UnitFailure::NotDone)]);
 }
 
 #[test]
 fn overdue_units_end_with_their_known_outcome() {
-    let mut lanes = queued_units(2, &[1, 2]);
+    let mut queues = queued_units(2, &[1, 2]);
     let unsent = (vec![9], true);
-    assert!(lanes.push(queue_key(7), Ticket { number: 9, part: 0 }, unsent, 0));
-    let first = lanes.next(queue_key(0), Some(FAR)).and_then(|_| lanes.send(queue_key(0), FAR)).unwrap();
-    lanes.waits(first.0, vec![1], 60_000);
+    assert!(queues.push(queue_key(7), Ticket { number: 9, part: 0 }, unsent, 0));
+    let first = queues.next(queue_key(0), Some(FAR)).and_then(|_| queues.send(queue_key(0), FAR)).unwrap();
+    queues.waits(first.0, vec![1], 60_000);
     let mut over = Vec::new();
-    lanes.overdue(TIME_OUT_MS - 1, &mut over);
+    queues.overdue(TIME_OUT_MS - 1, &mut over);
     assert_eq!(over, []);
-    lanes.overdue(TIME_OUT_MS, &mut over);
+    queues.overdue(TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over), [(2, UnitFailure::NotDone), (9, UnitFailure::NotDone)]);
-    lanes.overdue(60_000 + TIME_OUT_MS - 1, &mut over);
+    queues.overdue(60_000 + TIME_OUT_MS - 1, &mut over);
     assert_eq!(over.len(), 2);
-    lanes.overdue(60_000 + TIME_OUT_MS, &mut over);
+    queues.overdue(60_000 + TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over[2..]), [(1, UnitFailure::OutcomeUnknown)]);
-    assert!(lanes.next_ms().is_none() && lanes.by.is_empty() && lanes.due.is_empty());
+    assert!(queues.next_ms().is_none() && queues.by.is_empty() && queues.due.is_empty());
 }
 
 #[test]
 fn attempts_do_not_make_the_wait_longer() {
-    let mut lanes = queued_units(1, &[1]);
-    let first = send(&mut lanes, FAR, 0)[0].1;
-    lanes.not_run(first, TIME_OUT_MS / 2);
-    let again = send(&mut lanes, NEAR, TIME_OUT_MS / 2 + RETRY_MS)[0].1;
-    let queued = lanes.take_unit(again, TIME_OUT_MS - 20).unwrap();
-    lanes.put_back(queued, TIME_OUT_MS - 20);
+    let mut queues = queued_units(1, &[1]);
+    let first = send(&mut queues, FAR, 0)[0].1;
+    queues.not_run(first, TIME_OUT_MS / 2);
+    let again = send(&mut queues, NEAR, TIME_OUT_MS / 2 + RETRY_MS)[0].1;
+    let queued = queues.take_unit(again, TIME_OUT_MS - 20).unwrap();
+    queues.put_back(queued, TIME_OUT_MS - 20);
     let mut over = Vec::new();
-    lanes.overdue(TIME_OUT_MS, &mut over);
+    queues.overdue(TIME_OUT_MS, &mut over);
     assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);
 }
 
 #[test]
 fn removed_client_leaves_no_state() {
-    let mut lanes = queued_units(3, &[1]);
-    let other = ClientLane { connection: ConnectionId { slot: 4, generation: 1 }, ..queue_key(0) };
-    assert!(lanes.push(other, Ticket { number: 1, part: 0 }, (vec![1], false), 0));
-    send(&mut lanes, FAR, 0);
-    lanes.closed(CLIENT);
-    assert!(lanes.is_free(queue_key(0)) && !lanes.is_free(other));
-    assert_eq!((lanes.units.len(), lanes.by.len(), lanes.bytes), (1, 1, 1));
+    let mut queues = queued_units(3, &[1]);
+    let other = QueueId { connection: ConnectionId { slot: 4, generation: 1 }, ..queue_key(0) };
+    assert!(queues.push(other, Ticket { number: 1, part: 0 }, (vec![1], false), 0));
+    send(&mut queues, FAR, 0);
+    queues.closed(CLIENT);
+    assert!(queues.is_free(queue_key(0)) && !queues.is_free(other));
+    assert_eq!((queues.units.len(), queues.by.len(), queues.bytes), (1, 1, 1));
 }
 
 #[test]
 fn queued_units_are_bounded() {
-    let mut lanes = ClientQueues::new(TIME_OUT);
+    let mut queues = ClientQueues::new(TIME_OUT);
     let unit = || (vec![0; RELAYED_BYTES_MAX / 2 + 1], false);
     let ticket = Ticket { number: 1, part: 0 };
-    assert!(lanes.push(queue_key(0), ticket, unit(), 0));
+    assert!(queues.push(queue_key(0), ticket, unit(), 0));
     assert!(
-        !lanes.push(queue_key(0), ticket, unit(), 0) && !lanes.push_first(queue_key(1), ticket, unit(), 0)
+        !queues.push(queue_key(0), ticket, unit(), 0) && !queues.push_first(queue_key(1), ticket, unit(), 0)
     );
 }
 
@@ -210,21 +210,21 @@ fn after_split_units_follow_those_of_the_parent() {
     let before = queue_key(5);
     let half = |partition| {
         let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-        ClientLane::of(CLIENT, to, before.bits + 1)
+        QueueId::of(CLIENT, to, before.bits + 1)
     };
-    let mut lanes = ClientQueues::new(TIME_OUT);
-    assert_eq!(lanes.queue_of(half(10)), half(10));
-    assert!(lanes.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
-    assert_eq!([10, 11].map(|n| lanes.queue_of(half(n))), [before; 2]);
-    assert_eq!([9, 12].map(|n| lanes.queue_of(half(n))), [9, 12].map(half));
-    let of_other = ClientLane { connection: ConnectionId { slot: 4, generation: 1 }, ..half(10) };
-    assert_eq!(lanes.queue_of(of_other), of_other);
-    assert!(lanes.push(before, Ticket { number: 2, part: 0 }, (vec![2], true), 0));
+    let mut queues = ClientQueues::new(TIME_OUT);
+    assert_eq!(queues.queue_of(half(10)), half(10));
+    assert!(queues.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
+    assert_eq!([10, 11].map(|n| queues.queue_of(half(n))), [before; 2]);
+    assert_eq!([9, 12].map(|n| queues.queue_of(half(n))), [9, 12].map(half));
+    let of_other = QueueId { connection: ConnectionId { slot: 4, generation: 1 }, ..half(10) };
+    assert_eq!(queues.queue_of(of_other), of_other);
+    assert!(queues.push(before, Ticket { number: 2, part: 0 }, (vec![2], true), 0));
     for unit in [1, 2] {
-        let number = lanes.first(before).unwrap();
-        assert_eq!(lanes.take_unit(number, 0).unwrap().unit, [unit]);
+        let number = queues.first(before).unwrap();
+        assert_eq!(queues.take_unit(number, 0).unwrap().unit, [unit]);
     }
-    assert_eq!(lanes.queue_of(half(10)), half(10));
+    assert_eq!(queues.queue_of(half(10)), half(10));
 }
 
 #[test]
@@ -232,19 +232,19 @@ fn earlier_waiting_unit_ends_at_later_write_across_split() {
     for (waits, written) in [(4, 5), (5, 4)] {
         let of = |bits: u32| {
             let partition = PartitionId(if bits == 5 { 10 } else { 5 });
-            ClientLane { bits, partition, ..queue_key(5) }
+            QueueId { bits, partition, ..queue_key(5) }
         };
-        let mut lanes = ClientQueues::new(TIME_OUT);
-        assert!(lanes.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
+        let mut queues = ClientQueues::new(TIME_OUT);
+        assert!(queues.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
         let mut over = Vec::new();
-        lanes.written(
-            ClientLane { partition: PartitionId(3), ..of(written) },
+        queues.written(
+            QueueId { partition: PartitionId(3), ..of(written) },
             Ticket { number: 2, part: 0 },
             1,
             &mut over,
         );
         assert_eq!(tickets(&over), []);
-        lanes.written(of(written), Ticket { number: 2, part: 0 }, 1, &mut over);
+        queues.written(of(written), Ticket { number: 2, part: 0 }, 1, &mut over);
         assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);
     }
 }

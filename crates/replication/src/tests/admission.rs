@@ -97,7 +97,7 @@ fn lost_flush_report_is_requested_again() {
             a.granted_by(2);
             a.handle_event(ReplicaEvent::Tick);
         }
-        a.sent_messages().into_iter().filter(|said| said.ends_with(": 0")).count()
+        a.sent_messages().into_iter().filter(|sent| sent.ends_with(": 0")).count()
     };
     a.receive(2, 1, &holds_all(0));
     a.handle_event(ReplicaEvent::Tick);

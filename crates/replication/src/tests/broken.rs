@@ -86,7 +86,7 @@ fn broken_primary_stops_and_asks_to_be_replaced() {
         index: last.index.0 + 1,
         timestamp: 9_999,
     };
-    assert!(a.engine.append(a.replica.handle(), &meta, b"key", b"value").is_err(), "nobody can append");
+    assert!(a.engine.append(a.replica.handle(), &meta, b"key", b"value").is_err(), "an append fails");
     assert_eq!(a.sent_messages(), Vec::<String>::new());
     // The request is repeated until the group changes.
     assert_eq!(a.tick_due_us(), a.now_us + PROPOSAL_REPEAT_US);

@@ -84,7 +84,7 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_is_corrupt() {
     a.handle_event(ReplicaEvent::Tick);
     assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
     let request = format!("{:?}", PeerBody::EntryGet(name(1, 2)));
-    assert_eq!(a.sent_messages().iter().filter(|said| **said == request).count(), 1);
+    assert_eq!(a.sent_messages().iter().filter(|sent| **sent == request).count(), 1);
     // A different entry is not accepted, and the right one is requested again.
     let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
     a.receive(2, 1, &PeerBody::EntryGot(wrong));
@@ -145,7 +145,7 @@ fn corrupt_sole_copy_retries_repair_each_second() {
     for _ in 0..1_000 {
         a.now_us += 10_000;
         a.handle_event(ReplicaEvent::Tick);
-        let queries = a.sent_messages().iter().filter(|said| **said == request).count();
+        let queries = a.sent_messages().iter().filter(|sent| **sent == request).count();
         for _ in 0..queries {
             a.receive(3, 2, &PeerBody::EntryLost(kept.as_sent().name));
         }
@@ -162,15 +162,15 @@ pub(super) fn what_is_corrupt_is_not_left_out_of_what_is_sent() {
     a.sent_messages();
     a.receive(3, 2, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(1, 1) }));
     a.handle_event(ReplicaEvent::Tick);
-    let said = a.sent_messages();
+    let sent = a.sent_messages();
     assert!(
-        said.iter().all(|said| !said.starts_with("StatePart") && !said.starts_with("after 1 ")),
-        "{said:?}"
+        sent.iter().all(|sent| !sent.starts_with("StatePart") && !sent.starts_with("after 1 ")),
+        "{sent:?}"
     );
-    assert!(said.contains(&format!("{:?}", PeerBody::EntryGet(name(1, 2)))));
+    assert!(sent.contains(&format!("{:?}", PeerBody::EntryGet(name(1, 2)))));
     a.receive(2, 2, &PeerBody::EntryGot(kept.as_sent()));
     a.handle_event(ReplicaEvent::Tick);
-    assert!(a.sent_messages().iter().any(|said| said.starts_with("after 1 ")));
+    assert!(a.sent_messages().iter().any(|sent| sent.starts_with("after 1 ")));
 }
 
 #[test]

@@ -342,7 +342,10 @@ impl SimulatedHost {
 
     /// Corruption is repaired, and space becomes free. After any other error nothing more can be made durable.
     fn handle_error(&mut self, error: &EngineError) {
-        self.has_failed |= !matches!(error, EngineError::Corrupt { .. } | EngineError::DiskFull { .. });
+        self.has_failed |= !matches!(
+            error,
+            EngineError::Corrupt { .. } | EngineError::DiskFull { .. } | EngineError::Scarce { .. }
+        );
     }
 
     fn with_replicas(

@@ -38,11 +38,11 @@ pub(super) fn unknown_command(args: Args<'_>) -> String {
         format!("ERR unknown command '{}', with args beginning with: ", repeated(args.at(0), REPEATED_MAX));
     let begin = text.len();
     for arg in args.iter().skip(1) {
-        let said = text.len() - begin;
-        if said >= REPEATED_MAX {
+        let quoted_bytes = text.len() - begin;
+        if quoted_bytes >= REPEATED_MAX {
             break;
         }
-        text.push_str(&format!("'{}' ", repeated(arg, REPEATED_MAX - said)));
+        text.push_str(&format!("'{}' ", repeated(arg, REPEATED_MAX - quoted_bytes)));
     }
     text
 }

@@ -80,7 +80,7 @@ impl Connection {
         self.pending.push(number, self.silent, 0);
         let mut units = units.into_iter();
         let unit = units.next().unwrap_or_default();
-        let (is_asked, is_begun) = (false, false);
+        let (is_in_flight, is_begun) = (false, false);
         let steps = Box::new(Steps {
             spread,
             keyspace: self.keyspace,
@@ -89,7 +89,7 @@ impl Connection {
             bytes,
             part: 0,
             joined,
-            is_unit_in_flight: is_asked,
+            is_unit_in_flight: is_in_flight,
             is_begun,
         });
         self.next_step(number, steps, world, out);

@@ -114,22 +114,22 @@ impl Conditions {
 }
 
 pub(crate) fn ttl(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    left(run, args, true, |ms| (ms + 500) / 1000)
+    time_left(run, args, true, |ms| (ms + 500) / 1000)
 }
 
 pub(crate) fn pttl(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    left(run, args, true, |ms| ms)
+    time_left(run, args, true, |ms| ms)
 }
 
 pub(crate) fn expiretime(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    left(run, args, false, |ms| (ms + 500) / 1000)
+    time_left(run, args, false, |ms| (ms + 500) / 1000)
 }
 
 pub(crate) fn pexpiretime(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    left(run, args, false, |ms| ms)
+    time_left(run, args, false, |ms| ms)
 }
 
-fn left(run: &mut Execution<'_>, args: Args<'_>, relative: bool, unit: fn(u64) -> u64) -> ExecuteResult {
+fn time_left(run: &mut Execution<'_>, args: Args<'_>, relative: bool, unit: fn(u64) -> u64) -> ExecuteResult {
     let begin = if relative { run.records.now_ms() } else { 0 };
     match run.records.inspect(args.at(1))?.map(|info| info.deadline_ms) {
         None => run.reply.integer(-2),

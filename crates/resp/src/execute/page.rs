@@ -1,9 +1,9 @@
 //! One partition's part of a command over all partitions.
 //!
-//! The request is an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`,
-//! `random`), the cursor, how many keys to look at, a pattern and a type (each empty for any), and
-//! the partition count at the sender. If the keyspace has more partitions now, the number means
-//! another partition, and nothing is looked at. The answer is a [`Page`].
+//! The request is an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`, `random`), the cursor,
+//! and how many keys to look at. A pattern and a type follow, each empty for any, and the partition count at the
+//! sender. If the keyspace has more partitions now, the number means another partition, and nothing is looked at. The
+//! answer is a [`Page`].
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |

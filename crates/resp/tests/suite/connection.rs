@@ -205,7 +205,7 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
 
 #[test]
 fn all_partitions_command_survives_a_split() {
-    for asked_before in 0..20 {
+    for pages_before in 0..20 {
         let mut client = ModelClient::new();
         for number in 0..100 {
             client.send(&format!("SET key{number} x"));
@@ -213,7 +213,7 @@ fn all_partitions_command_survives_a_split() {
         client.world.remote.extend(0..8);
         let query = |client: &mut ModelClient, line: &str| {
             let mut replies = client.send(line);
-            (0..asked_before).for_each(|_| replies += &client.deliver(0));
+            (0..pages_before).for_each(|_| replies += &client.deliver(0));
             client.world.split();
             replies += &client.deliver_all();
             client.world.remote.extend(0..512);
@@ -224,8 +224,8 @@ fn all_partitions_command_survives_a_split() {
         assert!(keys.starts_with("*100\r\n"), "{keys}");
         found_keys.sort_unstable();
         found_keys.dedup();
-        assert_eq!(found_keys.len(), 100, "after {asked_before} pages");
-        assert_eq!(query(&mut client, "DBSIZE"), ":100\r\n", "after {asked_before} pages");
+        assert_eq!(found_keys.len(), 100, "after {pages_before} pages");
+        assert_eq!(query(&mut client, "DBSIZE"), ":100\r\n", "after {pages_before} pages");
         let mut found = std::collections::BTreeSet::new();
         let mut cursor = "0".to_owned();
         for splits in 0.. {
@@ -241,7 +241,7 @@ fn all_partitions_command_survives_a_split() {
                 break;
             }
         }
-        assert_eq!(found.len(), 100, "after {asked_before} pages");
+        assert_eq!(found.len(), 100, "after {pages_before} pages");
     }
 }
 

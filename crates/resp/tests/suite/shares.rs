@@ -11,7 +11,7 @@ fn commands_are_refused_before_authentication() {
     client.world.password = Some(b"secret".to_vec());
     assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
     assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
-    for wrong in ["AUTH wrong", "AUTH nobody secret"] {
+    for wrong in ["AUTH wrong", "AUTH absent secret"] {
         assert!(client.send(wrong).starts_with("-WRONGPASS"));
         assert_eq!(
             (client.then, client.send("PING"), client.then),

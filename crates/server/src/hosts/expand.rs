@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn invalid_host_list_is_refused_with_position() {
-        assert_eq!(expand(" # nobody\n"), Err(HostsError::Empty));
+        assert_eq!(expand(" # none\n"), Err(HostsError::Empty));
         assert_eq!(expand("a,b,a"), Err(HostsError::Twice { host: "a".into() }));
         assert_eq!(expand("n[1-3],n2"), Err(HostsError::Twice { host: "n2".into() }));
         for bad in [

@@ -37,11 +37,11 @@ pub fn of_scheduler(
     variable: impl Fn(&str) -> Option<String>,
     file: impl Fn(&str) -> Result<String, String>,
 ) -> Result<SchedulerHosts, HostsError> {
-    let said = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
-    if let Some(list) = said("SLURM_JOB_NODELIST").or_else(|| said("SLURM_NODELIST")) {
+    let setting = |name: &str| variable(name).filter(|text| !text.trim().is_empty());
+    if let Some(list) = setting("SLURM_JOB_NODELIST").or_else(|| setting("SLURM_NODELIST")) {
         let hosts = expand(&list)?;
         let wrong = |reason: String| HostsError::Scheduler { reason };
-        let me = match (said("SLURMD_NODENAME"), said("SLURM_NODEID")) {
+        let me = match (setting("SLURMD_NODENAME"), setting("SLURM_NODEID")) {
             (Some(name), _) => {
                 let found = hosts.iter().position(|host| host.name == name);
                 let reason = || {
@@ -65,7 +65,7 @@ pub fn of_scheduler(
         };
         return Ok(SchedulerHosts { scheduler: Scheduler::Slurm, hosts, own_index: me });
     }
-    if let Some(path) = said("PBS_NODEFILE") {
+    if let Some(path) = setting("PBS_NODEFILE") {
         let text = file(&path).map_err(|reason| HostsError::Scheduler { reason })?;
         // Once for each slot.
         let mut lines: Vec<&str> = Vec::new();

@@ -1,8 +1,8 @@
 //! Times from the arrival of a client's request to its answer, by class of operation.
 //!
-//! The clock is read at the first request and at the end of a batch of the event loop, not for every request, and nothing is stored for each
-//! request: the first one of a class in a batch that waits, such as for a flush or for other replicas, stands for all of that class in the
-//! batch. A request that is answered within its call has the time of its batch.
+//! The clock is read at the first request and at the end of a batch of the event loop, not for every request. Nothing
+//! is stored for each request. In a batch the first request of a class that waits, such as for a flush or for other
+//! replicas, stands for all of that class. A request that is answered within its call has the time of its batch.
 
 use std::collections::BTreeMap;
 

@@ -301,7 +301,7 @@ mod tests {
         };
         let mut link = Link::new();
         assert!(link.supports(&query(false)), "all know that");
-        assert!(!link.supports(&query(true)), "nobody has greeted");
+        assert!(!link.supports(&query(true)), "no greeting came");
         link.features = Features::PEER;
         assert!(!link.supports(&query(true)), "it is from before");
         link.features = Features(Features::PEER.0 | Features::CONTENTS.0);

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
-use zerohop_control::agent::LogWanted;
+use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::{LogEnd, ReportedLog};
 use zerohop_disk::FileSizeLimit;
 use zerohop_engine::disk::Disk;
@@ -147,10 +147,10 @@ impl<D: Disk> InstanceService<D> {
     }
 
     /// The ends of the requested logs; zero for a log that is not the complete state.
-    fn log_ends(&self, wanted: &[LogWanted]) -> Vec<ReportedLog> {
+    fn log_ends(&self, wanted: &[LogEndQuery]) -> Vec<ReportedLog> {
         let ends: BTreeMap<_, _> =
             self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
-        let of = |one: &LogWanted| {
+        let of = |one: &LogEndQuery| {
             let found = ends.get(&(one.keyspace, one.partition))?;
             let last = if found.is_complete { found.last } else { EntryName::default() };
             Some(ReportedLog {
@@ -351,7 +351,7 @@ impl<D: Disk> Service for InstanceService<D> {
             self.instance.timestamp_bound_synced(timestamp_bound);
         }
         #[cfg(debug_assertions)]
-        self.test_break.look(now.elapsed_ms, &mut self.instance);
+        self.test_break.check_file(now.elapsed_ms, &mut self.instance);
         self.with_gateway(now, replies, |gateway, at| gateway.step(at));
         for _ in 0..FLUSHES_PER_TURN_MAX {
             let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };

@@ -102,7 +102,7 @@ impl TokenShares {
                 }
             }
             SnapshotQuery::Close => drop(of_partition.remove(&snapshot.id)),
-            SnapshotQuery::Read { .. } | SnapshotQuery::Scan { .. } => {}
+            SnapshotQuery::Read { .. } | SnapshotQuery::Scan { .. } | SnapshotQuery::Chunks { .. } => {}
         }
         if of_partition.is_empty() {
             self.snapshots.remove(&(envelope.keyspace, envelope.partition));

@@ -30,7 +30,7 @@ impl TestBreak {
     }
 
     /// Breaks the invariant if the file asks for it.
-    pub(super) fn look<D: Disk>(&mut self, now_ms: u64, instance: &mut Instance<D>) {
+    pub(super) fn check_file<D: Disk>(&mut self, now_ms: u64, instance: &mut Instance<D>) {
         let Some(file) = self.file.as_deref().filter(|_| now_ms >= self.next_look_ms) else { return };
         self.next_look_ms = now_ms + CHECK_INTERVAL_MS;
         let Some((keyspace, partition)) = read(file) else { return };

@@ -1,8 +1,8 @@
 //! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
-    ClusterMap, Durability, Keyspace, KeyspaceConfig, KeyspaceName, MapChange, MapDelta, PartitionCount,
-    ReplicaGroup,
+    ClusterMap, ConfigError, Durability, KeyOrder, Keyspace, KeyspaceConfig, KeyspaceName, MapChange,
+    MapDelta, PartitionCount, ReplicaGroup, Separators,
 };
 use zerohop_wire::admin::{
     KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
@@ -169,8 +169,21 @@ impl ChangeContext<'_> {
         if let Some(hash) = &settings.hash {
             config = config.placed_by(hash).map_err(setting)?;
         }
-        if let Some(partitions) = settings.partitions {
-            config.partitions = PartitionCount::new(partitions).map_err(setting)?;
+        if !settings.split_at.is_empty() {
+            if config.order == KeyOrder::Hashed {
+                return Err(setting(ConfigError::HashedSeparators));
+            }
+            config = config.divided_at(Separators::new(&settings.split_at).map_err(setting)?);
+        }
+        if let Some(requested) = settings.partitions {
+            let regions = config.partitions.get();
+            match config.order {
+                KeyOrder::Hashed => config.partitions = PartitionCount::new(requested).map_err(setting)?,
+                KeyOrder::Ordered if requested == regions => {}
+                KeyOrder::Ordered => {
+                    return Err(setting(ConfigError::OrderedPartitions { requested, regions }));
+                }
+            }
         }
         if let Some(min_in_sync) = settings.min_in_sync {
             config.min_in_sync = small(min_in_sync, "min-in-sync")?;
@@ -219,6 +232,7 @@ pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus 
         min_in_sync: config.min_in_sync.into(),
         durability: config.durability.to_string(),
         chunk_bytes: config.chunk_bytes,
+        separators: config.separators.iter().map(<[u8]>::to_vec).collect(),
         ..KeyspaceStatus::default()
     }
 }
@@ -329,6 +343,51 @@ mod tests {
             let (code, reason) = create(settings);
             assert!(code == REFUSED_SETTING && reason.contains(word), "{word}: {reason}");
         }
+    }
+
+    #[test]
+    fn regions_are_given_at_creation_and_stay() {
+        let map = map();
+        let keys = |keys: &[&[u8]]| -> Vec<Vec<u8>> { keys.iter().map(|key| key.to_vec()).collect() };
+        let ordered = |partitions, split_at: &[&[u8]]| KeyspaceSettings {
+            partitions,
+            hash: Some("ordered".into()),
+            split_at: keys(split_at),
+            ..requested_settings("events")
+        };
+        let three = ordered(Some(3), &[b"m", b"\xff"]);
+        let decided = on(&map).create(&three, KeyspaceId(5), 9).unwrap();
+        assert_eq!(decided.keyspace.separators, keys(&[b"m", b"\xff"]));
+        assert_eq!((decided.keyspace.partitions, &*decided.keyspace.hash), (3, "ordered"));
+        let next = after(&map, &decided);
+        assert_eq!(next.keyspace_named("events").unwrap().1.groups().len(), 3);
+        for (settings, word) in [
+            (ordered(Some(2), &[b"m", b"x"]), "2 partitions of an ordered keyspace with 2 separators"),
+            (ordered(Some(4), &[]), "4 partitions of an ordered keyspace with 0 separators"),
+            (ordered(None, &[b"m", b"a"]), "separator \"a\" is below \"m\""),
+            (ordered(None, &[b"m", b"m"]), "separator \"m\" is named twice"),
+            (ordered(None, &[b""]), "separator 1 is empty"),
+            (ordered(None, &[&[7; 257]]), "separator 1 has 257 bytes"),
+            (KeyspaceSettings { hash: None, ..three.clone() }, "places keys by hash"),
+        ] {
+            let (code, reason) = refused(on(&map).create(&settings, KeyspaceId(5), 9));
+            assert!(code == REFUSED_SETTING && reason.contains(word), "{word}: {reason}");
+        }
+        let many = KeyspaceSettings {
+            split_at: (1..=4096u32).map(|n| n.to_be_bytes().to_vec()).collect(),
+            ..ordered(None, &[])
+        };
+        let (_, reason) = refused(on(&map).create(&many, KeyspaceId(5), 9));
+        assert!(reason.contains("more than 4095 separators"), "{reason}");
+        assert!(on(&next).alter(&three).unwrap().delta.is_none(), "it is so already");
+        let sync = KeyspaceSettings { durability: Some("sync".into()), ..requested_settings("events") };
+        let altered = after(&next, &on(&next).alter(&sync).unwrap());
+        assert_eq!(altered.keyspace_named("events").unwrap().1.config().separators.len(), 2);
+        let (_, reason) = refused(on(&next).alter(&ordered(None, &[b"m", b"n"])));
+        assert!(reason.contains("the set of separators"), "{reason}");
+        let split = KeyspaceSettings { partitions: Some(6), ..requested_settings("events") };
+        let (code, reason) = refused(on(&next).alter(&split));
+        assert!(code == REFUSED_SETTING && reason.contains("--split-at"), "{reason}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The handle of the node's agent for the tasks of the manager, and what they send to it.
 
 use tokio::sync::{mpsc, oneshot};
-use zerohop_control::agent::{ClusterStanding, NoOutcome};
+use zerohop_control::agent::{ClusterStatus, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ReportedLog};
 use zerohop_control::state::Pin;
 use zerohop_placement::Address;
@@ -33,7 +33,7 @@ pub(super) enum Input {
     /// Query: the partitions that the drop of a keyspace waits for. See [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
     /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::cluster_state`].
-    ClusterState(oneshot::Sender<ClusterStanding>),
+    ClusterState(oneshot::Sender<ClusterStatus>),
     /// Query: the addresses of the managers.
     Managers(oneshot::Sender<Vec<String>>),
     /// Query: the command that places the control group on these nodes. See [`zerohop_control::agent::Agent::managers_on`].

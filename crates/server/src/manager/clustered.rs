@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
-use zerohop_control::agent::ClusterStanding;
+use zerohop_control::agent::ClusterStatus;
 use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition};
 use zerohop_placement::{MapChange, NodeState};
 use zerohop_system::clock::unix_ms;
@@ -197,7 +197,7 @@ pub(super) async fn managers(shared: &ManagerShared) -> Vec<String> {
 }
 
 /// The state of the cluster; `None` if the node is standalone, or is about to end.
-pub(super) async fn cluster_state(shared: &ManagerShared) -> Option<ClusterStanding> {
+pub(super) async fn cluster_state(shared: &ManagerShared) -> Option<ClusterStatus> {
     of_agent(shared, Input::ClusterState).await
 }
 
@@ -279,7 +279,7 @@ async fn have_decided(
         })?,
         Err(error) => return Err(failed(error.to_string())),
     };
-    match timeout(MAP_WAIT, shared.follow.reach(done.epoch)).await {
+    match timeout(MAP_WAIT, shared.map_changes.reach(done.epoch)).await {
         Ok(()) => Ok(done),
         Err(_) => Err(failed(format!(
             "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",

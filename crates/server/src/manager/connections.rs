@@ -40,9 +40,11 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         let (stream, peer) = match listener.accept().await {
             Ok((stream, _)) if Descriptors::of_process().refuses(&stream) => {
                 if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
+                    let descriptors = Descriptors::of_process();
                     warn!(
                         refused,
-                        "connections to the manager are closed: the descriptors that are left are kept for data"
+                        "connections to the manager are closed: this process may have {descriptors}; start it with a higher limit \
+                         (`ulimit -n`; LimitNOFILE for systemd), or close connections that are not needed"
                     );
                 }
                 continue;

@@ -136,8 +136,8 @@ pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
 async fn discard_until_closed(mut stream: Stream) {
     let drain = async {
         stream.shutdown().await?;
-        let mut nobody = [0; 4096];
-        while stream.read(&mut nobody).await? > 0 {}
+        let mut discarded = [0; 4096];
+        while stream.read(&mut discarded).await? > 0 {}
         Ok::<(), std::io::Error>(())
     };
     // The connection is closed in every case.

@@ -41,7 +41,7 @@ pub(super) fn count(map: &ClusterMap) -> GroupCounts {
             group.followers.iter().for_each(|instance| add(*instance, 2));
             let copies = group.members().count();
             status.groups += 1;
-            status.short += u32::from(1 + group.in_sync.len() < usize::from(config.min_in_sync));
+            status.below_min_in_sync += u32::from(1 + group.in_sync.len() < usize::from(config.min_in_sync));
             status.rebuilding += u32::from(copies != usize::from(config.replicas));
             status.moving += u32::from(group.state == GroupState::Admitting);
             status.recovering += u32::from(group.state == GroupState::Recovering);
@@ -50,7 +50,7 @@ pub(super) fn count(map: &ClusterMap) -> GroupCounts {
         }
         let all = &mut counts.all;
         all.groups += status.groups;
-        all.short += status.short;
+        all.below_min_in_sync += status.below_min_in_sync;
         all.rebuilding += status.rebuilding;
         all.moving += status.moving;
         all.recovering += status.recovering;

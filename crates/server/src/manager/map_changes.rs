@@ -13,17 +13,17 @@ const CHANGES_MAX: usize = 256;
 
 /// Changes on the way to the instances.
 #[derive(Debug)]
-pub(super) struct Follow {
+pub(super) struct MapChangeQueue {
     pub(super) changes: RefCell<VecDeque<Arc<MapDelta>>>,
     pub(super) change_signal: watch::Sender<u64>,
     /// The epoch that all instances have applied, or have failed to apply.
     pub(super) applied_epoch: watch::Sender<MapEpoch>,
 }
 
-impl Follow {
-    pub(super) fn new() -> Follow {
+impl MapChangeQueue {
+    pub(super) fn new() -> MapChangeQueue {
         let (change_signal, applied_epoch) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
-        Follow { changes: RefCell::default(), change_signal, applied_epoch }
+        MapChangeQueue { changes: RefCell::default(), change_signal, applied_epoch }
     }
 
     /// Records a change of the map: this delta, or an unknown one.

@@ -156,24 +156,28 @@ type KeyspaceMetric = (&'static str, &'static str, fn(&KeyspaceMetrics) -> u64);
 type RecoveryMetric = (&'static str, &'static str, fn(&RecoveredData) -> f64);
 
 const GAUGES: [StatMetric; 21] = [
-    ("partitions", "Copies of partitions", |stats| stats.partitions),
+    ("replicas", "Replicas of partitions", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
-    ("versions", "Older versions of records that are kept", |stats| stats.versions),
+    ("old_versions", "Older versions of records that are kept", |stats| stats.versions),
     ("log_bytes", "Bytes of all logs", |stats| stats.log_bytes),
     ("dead_bytes", "Bytes of logs that nothing refers to", |stats| {
         stats.log_bytes.saturating_sub(stats.live_bytes)
     }),
     ("segments", "Segment files", |stats| stats.segments),
     ("checkpoint_bytes", "Bytes of the newest checkpoints", |stats| stats.checkpoint_bytes),
-    ("copies", "Copies of partitions that are being sent whole to other instances", |stats| stats.copies),
-    ("copies_left_bytes", "Bytes that are left to send to these copies, about", |stats| {
-        stats.copies_left_bytes
+    ("snapshot_sends", "Snapshots of partitions that are being sent to other instances", |stats| {
+        stats.copies
     }),
+    (
+        "snapshot_send_remaining_bytes",
+        "Bytes of these snapshots that remain to be sent, approximately",
+        |stats| stats.copies_left_bytes,
+    ),
     ("resident_log_bytes", "Bytes of logs in memory", |stats| stats.engine.resident_bytes),
     ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
     ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
     ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
-    ("staged", "Pieces staged for transactions to come", |stats| stats.staged),
+    ("staged_pieces", "Pieces that are staged for later transactions", |stats| stats.staged),
     ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
     ("waits", "Waits for a record that are pending", |stats| stats.waits),
     ("troubles", "Errors in the background, which no request has caused", |stats| stats.errors.len() as u64),
@@ -193,15 +197,17 @@ const KEYSPACES: [KeyspaceMetric; 8] = [
         "Records of partitions whose primary is on this node; the sum over all nodes is the keyspace's",
         |keyspace| keyspace.figures.records,
     ),
-    ("keyspace_copies", "Copies of partitions on this node", |keyspace| keyspace.figures.copies),
-    ("keyspace_copies_log_failed", "Of these copies, those whose log has failed", |keyspace| {
+    ("keyspace_replicas", "Replicas of partitions on this node", |keyspace| keyspace.figures.copies),
+    ("keyspace_replicas_log_failed", "Of these replicas, those whose log has failed", |keyspace| {
         keyspace.figures.failed_copies
     }),
-    ("keyspace_log_bytes", "Bytes of the logs of these copies", |keyspace| keyspace.figures.log_bytes),
+    ("keyspace_log_bytes", "Bytes of the logs of these replicas", |keyspace| keyspace.figures.log_bytes),
     ("keyspace_groups", "Replica groups, in the whole cluster", |keyspace| keyspace.groups.groups.into()),
-    ("keyspace_groups_short", "Groups with fewer copies in sync than a write needs", |keyspace| {
-        keyspace.groups.short.into()
-    }),
+    (
+        "keyspace_groups_below_min_in_sync",
+        "Groups with fewer copies in sync than a write needs",
+        |keyspace| keyspace.groups.below_min_in_sync.into(),
+    ),
     (
         "keyspace_groups_rebuilding",
         "Groups with more or fewer copies than the keyspace asks for",
@@ -235,10 +241,10 @@ const COUNTERS: [CounterMetric; 11] = [
     ("batches", "Turns of the event loop that did something", |counters| counters.batches),
     ("received_bytes", "Bytes received", |counters| counters.bytes_in),
     ("sent_bytes", "Bytes sent", |counters| counters.bytes_out),
-    ("links_begun", "Connections begun to other instances", |counters| counters.connected),
+    ("peer_connections_opened", "Connections opened to other instances", |counters| counters.connected),
     ("peer_messages", "Messages of other instances", |counters| counters.peer_messages),
-    ("reads", "Calls of the system that read", |counters| counters.reads),
-    ("writes", "Calls of the system that wrote", |counters| counters.writes),
+    ("read_syscalls", "System calls that read", |counters| counters.reads),
+    ("write_syscalls", "System calls that wrote", |counters| counters.writes),
 ];
 
 const RECOVERY: [RecoveryMetric; 6] = [
@@ -251,7 +257,7 @@ const RECOVERY: [RecoveryMetric; 6] = [
         found.from_journal as f64
     }),
     ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes as f64),
-    ("damage", "Pieces of damage found at the start", |found| found.damaged as f64),
+    ("recovered_corruptions", "Corrupt places found at the start", |found| found.damaged as f64),
 ];
 
 impl prometheus_client::collector::Collector for MetricsSnapshot {
@@ -273,7 +279,7 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
         }
         let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
-        let mut family = Family::gauge(&mut encoder, "links", "Other instances that are reached")?;
+        let mut family = Family::gauge(&mut encoder, "peer_connections", "Connections to other instances")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.links as u64))?;
         let help = "Messages to other instances that were dropped, without room or a connection; they are sent again";
         let mut family = Family::counter(&mut encoder, "peer_messages_dropped", help)?;
@@ -364,7 +370,8 @@ impl MetricsSnapshot {
         gauge("control_managers", "Members of the control group", f64::from(*managers))?;
         gauge("control_managers_answering", "Of them, those that answer this node", f64::from(*answering))?;
         gauge("nodes_silent", "Nodes that the map has as up and that do not answer", silent.len() as f64)?;
-        let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
+        let GroupsStatus { groups, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
+            self.groups;
         for (name, help, count) in [
             ("groups", "Replica groups", groups),
             ("groups_without_primary", "Groups whose primary is down or silent, or not chosen", *no_primary),
@@ -374,7 +381,11 @@ impl MetricsSnapshot {
                 "Groups whose primary is on this node and accepts no writes, because its log has failed",
                 *log_failed,
             ),
-            ("groups_short", "Groups with fewer copies in sync than a write needs", short),
+            (
+                "groups_below_min_in_sync",
+                "Groups with fewer copies in sync than a write needs",
+                below_min_in_sync,
+            ),
             ("groups_rebuilding", "Groups with more or fewer copies than the keyspace asks for", rebuilding),
             ("groups_moving", "Groups of which a copy moves", moving),
             ("groups_recovering", "Groups that choose the log to continue with", recovering),

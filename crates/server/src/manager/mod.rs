@@ -26,6 +26,7 @@ mod groups;
 mod http;
 mod instances;
 mod jobs;
+mod json_key;
 mod keyspace_commands;
 mod keyspace_drop;
 mod map_changes;
@@ -146,7 +147,7 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
             about,
             proofs,
             folder,
-            cluster_state: standing,
+            cluster_state: mode,
             history,
             listener,
             jobs,
@@ -158,7 +159,7 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
         let shared = Rc::new(ManagerShared::new(about, history, jobs.0));
         shared.proofs.replace(proofs);
         let (over_out, over) = oneshot::channel();
-        let (worker, clustered) = match standing {
+        let (worker, clustered) = match mode {
             ClusterMode::Standalone(next_keyspace, losses) => {
                 (JobWorker::standalone(Rc::clone(&shared), folder, next_keyspace, losses), None)
             }

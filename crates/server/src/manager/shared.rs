@@ -17,7 +17,7 @@ use super::accept_limits::AcceptLimits;
 use super::cluster_handle::ClusterHandle;
 use super::data_losses::DataLosses;
 use super::instances::InstanceHandle;
-use super::map_changes::Follow;
+use super::map_changes::MapChangeQueue;
 use crate::limits::ALERTS_MAX;
 use crate::limits::ConnectionLimits;
 
@@ -66,7 +66,7 @@ pub(super) struct ManagerShared {
     pub(super) node: Cell<NodeId>,
     /// The handle of its agent; a standalone node has none.
     cluster_handle: OnceCell<ClusterHandle>,
-    pub(super) follow: Follow,
+    pub(super) map_changes: MapChangeQueue,
     pub(super) history: RefCell<MapHistory>,
     /// The proofs of the cluster's secret, if there is one.
     pub(super) proofs: RefCell<Option<Proofs>>,
@@ -96,7 +96,7 @@ impl ManagerShared {
             cluster: Cell::new(about.cluster),
             node: Cell::new(about.node),
             cluster_handle: OnceCell::new(),
-            follow: Follow::new(),
+            map_changes: MapChangeQueue::new(),
             history: RefCell::new(history),
             proofs: RefCell::new(None),
             phase: RefCell::new(NodePhase::Recovering),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use serde_json::{Value, json};
 use zerohop_disk::FileSizeLimit;
-use zerohop_placement::ClusterMap;
+use zerohop_placement::{ClusterMap, KeyOrder};
 use zerohop_replication::CopyDamage;
 use zerohop_shard::KeyspaceFigures;
 use zerohop_wire::admin::{
@@ -17,8 +17,10 @@ use super::changes;
 use super::clustered;
 use super::groups;
 use super::instances;
+use super::json_key::json_key;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
+use crate::limits::STATUS_SEPARATOR_BYTES_MAX;
 use crate::process::disk_bytes;
 
 /// With more free bytes, a refused write is no sign of a full disk if the limit of file sizes has refused any.
@@ -142,6 +144,7 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             ..node_status
         }
     });
+    let mut separator_bytes = 0;
     Status {
         map_epoch: map.epoch().0,
         cluster: shared.cluster.get().0.to_vec(),
@@ -152,18 +155,15 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
             .keyspaces()
             .map(|(id, keyspace)| {
                 let groups = keyspaces.get(&id).copied().unwrap_or_default();
-                let GroupsStatus { short, rebuilding, lost, .. } = groups;
-                let closing = keyspace.is_dropping();
+                let GroupsStatus { below_min_in_sync, rebuilding, lost, .. } = groups;
+                let dropping = keyspace.is_dropping();
                 let KeyspaceFigures { records, log_bytes, .. } = own.get(&id).copied().unwrap_or_default();
-                KeyspaceStatus {
-                    short,
-                    rebuilding,
-                    lost,
-                    closing,
-                    records,
-                    log_bytes,
-                    ..changes::status(id, keyspace.config())
+                let mut shown = changes::status(id, keyspace.config());
+                separator_bytes += shown.separators.iter().map(Vec::len).sum::<usize>();
+                if separator_bytes > STATUS_SEPARATOR_BYTES_MAX {
+                    shown.separators.clear();
                 }
+                KeyspaceStatus { below_min_in_sync, rebuilding, lost, dropping, records, log_bytes, ..shown }
             })
             .collect(),
     }
@@ -254,18 +254,25 @@ pub(super) fn to_json(status: &Status) -> Value {
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {
+        // In messages one field has both: an ordered keyspace has no hash function that places its keys.
+        let is_ordered = one.hash == KeyOrder::ORDERED;
+        let (order, hash) =
+            if is_ordered { (KeyOrder::ORDERED, None) } else { (KeyOrder::HASHED, Some(&one.hash)) };
+        let is_named = is_ordered && one.separators.len() as u32 + 1 == one.partitions;
+        let separators = is_named.then(|| one.separators.iter().map(|key| json_key(key)).collect::<Vec<_>>());
         json!({
-            "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
+            "id": one.id, "name": one.name, "partitions": one.partitions, "order": order, "hash": hash,
+            "separators": separators,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes, "closing": one.closing, "records": one.records,
+            "chunk_bytes": one.chunk_bytes, "dropping": one.dropping, "records": one.records,
             "log_bytes": one.log_bytes,
-            "standing": { "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost },
+            "health": { "below_min_in_sync": one.below_min_in_sync, "rebuilding": one.rebuilding, "lost": one.lost },
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
     let groups = status.groups.unwrap_or_default();
     let groups = json!({
-        "groups": groups.groups, "short": groups.short, "rebuilding": groups.rebuilding, "moving": groups.moving,
+        "total": groups.groups, "below_min_in_sync": groups.below_min_in_sync, "rebuilding": groups.rebuilding, "moving": groups.moving,
         "recovering": groups.recovering, "down": groups.down,
         "lost": groups.lost,
     });

@@ -105,7 +105,7 @@ async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
     shared.phase.replace(NodePhase::Serving);
     executed.try_send(()).ok();
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
-    shared.follow.opened(epoch);
+    shared.map_changes.opened(epoch);
     if let Some(cluster) = shared.cluster_handle() {
         // The agent accepts every input, and the channel has room for this one; if the agent has ended, so does the node.
         drop(cluster.inputs.send(Input::Opened { intact: is_intact, closed: is_closed }).await);
@@ -184,7 +184,7 @@ async fn hand_over_primaries(shared: &Rc<ManagerShared>) {
         loop {
             let map = map();
             if map.node(me).is_none_or(|node| node.state() == NodeState::Down) {
-                shared.follow.reach(map.epoch()).await;
+                shared.map_changes.reach(map.epoch()).await;
                 return sleep(HAND_OVER_LINGER).await;
             }
             sleep(HAND_OVER_CHECK_INTERVAL).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zerohop_control::agent::ClusterStanding;
+use zerohop_control::agent::ClusterStatus;
 use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
 use zerohop_wire::admin;
 use zerohop_wire::ids::{InstanceId, NodeId};
@@ -33,12 +33,12 @@ impl ClusterView {
     /// The current view.
     pub(super) async fn of(shared: &ManagerShared) -> ClusterView {
         let map = shared.history.borrow().map().clone();
-        let standing = clustered::cluster_state(shared).await;
-        ClusterView::from(&map, standing, shared.node.get())
+        let status = clustered::cluster_state(shared).await;
+        ClusterView::from(&map, status, shared.node.get())
     }
 
-    fn from(map: &ClusterMap, standing: Option<ClusterStanding>, node: NodeId) -> ClusterView {
-        let Some(standing) = standing else {
+    fn from(map: &ClusterMap, status: Option<ClusterStatus>, node: NodeId) -> ClusterView {
+        let Some(status) = status else {
             // A standalone node decides by itself.
             let node_view = admin::NodeView {
                 node: node.0,
@@ -51,7 +51,7 @@ impl ClusterView {
             let groups = count(map, |_| true);
             return ClusterView { node_view, groups, primaries_here: groups, choosing: 0, lost: 0 };
         };
-        let silent: BTreeSet<NodeId> = standing.silent.iter().copied().collect();
+        let silent: BTreeSet<NodeId> = status.silent.iter().copied().collect();
         let is_gone = |instance: InstanceId| match map.instance(instance) {
             Some(found) => {
                 silent.contains(&found.node)
@@ -67,23 +67,23 @@ impl ClusterView {
         let groups = count(map, |_| true);
         let is_here = |group: &Group<'_>| map.instance(group.primary).is_some_and(|found| found.node == node);
         let primaries_here = count(map, is_here);
-        let (answering, managers) = standing.answering();
+        let (answering, managers) = status.answering();
         let mut node_view = admin::NodeView {
-            node: standing.node.map_or(0, |node| node.0),
-            leader: standing.leader_node.map_or(0, |node| node.0),
-            age_ms: standing.leaderless_ms,
-            quorum: standing.has_quorum,
+            node: status.node.map_or(0, |node| node.0),
+            leader: status.leader_node.map_or(0, |node| node.0),
+            age_ms: status.leaderless_ms,
+            quorum: status.has_quorum,
             managers: managers as u32,
             answering: answering as u32,
             silent: silent.iter().map(|node| node.0).collect(),
             no_primary,
             stuck,
-            waits_for: standing.waits_for.clone().unwrap_or_default(),
+            waits_for: status.waits_for.clone().unwrap_or_default(),
             warnings: Vec::new(),
             log_failed: 0,
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
-        node_view.warnings = warnings(map, &standing, &node_view, (groups, lost));
+        node_view.warnings = warnings(map, &status, &node_view, (groups, lost));
         ClusterView { node_view, groups, primaries_here, choosing, lost }
     }
 
@@ -152,14 +152,14 @@ impl PartitionService {
 /// The most important warnings, each with what the operator can do.
 fn warnings(
     map: &ClusterMap,
-    standing: &ClusterStanding,
+    status: &ClusterStatus,
     node_view: &admin::NodeView,
     (groups, lost): (u32, u32),
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     if !node_view.quorum {
         warnings.push(format!(
-            "{standing}: the map is as old. No node takes over from nodes that fail, and nothing can be changed. Start the missing \
+            "{status}: the map is as old. No node takes over from nodes that fail, and nothing can be changed. Start the missing \
              managers again, with their folders. If more than half of them are permanently lost: stop this node, and run \
              `zerohop recover --control-group DIR` on its folder (docs/operations.md)"
         ));

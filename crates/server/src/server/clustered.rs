@@ -46,6 +46,9 @@ pub struct ClusterOptions {
     pub domain: u32,
     /// The capacity of the node relative to others.
     pub capacity: u32,
+    /// While this node leads the control group: how long no node has gone down or come back before primaries are balanced. `None`:
+    /// five seconds.
+    pub balance_after: Option<Duration>,
 }
 
 /// How a node joins its cluster. A node that was a member before returns to its cluster whatever this says.
@@ -245,8 +248,8 @@ fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<Opening
 
 /// The reason why the manager has ended.
 fn ended(server: &mut Server) -> StartError {
-    let heard = server.running.as_mut().and_then(|running| running.ended_within(START_FAILED_WAIT));
-    let reason = match heard {
+    let ended = server.running.as_mut().and_then(|running| running.ended_within(START_FAILED_WAIT));
+    let reason = match ended {
         Some(Err(error)) => error.to_string(),
         _ => "the manager has ended; the log says why".to_owned(),
     };
@@ -278,31 +281,34 @@ fn settings(
         listeners.instances.iter().map(|(_, at)| address(*at)).collect::<Result<_, StartError>>()?;
     let mut first = None;
     let mut contacts: Vec<Address> = Vec::new();
-    let mut founding = None;
+    let mut bootstrap = None;
     if let Some(cluster) = &options.cluster {
         (settings.domain, settings.capacity) = (cluster.domain, cluster.capacity.max(1));
+        if let Some(time) = cluster.balance_after {
+            settings.leader.stable_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        }
         match &cluster.way {
             JoinMethod::Together { hosts, own_index: me, name } => {
                 let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
                 if all.get(*me) != Some(&own) {
-                    let said = all.get(*me).map_or("no address", Address::as_str);
+                    let address = all.get(*me).map_or("no address", Address::as_str);
                     let reason =
-                        format!("the list of hosts has {said} for this node, which listens at {own}");
+                        format!("the list of hosts has {address} for this node, which listens at {own}");
                     return Err(StartError::Cluster { reason });
                 }
                 let founded_at = bootstrap_addresses(options, &all)?;
                 settings.cluster = name_of(name, &founded_at);
-                let founders = bootstrap_nodes(&all);
+                let members = bootstrap_nodes(&all);
                 // The address of this node at that time, unless another node listens there now.
                 settings.joined_at = options.local.as_ref().filter(|local| local.is_first).and_then(|_| {
                     let then = founded_at.get(*me)?;
                     (*then == own || !all.contains(then)).then(|| then.clone())
                 });
-                contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
-                if *me < founders.len() {
+                contacts.extend(members.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
+                if *me < members.len() {
                     first = Some(FirstKeyspace { nodes: all.len(), create_order: *me as u32 });
                     let id = ManagerId(*me as u64 + 1);
-                    founding = Some(ControlPart::Bootstrap { id, members: founders, addresses: all });
+                    bootstrap = Some(ControlPart::Bootstrap { id, members, addresses: all });
                 }
             }
             JoinMethod::Join(hosts) => {
@@ -317,7 +323,7 @@ fn settings(
     if let Some(saved) = member {
         if saved.cluster != settings.cluster && saved.cluster != ClusterId::default() {
             // The list names hosts to contact: a host of another cluster and this node reject each other.
-            (founding, first) = (None, None);
+            (bootstrap, first) = (None, None);
         }
         if saved.cluster != ClusterId::default() {
             settings.cluster = saved.cluster;
@@ -328,9 +334,9 @@ fn settings(
     contacts.dedup();
     contacts.truncate(crate::node_files::identity::CONTACTS_MAX);
     settings.contacts = contacts;
-    settings.control = match (log, founding) {
+    settings.control = match (log, bootstrap) {
         (Some(log), _) => ControlPart::Log(log),
-        (None, Some(founding)) => founding,
+        (None, Some(bootstrap)) => bootstrap,
         (None, None) => ControlPart::No,
     };
     check_contacts(options, &settings)?;
@@ -353,8 +359,8 @@ fn check_contacts(options: &ServerOptions, settings: &AgentSettings) -> Result<(
 
 /// The bootstrap nodes of a list.
 fn bootstrap_nodes(all: &[Address]) -> Vec<ManagerInfo> {
-    let founders = (1..).zip(&all[..bootstrap_count(all.len())]);
-    founders.map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() }).collect()
+    let members = (1..).zip(&all[..bootstrap_count(all.len())]);
+    members.map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() }).collect()
 }
 
 /// The addresses of the nodes in the list when their cluster was bootstrapped.
@@ -388,8 +394,8 @@ fn new_bootstrap_log(
     }
     let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
     let founded_at = bootstrap_addresses(options, &all)?;
-    let founders = bootstrap_nodes(&founded_at);
-    Ok(founders.get(*me).map(|own| RaftManager::found_with(own.id, &founders, &founded_at)))
+    let members = bootstrap_nodes(&founded_at);
+    Ok(members.get(*me).map(|own| RaftManager::found_with(own.id, &members, &founded_at)))
 }
 
 /// Current addresses of managers that the control group may not know yet.
@@ -431,8 +437,8 @@ mod tests {
     #[test]
     fn control_groups_are_odd_and_no_larger_than_the_cluster() {
         for hosts in 1..100 {
-            let founders = bootstrap_count(hosts);
-            assert!(founders % 2 == 1 && founders <= hosts.max(1) && founders <= 5);
+            let members = bootstrap_count(hosts);
+            assert!(members % 2 == 1 && members <= hosts.max(1) && members <= 5);
         }
     }
 

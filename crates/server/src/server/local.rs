@@ -65,6 +65,8 @@ pub struct FolderOwner {
     pub manager: Option<u64>,
     /// The address of its manager when it served last.
     pub listened_at: Option<String>,
+    /// The number of nodes in the newest map that it has saved; 0: it has none.
+    pub nodes_in_map: usize,
 }
 
 impl LocalCluster {
@@ -184,20 +186,28 @@ pub fn owner(root: &Path) -> Result<Option<FolderOwner>, StartError> {
     if let Some(bytes) = read(&folder.join(STATE_FILE), u64::MAX)? {
         let saved = SavedNode::decode(&bytes).map_err(|error| wrong(STATE_FILE, error.to_string()))?;
         let listened_at = saved.map.node(saved.node).map(|node| node.manager().to_owned());
-        let (cluster, node) = (saved.cluster, Some(saved.node));
-        return Ok(Some(FolderOwner { cluster, node, manager: None, listened_at }));
+        let (cluster, node, nodes_in_map) = (saved.cluster, Some(saved.node), saved.map.nodes().len());
+        return Ok(Some(FolderOwner { cluster, node, manager: None, listened_at, nodes_in_map }));
     }
     let log = read(&folder.join(CONTROL_LOG), u64::MAX)?.filter(|log| !log.is_empty());
     // The node itself reports a log that cannot be read.
     let manager = log.and_then(|log| RaftManager::id_in(&log)).map(|ManagerId(id)| id);
     let Some(bytes) = read(&folder.join(MEMBER_FILE), u64::MAX)? else {
-        let owner = |_| FolderOwner { cluster: ClusterId::default(), node: None, manager, listened_at: None };
+        let cluster = ClusterId::default();
+        let owner = |_| FolderOwner { cluster, node: None, manager, listened_at: None, nodes_in_map: 0 };
         return Ok(manager.map(owner));
     };
     let SavedMember { cluster, node, map, .. } =
         SavedMember::decode(&bytes).map_err(|reason| wrong(MEMBER_FILE, reason.to_owned()))?;
     let listened_at = node.and_then(|node| map.node(node)).map(|node| node.manager().to_owned());
-    Ok(Some(FolderOwner { cluster, node, manager, listened_at }))
+    Ok(Some(FolderOwner { cluster, node, manager, listened_at, nodes_in_map: map.nodes().len() }))
+}
+
+/// The process that has the original of the data folder `root` open, if the folder is a copy: see
+/// [`zerohop_disk::process_of_original`].
+#[must_use]
+pub fn process_of_original(root: &Path) -> Option<u32> {
+    zerohop_disk::process_of_original(&root.join(NODE_FOLDER))
 }
 
 /// The first bytes of a file, limited in number; `None`: the file does not exist.

@@ -26,7 +26,7 @@ pub(super) fn at_start(
         );
     }
     let ended = before.map.node(before.node).map(|own| own.incarnation());
-    let closed = super::alike((0..instances).map(|place| folder.closed_mark(place)));
+    let closed = super::common_mark((0..instances).map(|place| folder.closed_mark(place)));
     let is_closed = closed.is_some() && closed == ended;
     let mut losses = known.clone().unwrap_or_default();
     if known.is_none() || !is_closed {

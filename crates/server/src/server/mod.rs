@@ -45,7 +45,9 @@ use zerohop_wire::messages::ClusterId;
 
 pub use self::clustered::{ClusterOptions, JoinMethod};
 pub use self::force_new_cluster::{ForcedCluster, found_again};
-pub use self::local::{FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner};
+pub use self::local::{
+    FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner, process_of_original,
+};
 pub use self::new_cluster::new_cluster;
 pub use crate::error::{ServeError, StartError};
 pub(crate) use crate::folder::NodeFolder;
@@ -300,9 +302,9 @@ impl Server {
 
     fn finish(&mut self) -> Result<(), ServeError> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
-        let heard = running.ended.take().or_else(|| running.outcome.recv().ok());
-        let outcome =
-            heard.unwrap_or_else(|| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
+        let result = running.ended.take().or_else(|| running.outcome.recv().ok());
+        let outcome = result
+            .unwrap_or_else(|| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
         // The manager has stopped the instances, unless it has failed itself.
         if running.instances.end(self.end_wait)
             && let Some(thread) = running.manager.take()
@@ -532,7 +534,7 @@ fn open_all(
         // The inbox is still empty, so there is room; an instance that has ended already is reported separately.
         drop(one.mailbox.leave(InstanceNotice::Siblings(siblings.clone(), newest)));
     }
-    let closed = alike(ready.iter().map(|one| one.closed));
+    let closed = common_mark(ready.iter().map(|one| one.closed));
     let mut lived = ready.first().map(|one| one.lived.clone()).unwrap_or_default();
     lived.retain(|start| ready.iter().all(|one| one.lived.contains(start)));
     let handle =
@@ -541,7 +543,7 @@ fn open_all(
 }
 
 /// The process start that ended in order according to all disks; `None` if a disk has no mark, or a different one.
-fn alike(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarnation> {
+fn common_mark(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarnation> {
     let first = marks.next()??;
     marks.all(|mark| mark == Some(first)).then_some(first)
 }

@@ -1,5 +1,5 @@
-//! Turns a copy of a data folder into a separate cluster: all its nodes get a new cluster id, so that they and the original nodes do not mistake
-//! each other for members. Nothing runs meanwhile, and no other data changes.
+//! Turns a copy of a data folder into a separate cluster. All its nodes get a new cluster id, so that they and the
+//! original nodes do not take each other for members. Nothing runs meanwhile, and no other data changes.
 
 use std::path::{Path, PathBuf};
 
@@ -59,10 +59,15 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
                 ..LocalCluster::new(file.bootstrap_addresses)?
             };
             file.write(root)?;
-            // Nodes that have not started yet will use the same name.
-            let founded_at =
-                file.bootstrap_addresses.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
-            name_of(&file.name(), &founded_at)
+            if file.bootstrap_addresses.iter().any(|at| at.port() == 0) {
+                // The only node of a cluster, whose port the system has chosen: it reads its id from its folder.
+                ClusterId(super::random(random_bytes())?)
+            } else {
+                // Nodes that have not started yet will use the same name.
+                let founded_at =
+                    file.bootstrap_addresses.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
+                name_of(&file.name(), &founded_at)
+            }
         }
     };
     for (folder, saved) in &mut folders {

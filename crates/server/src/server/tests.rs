@@ -55,10 +55,10 @@ fn signal_handling_can_be_enabled_inside_a_runtime() {
 #[test]
 fn clean_stop_needs_all_disks_to_agree() {
     let (one, other) = (Some(Incarnation(7)), Some(Incarnation(8)));
-    assert_eq!(alike([one].into_iter()), one);
-    assert_eq!(alike([one, one, one].into_iter()), one);
+    assert_eq!(common_mark([one].into_iter()), one);
+    assert_eq!(common_mark([one, one, one].into_iter()), one);
     for marks in [[one, None], [None, one], [one, other], [None, None]] {
-        assert_eq!(alike(marks.into_iter()), None, "{marks:?}");
+        assert_eq!(common_mark(marks.into_iter()), None, "{marks:?}");
     }
-    assert_eq!(alike([].into_iter()), None);
+    assert_eq!(common_mark([].into_iter()), None);
 }

@@ -79,7 +79,7 @@ pub enum BlobError {
         limit: u64,
     },
     /// The blob would have more chunks than a blob may have.
-    Beyond {
+    ExceedsMaximumSize {
         /// Maximum length in bytes of a blob with chunks of this size; if the chunk size is not known yet, with the largest chunks.
         limit: u64,
     },
@@ -106,7 +106,7 @@ impl fmt::Display for BlobError {
                 "one operation may write, replace, truncate or read at most {limit} bytes. Use several steps, or a staged append; outside \
                  a transaction a truncation or removal may have any length"
             ),
-            Self::Beyond { limit } => write!(
+            Self::ExceedsMaximumSize { limit } => write!(
                 f,
                 "it would end beyond {limit} bytes, and no blob of such chunks is longer: nothing was changed; one of larger \
                  chunks may be"

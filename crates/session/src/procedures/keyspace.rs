@@ -2,7 +2,6 @@
 
 use crate::FoundKeyspace;
 use zerohop_placement::{KeyspaceConfig, partition_of};
-use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::cluster_handle::ClusterHandle;
@@ -35,10 +34,10 @@ impl Keyspace {
         &self.found.config
     }
 
-    /// Returns the hash that places a key, and the partition of that hash among those that the keyspace had when it was opened.
+    /// Returns the hash that places a key (in an ordered keyspace, its cell), and the partition of that hash among those that the keyspace had when
+    /// it was opened.
     pub(crate) fn hash_and_partition(&self, key: &[u8]) -> (u64, PartitionId) {
-        let config = self.config();
-        let cell = config.hash.hash(config.seed, routed(key));
-        (cell, partition_of(cell, config.partitions))
+        let cell = self.config().cell(key);
+        (cell, partition_of(cell, self.config().partitions))
     }
 }

@@ -1,12 +1,13 @@
 //! Scans of ranges of an ordered keyspace.
 //!
-//! Each page is of one moment. A page continues behind the last key of the one before, whatever changed meanwhile: keys that
-//! exist throughout are listed exactly once, in order.
+//! Each page is of one moment, and of one region. A page continues behind the last key of the one before, whatever changed meanwhile: keys that
+//! exist throughout are listed exactly once, in order. A region is requested when the one before it has no more keys; the next one is not requested
+//! ahead.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use zerohop_placement::KeyOrder;
+use zerohop_placement::{KeyOrder, Separators};
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::RecordType;
@@ -16,6 +17,7 @@ use super::error::Error;
 use super::keyspace::Keyspace;
 use super::operation::Record;
 use crate::limits::LONG_VALUES_BYTES_MAX;
+use crate::planted::{Bug, is_planted};
 use crate::{KeyRange, ListedKey, Reply, SessionRequest};
 
 /// What is left of a scan of a range.
@@ -26,7 +28,9 @@ pub(super) struct RangeScanState {
     pub(super) page_keys: u32,
     /// Keys to list at most.
     pub(super) limit: u64,
-    /// The cursor of the next page; `None` at the end.
+    /// The region of the next page; `None` before the first page.
+    region: Option<PartitionId>,
+    /// The cursor of the next page in its region; `None` at the end.
     cursor: Option<Bytes>,
     /// The keys of the last page that are not returned yet.
     pending: VecDeque<ListedKey>,
@@ -41,7 +45,17 @@ impl RangeScanState {
         let cursor = (!range.is_empty()).then(Bytes::new);
         let (prefix, pending) = (Bytes::new(), VecDeque::new());
         let (page_keys, limit) = (SCAN_PAGE_KEYS_MAX, u64::MAX);
-        RangeScanState { range, prefix, page_keys, limit, cursor, pending, ready: 0, long_bytes: 0 }
+        RangeScanState {
+            range,
+            prefix,
+            page_keys,
+            limit,
+            region: None,
+            cursor,
+            pending,
+            ready: 0,
+            long_bytes: 0,
+        }
     }
 
     /// No key of the last page is left, so that the next page is due.
@@ -49,19 +63,43 @@ impl RangeScanState {
         self.pending.is_empty()
     }
 
-    /// The cursor of the next page, and the maximum number of its keys; `None` at the end.
-    pub(super) fn next(&self) -> Option<(Bytes, u32)> {
+    /// The region and the cursor of the next page, and the maximum number of its keys; `None` at the end.
+    pub(super) fn next(&mut self, separators: &Separators) -> Option<(PartitionId, Bytes, u32)> {
         let keys = u32::try_from(self.limit).unwrap_or(u32::MAX).min(self.page_keys);
-        self.cursor.clone().filter(|_| keys > 0).map(|cursor| (cursor, keys))
+        let cursor = self.cursor.clone().filter(|_| keys > 0)?;
+        let (first, last) = self.range.regions(&self.prefix, separators);
+        let begin = if self.range.reverse { last } else { first };
+        Some((*self.region.get_or_insert(begin), cursor, keys))
     }
 
-    /// Takes a page.
-    pub(super) fn add_page(&mut self, reply: Reply) -> Result<(), Error> {
+    /// Takes a page. If its region has no more keys, the next page is of the region behind it, in the direction of the scan.
+    pub(super) fn add_page(&mut self, reply: Reply, separators: &Separators) -> Result<(), Error> {
         let Reply::Page { next, keys } = reply else { return Err(Error::Unexpected) };
-        self.cursor = (!next.is_empty()).then_some(next);
+        let behind = self.region_behind(separators);
+        let leaves_early =
+            is_planted(Bug::ReverseLeavesRegionEarly) && self.range.reverse && behind.is_some();
+        self.cursor = match behind {
+            _ if !next.is_empty() && !leaves_early => Some(next),
+            Some(region) => {
+                self.region = Some(region);
+                Some(Bytes::new())
+            }
+            None => None,
+        };
         self.limit = self.limit.saturating_sub(keys.len() as u64);
         self.pending = keys.into();
         Ok(())
+    }
+
+    /// The region behind the present one that may have keys of the range too.
+    fn region_behind(&self, separators: &Separators) -> Option<PartitionId> {
+        let PartitionId(region) = self.region?;
+        let (first, last) = self.range.regions(&self.prefix, separators);
+        match self.range.reverse {
+            true => region.checked_sub(1).map(PartitionId).filter(|next| *next >= first),
+            false if is_planted(Bug::RangeEndsAtRegion) => None,
+            false => Some(PartitionId(region + 1)).filter(|next| *next <= last),
+        }
     }
 
     /// The next key whose value is to be read, unless the values that were read are enough to be returned.
@@ -185,9 +223,10 @@ impl RangeScan {
         check_order(&self.keyspace)?;
         loop {
             if self.rest.is_returned() {
-                let Some((cursor, keys_max)) = self.rest.next() else { return Ok(None) };
-                let partitions = self.keyspace.config().partitions;
-                let at = ((PartitionId(0), partitions), cursor);
+                let config = self.keyspace.config();
+                let next = self.rest.next(&config.separators);
+                let Some((region, cursor, keys_max)) = next else { return Ok(None) };
+                let at = ((region, config.partitions), cursor);
                 let (prefix, range) = (self.rest.prefix.clone(), self.rest.range.clone());
                 let client = self.keyspace.client().clone();
                 let request = SessionRequest::scan_range(
@@ -197,7 +236,8 @@ impl RangeScan {
                     range,
                     client.limit_us(),
                 );
-                self.rest.add_page(client.send_request(request).await?)?;
+                let reply = client.send_request(request).await?;
+                self.rest.add_page(reply, &self.keyspace.config().separators)?;
             }
             // These values may be newer than the page.
             while let Some(key) = self.rest.missing_value() {
@@ -223,6 +263,43 @@ mod tests {
         ListedKey { key, partition: PartitionId(0), record: RecordType::Bytes, version: Timestamp(1), value }
     }
 
+    /// The regions of the pages of a scan, each with the bytes of its cursor. Every region has two pages.
+    fn regions_of(mut rest: RangeScanState) -> Vec<(u32, usize)> {
+        let separators = Separators::new(["b", "d", "f"]).unwrap();
+        let mut regions = Vec::new();
+        while let Some((region, cursor, _)) = rest.next(&separators) {
+            regions.push((region.get(), cursor.len()));
+            let next = if cursor.is_empty() { Bytes::from_static(b"\x02key") } else { Bytes::new() };
+            rest.add_page(Reply::Page { next, keys: Vec::new() }, &separators).expect("it is a page");
+        }
+        regions
+    }
+
+    #[test]
+    fn pages_pass_from_region_to_region_in_both_directions() {
+        let state = |range: KeyRange, reverse| {
+            let mut state = RangeScanState::new(range);
+            state.range.reverse = reverse;
+            state
+        };
+        let all = || KeyRange::of::<&str>(..);
+        let pages = |regions: &[u32]| -> Vec<(u32, usize)> {
+            regions.iter().flat_map(|region| [(*region, 0), (*region, 4)]).collect()
+        };
+        assert_eq!(regions_of(state(all(), false)), pages(&[0, 1, 2, 3]));
+        assert_eq!(regions_of(state(all(), true)), pages(&[3, 2, 1, 0]), "from the last region down");
+        assert_eq!(regions_of(state(KeyRange::of("b".."f"), false)), pages(&[1, 2]));
+        assert_eq!(regions_of(state(KeyRange::of("b".."f"), true)), pages(&[2, 1]));
+        assert_eq!(regions_of(state(KeyRange::of("b"..="f"), true)), pages(&[3, 2, 1]));
+        let mut prefixed = state(all(), false);
+        prefixed.prefix = Bytes::from_static(b"c");
+        assert_eq!(regions_of(prefixed), pages(&[1]));
+        let mut limited = state(all(), false);
+        limited.limit = 0;
+        assert_eq!(regions_of(limited), []);
+        assert_eq!(regions_of(state(KeyRange::of(..""), false)), [], "no key is in the range");
+    }
+
     #[test]
     fn pages_of_long_values_are_returned_in_parts() {
         let mut rest = RangeScanState::new(KeyRange::of::<&str>(..));
@@ -235,7 +312,9 @@ mod tests {
             listed(3, Some(Bytes::new())),
             listed(4, None),
         ];
-        rest.add_page(Reply::Page { next: Bytes::new(), keys }).expect("it is a page");
+        let none = Separators::NONE;
+        assert_eq!(rest.next(&none), Some((PartitionId(0), Bytes::new(), 100)));
+        rest.add_page(Reply::Page { next: Bytes::new(), keys }, &none).expect("it is a page");
         let long = Bytes::from(vec![7; LONG_VALUES_BYTES_MAX - 1]);
         let record = |bytes: &Bytes| {
             let (version, length, bytes) = (Timestamp(2), bytes.len() as u64, bytes.clone());
@@ -256,6 +335,6 @@ mod tests {
         rest.add_record(None);
         assert_eq!((rest.missing_value(), rest.return_ready()), (None, Vec::new()), "it is gone");
         assert!(rest.is_returned());
-        assert_eq!((rest.limit, rest.next()), (96, None), "a record that is gone does not count");
+        assert_eq!((rest.limit, rest.next(&none)), (96, None), "a record that is gone does not count");
     }
 }

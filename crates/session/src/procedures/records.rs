@@ -13,7 +13,7 @@ use zerohop_wire::messages::{
 use super::cluster_handle::ClusterHandle;
 use super::error::Error;
 use super::keyspace::Keyspace;
-use super::operation::{self, Info, Operation, OperationKind, Record, Ttl};
+use super::operation::{self, Info, Operation, OperationKind, Record, ReplyReader, Ttl};
 use super::range_scan::RangeScan;
 use super::scan::Scan;
 use super::transform::Transform;
@@ -219,16 +219,13 @@ impl Keyspace {
         &'a self,
         key: &'a [u8],
         change: WriteChange<'a>,
-        read: OperationOf<R>,
+        read: ReplyReader<R>,
     ) -> Operation<'a, R> {
         let write = RecordWrite { key, condition: Condition::Always, change };
         Operation::new(self, OperationKind::Wire(WireOperation::Write(write)), read)
     }
 
-    fn read<'a, R>(&'a self, key: &'a [u8], query: Query<'a>, read: OperationOf<R>) -> Operation<'a, R> {
+    fn read<'a, R>(&'a self, key: &'a [u8], query: Query<'a>, read: ReplyReader<R>) -> Operation<'a, R> {
         Operation::new(self, OperationKind::Wire(WireOperation::Read(RecordRead { key, query })), read)
     }
 }
-
-type OperationOf<R> =
-    fn(Result<Reply, zerohop_wire::Failure<'static>>) -> Option<Result<R, zerohop_wire::Failure<'static>>>;

@@ -1,6 +1,6 @@
-//! What a procedure needs from the program around it. A procedure is an `async fn` whose only awaits are the results of requests and of the shell's
-//! timers: the compiler turns it into a state machine that opens no socket, reads no clock and draws no random number itself. The client executes
-//! procedures on its runtime, the simulator on its own clock.
+//! What a procedure needs from the program around it. A procedure is an `async fn` that awaits only the results of
+//! requests and of the shell's timers. The compiler makes a state machine of it, which opens no socket, reads no clock
+//! and draws no random number itself. The client executes procedures on its runtime, the simulator on its own clock.
 
 use std::fmt;
 use std::future::Future;

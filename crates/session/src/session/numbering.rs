@@ -63,10 +63,10 @@ pub(super) enum NumberWait {
     Window,
 }
 
-/// Whether a partition with a write of this session at `heard` certainly still remembers it.
-fn remembers(now: Time, heard: Time, idle_us: u64) -> bool {
+/// Whether a partition with a write of this session at `written_at` certainly still remembers it.
+fn remembers(now: Time, written_at: Time, idle_us: u64) -> bool {
     // A quarter of the time is reserved for the write's transmission and for clocks that run at different rates.
-    idle_us == 0 || now.since_us(heard) < idle_us / 4 * 3
+    idle_us == 0 || now.since_us(written_at) < idle_us / 4 * 3
 }
 
 impl WriteNumbering {
@@ -145,11 +145,11 @@ impl WriteNumbering {
         Some(in_flight)
     }
 
-    /// Accepts a session that was requested at `asked`.
-    pub(super) fn accept(&mut self, asked: Time, opened: &SessionOpened) {
+    /// Accepts a session that was requested at `requested_at`.
+    pub(super) fn accept(&mut self, requested_at: Time, opened: &SessionOpened) {
         let SessionOpened { session: id, idle_ms } = *opened;
         if id.is_some() {
-            self.issued = Some(IssuedSession { id, requested_at: asked, idle_us: u64::from(idle_ms) * 1000 });
+            self.issued = Some(IssuedSession { id, requested_at, idle_us: u64::from(idle_ms) * 1000 });
         }
     }
 

@@ -416,8 +416,8 @@ impl<T> Session<T> {
         }
     }
 
-    fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
-        self.numbering.accept(asked, opened);
+    fn session_opened(&mut self, now: Time, requested_at: Time, opened: &SessionOpened) {
+        self.numbering.accept(requested_at, opened);
         let awaiting = self.numbering.end_opening();
         self.dispatch_all(now, awaiting);
     }

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{MapEpoch, Sequence};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::item::CompositeItem;
-use super::plan::{NoPlan, TransactionPlan};
+use super::plan::{PlanFailure, TransactionPlan};
 use super::{CompositeStep, ItemRequest};
 use crate::error::{AttemptFailure, SessionError};
 use crate::invalid_transaction::InvalidTransaction;
@@ -89,11 +89,13 @@ impl Commit {
                 self.phase = CommitPhase::Pieces(pieces.len());
                 if pieces.is_empty() { self.stage_lists() } else { stage(pieces) }
             }
-            Err(NoPlan::Keyspace(keyspace)) if is_newest => CompositeStep::End(Err(SessionError::Answer {
-                failure: Failure::UnknownKeyspace { keyspace },
-            })),
-            Err(NoPlan::Keyspace(_)) => CompositeStep::AwaitMap,
-            Err(NoPlan::InvalidTransaction(invalid)) => {
+            Err(PlanFailure::Keyspace(keyspace)) if is_newest => {
+                CompositeStep::End(Err(SessionError::Answer {
+                    failure: Failure::UnknownKeyspace { keyspace },
+                }))
+            }
+            Err(PlanFailure::Keyspace(_)) => CompositeStep::AwaitMap,
+            Err(PlanFailure::InvalidTransaction(invalid)) => {
                 CompositeStep::End(Err(SessionError::InvalidTransaction(invalid)))
             }
         }

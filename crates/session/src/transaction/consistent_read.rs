@@ -176,7 +176,7 @@ impl ConsistentRead {
         let wants_read_lock = self.failures == 0 && self.items.len() > 1;
         let sending = |at: usize| {
             let item = &self.items[at];
-            let sending = together(at, record(item.keyspace, item.packed.clone()));
+            let sending = in_shared_frame(at, record(item.keyspace, item.packed.clone()));
             let collecting = if is_long(item) { Coalescing::Never } else { sending.collecting };
             ItemRequest { collecting, wants_read_lock, ..sending }
         };
@@ -203,7 +203,7 @@ impl ConsistentRead {
         for (at, item) in self.items.iter().enumerate() {
             let version = version_of(self.got[at].as_ref()).unwrap_or_default();
             match packed(item.key(), Query::Confirm(Confirm { version })) {
-                Ok(packed) => sendings.push(together(at, record(item.keyspace, packed))),
+                Ok(packed) => sendings.push(in_shared_frame(at, record(item.keyspace, packed))),
                 Err(failure) => return CompositeStep::End(Err(SessionError::Answer { failure })),
             }
         }
@@ -325,7 +325,7 @@ fn record(keyspace: KeyspaceId, item: Bytes) -> RequestKind {
 }
 
 /// The operation shares a frame with all others of the same partition.
-fn together(at: usize, query: RequestKind) -> ItemRequest {
+fn in_shared_frame(at: usize, query: RequestKind) -> ItemRequest {
     let collecting = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
     ItemRequest { slot: at as u32, operation: query, collecting, wants_read_lock: false }
 }

@@ -12,7 +12,6 @@ use zerohop_transaction::limits::{
 use zerohop_transaction::{
     Durability, ItemBody, Items, RoutingKey, StageId, TransactionItem, TransactionPart,
 };
-use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::item::CompositeItem;
@@ -52,7 +51,7 @@ struct Piece {
 
 /// The reason why there is no plan.
 #[derive(Debug)]
-pub(super) enum NoPlan {
+pub(super) enum PlanFailure {
     /// The map does not have this keyspace, or the keyspace is being dropped.
     Keyspace(KeyspaceId),
     /// No map makes a plan possible.
@@ -61,15 +60,15 @@ pub(super) enum NoPlan {
 
 impl TransactionPlan {
     /// Groups operations by partition, with the partitions in the global order that all clients and servers use.
-    pub(super) fn of(map: &ClusterMap, items: &[CompositeItem]) -> Result<TransactionPlan, NoPlan> {
+    pub(super) fn of(map: &ClusterMap, items: &[CompositeItem]) -> Result<TransactionPlan, PlanFailure> {
         let mut parts: BTreeMap<(Durability, KeyspaceId, u64), PlannedPart> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
             let found = map.keyspace(item.keyspace).filter(|found| !found.is_dropping());
-            let found = found.ok_or(NoPlan::Keyspace(item.keyspace))?;
+            let found = found.ok_or(PlanFailure::Keyspace(item.keyspace))?;
             let config = found.config();
-            let cell = config.hash.hash(config.seed, routed(item.key()));
+            let cell = config.cell(item.key());
             let partition = partition_of(cell, config.partitions);
-            // The first hash of the partition's hash range; the wider shift avoids a special case for a keyspace of one partition.
+            // The first hash, or cell, of the partition's range; the wider shift avoids a special case for a keyspace of one partition.
             let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
             let part = TransactionPart {
                 routing_key: RoutingKey { keyspace: item.keyspace, point },
@@ -98,13 +97,13 @@ impl TransactionPlan {
         let parts: Vec<PlannedPart> = parts.into_values().collect();
         if parts.len() > PARTICIPANTS_MAX {
             let (count, limit) = (parts.len(), PARTICIPANTS_MAX);
-            return Err(NoPlan::InvalidTransaction(InvalidTransaction::Partitions { count, limit }));
+            return Err(PlanFailure::InvalidTransaction(InvalidTransaction::Partitions { count, limit }));
         }
         let mut plan = TransactionPlan { parts, pieces: Vec::new(), lists: Vec::new(), staged: Vec::new() };
         plan.choose_staged();
         let limit = STAGED_PART_BYTES_MAX;
         if let Some(most) = plan.parts.iter().map(|part| part.staged).max().filter(|most| *most > limit) {
-            return Err(NoPlan::InvalidTransaction(InvalidTransaction::PartitionBytes {
+            return Err(PlanFailure::InvalidTransaction(InvalidTransaction::PartitionBytes {
                 length: most,
                 limit,
             }));
@@ -223,7 +222,7 @@ fn length_of(item: &TransactionItem) -> usize {
 #[cfg(test)]
 mod tests {
     use zerohop_placement::{
-        Address, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+        Address, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup, Separators,
     };
     use zerohop_placement::{MapChange, partition_of};
     use zerohop_transaction::codec::decode_parts;
@@ -289,6 +288,40 @@ mod tests {
         assert_eq!(order.len(), 60);
         assert_eq!(plan.item(0, 0), Some(order[0]));
         assert!(plan.parts.iter().all(|part| part.items.is_sorted()));
+    }
+
+    #[test]
+    fn plan_groups_items_by_region_in_the_order_of_keys() {
+        let map = map(&[KeyspaceDurability::DEFAULT]);
+        let config = map.keyspace(KeyspaceId(1)).unwrap().config().clone();
+        let separators = Separators::new(["b", "m"]).unwrap();
+        let config = KeyspaceConfig { name: "ordered".parse().unwrap(), ..config.divided_at(separators) };
+        let one = || ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(1));
+        let create =
+            MapChange::CreateKeyspace { id: KeyspaceId(2), config, groups: (0..3).map(|_| one()).collect() };
+        let map = map.apply(&MapDelta { from: MapEpoch(1), to: MapEpoch(2), changes: vec![create] }).unwrap();
+        let keys = ["z", "b", "a", "m", "lz", "aa"];
+        let item = |key: &&str| {
+            let (key, condition) = (key.as_bytes(), Condition::Always);
+            let write = RecordWrite { key, condition, change: WriteChange::Remove(Remove) };
+            CompositeItem::new(KeyspaceId(2), &RecordOperation::Write(write), None).unwrap()
+        };
+        let items: Vec<CompositeItem> = keys.iter().map(item).collect();
+        let plan = TransactionPlan::of(&map, &items).unwrap();
+        let regions: Vec<Vec<&str>> =
+            plan.parts.iter().map(|part| part.items.iter().map(|item| keys[*item]).collect()).collect();
+        assert_eq!(regions, [vec!["a", "aa"], vec!["b", "lz"], vec!["z", "m"]]);
+        let count = map.keyspace(KeyspaceId(2)).unwrap().config().partitions;
+        let mut lock_keys = Vec::new();
+        for (part, number) in plan.parts.iter().zip(0..) {
+            assert_eq!(partition_of(part.part.routing_key.point, count).get(), number);
+            let Items::Inline(items) = &part.part.items else { panic!("nothing is staged") };
+            assert!(items.iter().all(|item| partition_of(item.lock_key, count).get() == number));
+            lock_keys.extend(items.iter().map(|item| item.lock_key));
+        }
+        lock_keys.sort_unstable();
+        lock_keys.dedup();
+        assert_eq!(lock_keys.len(), keys.len(), "each key is locked apart");
     }
 
     #[test]

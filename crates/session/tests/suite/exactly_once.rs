@@ -47,7 +47,7 @@ fn run_world(
     let mut world = SessionWorld::new(seed, cluster, |settings| settings.window_frames = 16);
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0xd);
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     for number in 0..operations {
         let key = draw.below(KEYS);
         let limit_us = if draw.chance(100) { 20_000 } else { 4_000_000 };
@@ -70,7 +70,7 @@ fn run_world(
             _ => Coalescing::Within(Collect { delay_us: draw.below(2000) as u32, bytes: 500 }),
         };
         world.submit(request.collecting(collecting));
-        asked.push(what);
+        questions.push(what);
         if draw.chance(300) {
             world.run_until(Time(world.now.0 + draw.below(3000)));
         }
@@ -88,13 +88,13 @@ fn run_world(
     world.run_until_idle();
     // Delivers all messages that are still in flight.
     world.run_ms(60_000);
-    check(&world, &asked, seed)
+    check(&world, &questions, seed)
 }
 
-fn check(world: &SessionWorld, asked: &[WriteQuestion], seed: u64) -> OutcomeCounts {
+fn check(world: &SessionWorld, questions: &[WriteQuestion], seed: u64) -> OutcomeCounts {
     let mut tally = OutcomeCounts::default();
     let mut counters = std::collections::BTreeMap::<&str, (i64, i64)>::new();
-    for (token, what) in asked.iter().enumerate() {
+    for (token, what) in questions.iter().enumerate() {
         let result = world.result(token);
         match result {
             Ok(_) => tally.done += 1,

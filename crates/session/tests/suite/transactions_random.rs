@@ -84,7 +84,7 @@ fn run_world(
     world.run_until_idle();
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0x7a);
-    let mut asked = Vec::new();
+    let mut questions = Vec::new();
     for number in 0..operations {
         let limit_us = if draw.chance(100) { 20_000 } else { 4_000_000 };
         let (what, request) = if draw.chance(600) {
@@ -95,7 +95,7 @@ fn run_world(
             (TransferQuestion::Sum, SessionRequest::read_many(items, limit_us))
         };
         world.submit(request.unwrap());
-        asked.push(what);
+        questions.push(what);
         if draw.chance(700) {
             world.run_until(Time(world.now.0 + draw.below(600)));
         }
@@ -112,13 +112,13 @@ fn run_world(
     }
     world.run_until_idle();
     world.run_ms(60_000);
-    check(&world, &asked)
+    check(&world, &questions)
 }
 
-fn check(world: &SessionWorld, asked: &[TransferQuestion]) -> Result<usize, String> {
+fn check(world: &SessionWorld, questions: &[TransferQuestion]) -> Result<usize, String> {
     let mut done = 0;
     let results = world.results.iter().skip(1).flatten();
-    for (what, result) in asked.iter().zip(results) {
+    for (what, result) in questions.iter().zip(results) {
         done += usize::from(result.is_ok());
         match what {
             TransferQuestion::Transfer { number, lists } => {

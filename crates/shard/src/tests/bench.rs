@@ -94,8 +94,8 @@ impl BenchOutput {
 
     fn reply(&mut self, to: Token, bytes: &[u8]) {
         let place = AnswerOrigin::default();
-        let said = Ok(String::from_utf8_lossy(bytes).into_owned());
-        assert!(self.answers.insert(to.request.0, (place, said)).is_none(), "{to:?} is answered once");
+        let text = Ok(String::from_utf8_lossy(bytes).into_owned());
+        assert!(self.answers.insert(to.request.0, (place, text)).is_none(), "{to:?} is answered once");
     }
 
     fn send(&mut self, _to: messages::Member, envelope: &Envelope, message: &Message<'_>) {

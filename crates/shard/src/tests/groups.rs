@@ -17,7 +17,7 @@ use zerohop_replication::LogEnd;
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
 fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
-    let mut said = Vec::new();
+    let mut sent = Vec::new();
     for _ in 0..ms / 5 {
         for at in 0..2 {
             let bench = &mut benches[at];
@@ -33,7 +33,7 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, F
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("was encoded so");
                 if !matches!(message.kind(), FrameKind::LeaseQuery | FrameKind::LeaseGrant) {
-                    said.push((frame.envelope.partition, message.kind()));
+                    sent.push((frame.envelope.partition, message.kind()));
                 }
                 let to = Token { connection: 9, request: RequestId(0) };
                 other.instance.request(other.now, to, &frame.envelope, &message, &mut other.sent);
@@ -41,7 +41,7 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, F
             }
         }
     }
-    said
+    sent
 }
 
 fn apply(benches: &mut [InstanceBench; 2], changes: Vec<MapChange>) {
@@ -466,17 +466,17 @@ fn idle_replicated_partitions_take_no_steps_or_messages() {
         (first.ticks + first.others, second.ticks + second.others)
     };
     let before = steps(&benches);
-    let said = run_batches(&mut benches, 5_000);
-    assert_eq!((said, steps(&benches)), (Vec::new(), before), "1,000 batches in which nothing happens");
+    let sent = run_batches(&mut benches, 5_000);
+    assert_eq!((sent, steps(&benches)), (Vec::new(), before), "1,000 batches in which nothing happens");
     // For one write only the partition's own members are stepped, some times each.
     let partition = benches[0].envelope(9, "k").partition;
     let first = (partition.0 % 2) as usize;
     let request = benches[first].put(9, "k", "v");
-    let said = run_batches(&mut benches, 5_000);
+    let sent = run_batches(&mut benches, 5_000);
     assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
-    assert!(said.iter().all(|(of, _)| *of == partition), "{said:?}");
+    assert!(sent.iter().all(|(of, _)| *of == partition), "{sent:?}");
     // The entry and its acknowledgement, the commit index and its acknowledgement.
-    assert_eq!(said.len(), 4, "{said:?}");
+    assert_eq!(sent.len(), 4, "{sent:?}");
     let after = steps(&benches);
     let spent = after.0 - before.0 + after.1 - before.1;
     assert!(spent <= 16, "{spent} steps for one write");

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Durability, MapChange, ReplicaGroup};
+use zerohop_placement::{Durability, KeyspaceConfig, MapChange, ReplicaGroup, Separators};
 use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, SnapshotId, Timestamp,
 };
@@ -135,6 +135,25 @@ fn request_routed_before_split_is_refused_by_first_child() {
 }
 
 #[test]
+fn key_of_another_region_is_refused() {
+    for leaves in ["b", "b0", "z"] {
+        let mut bench = InstanceBench::new();
+        let map = bench.instance.map();
+        let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 3).fitted_to(1);
+        let config = config.divided_at(Separators::new(["b", "m"]).expect("they ascend"));
+        let groups = ReplicaGroup::spread(&config, &map.nodes().next().expect("has a node").to_node());
+        let delta = next(map, vec![MapChange::CreateKeyspace { id: PAPERS, config, groups: groups.into() }]);
+        bench.apply(&delta);
+        let keys = ["a\u{7f}".to_owned(), leaves.to_owned()];
+        nothing_of_the_other_half_is_done(&mut bench, &keys);
+        for key in &keys {
+            bench.store(2, key, "+");
+            assert_eq!(bench.value(2, key), Ok("+".to_owned()));
+        }
+    }
+}
+
+#[test]
 fn request_routed_before_split_is_refused_by_shared_child() {
     let now = ClockReading { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one =
@@ -192,6 +211,7 @@ fn planted_units_of_siblings_are_seen() {
 
     let tests = [
         request_routed_before_split_is_refused_by_first_child as fn(),
+        key_of_another_region_is_refused,
         request_routed_before_split_is_refused_by_shared_child,
     ];
     for test in tests {

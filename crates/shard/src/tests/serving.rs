@@ -151,8 +151,8 @@ fn client_of_other_cluster_is_refused() {
     let mut bench = InstanceBench::new();
     let other = hello(ClusterId([1; 16]), 0);
     assert_eq!(bench.instance.hello(1, &other, bench.now), Err(Failure::OtherCluster));
-    let anybody = hello(ClusterId::default(), 0);
-    let ack = bench.instance.hello(1, &anybody, bench.now).expect("is accepted");
+    let greeting = hello(ClusterId::default(), 0);
+    let ack = bench.instance.hello(1, &greeting, bench.now).expect("is accepted");
     assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));
 }
 

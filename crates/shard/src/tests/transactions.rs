@@ -1,9 +1,9 @@
 //! Transactions over partitions of several instances, which exchange messages.
 
-mod gone;
-mod holds;
+mod disk_full;
+mod keyspace_drops;
 mod random;
-mod room;
+mod read_locks;
 mod scans;
 mod snapshots;
 mod splits;
@@ -120,9 +120,9 @@ impl InstanceNetwork {
     ) {
         let mut bytes = Vec::new();
         pack(operation, &mut bytes).expect("fits");
-        let cell = self.hash(key);
+        let hash = self.hash(key);
         let body = ItemBody::Inline(Bytes::from(bytes));
-        let item = TransactionItem { lock_key: cell, access: Access::of(operation), seen, body };
+        let item = TransactionItem { lock_key: hash, access: Access::of(operation), seen, body };
         let bits = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there").config().partitions.bits();
         let point = u64::from(self.partition(key).0) << (64 - bits);
         let place = RoutingKey { keyspace: KeyspaceId(KEYSPACE), point };
@@ -587,7 +587,7 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
 fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
     let seen_by: [(Bug, fn()); 3] = [
-        (Bug::ReadLockIgnored, holds::write_waits_for_read_lock_expiry),
+        (Bug::ReadLockIgnored, read_locks::write_waits_for_read_lock_expiry),
         (Bug::TransactionAppliedTwice, transaction_over_two_instances_applies_at_one_version),
         (Bug::IntentsIgnored, read_waits_for_pending_intents),
     ];

@@ -1,6 +1,6 @@
-//! The search of [`super::linear`] for calls on a model without versions: an order of all calls with known outcomes, each between
-//! its begin and its end, in which the model gives the same answers. A call of unknown outcome may stand at any place after its
-//! begin, once or not at all.
+//! The search of [`super::linear`] for calls on a model without versions. It finds an order of all calls with known
+//! outcomes, each between its begin and its end, in which the model gives the same answers. A call of unknown outcome
+//! may stand at any place after its begin, once or not at all.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hash, Hasher};

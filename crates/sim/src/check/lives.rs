@@ -1,5 +1,5 @@
-//! Blobs that are put and removed under one name: no operation finds a blob absent while it
-//! exists, nor finds one that was removed or replaced, and later blobs have higher ids.
+//! Blobs that are put and removed under one name. No operation finds a blob absent while it exists, nor finds one that
+//! was removed or replaced. Later blobs have higher ids.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub(super) fn check(
             if let Some(by) = name.latest_sign_of_life_before(one)
                 && !name.removed.iter().any(|(removal, _)| may_come_between(removal, by, one))
             {
-                wrong("a blob is not there, though nobody has removed it", by, one);
+                wrong("a blob is not there, though no client has removed it", by, one);
             }
         }
         for one in &name.listed {
@@ -70,7 +70,7 @@ pub(super) fn check(
             if let Some(by) = last
                 && !name.put.iter().any(|(put, _)| may_come_between(put, by, one))
             {
-                wrong("a blob is listed, though nobody has made one since its removal", by, one);
+                wrong("a blob is listed, though no client has made one since its removal", by, one);
             }
         }
     }

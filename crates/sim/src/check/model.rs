@@ -120,8 +120,8 @@ pub(crate) fn steps(
             continue;
         }
         let seen = if expired { None } else { before.clone() };
-        let asked = requested_version(operation);
-        if let (Some(version), Some(record)) = (asked, &seen)
+        let requested = requested_version(operation);
+        if let (Some(version), Some(record)) = (requested, &seen)
             && record.version.is_none()
         {
             // Either this is the version that the operation names, or another one.

@@ -1,7 +1,6 @@
-//! Redis keyspaces: the commands on each group of keys have an order with these replies by a model
-//! of Redis, in real time, and for each connection in the order of its commands. A value that a
-//! refused command would have written is never seen, and none is seen twice. After all faults every
-//! command is done.
+//! Redis keyspaces: by a model of Redis, the commands on each group of keys have an order with these replies. It
+//! respects real time, and for each connection the order of its commands. A value that a refused command would have
+//! written is never seen, and none is seen twice. After all faults every command is done.
 //!
 //! The search is that of [`super::call_order`], with a state of three keys. A command whose outcome is
 //! unknown may take effect at any time after it was sent, once or not at all.
@@ -323,7 +322,7 @@ fn items<'h>(calls: &[&'h RedisCall], lost: Time, is_apart: bool) -> Vec<Checked
         if !matters || matches!(call.command, RedisCommand::Ping(_)) {
             continue;
         }
-        // Nobody knows whether the keyspace still had what was watched.
+        // It is unknown whether the keyspace still had what was watched.
         let is_watched = required
             && matches!(call.command, RedisCommand::Watched(_))
             && !matches!(call.end, RedisEnd::Unwatched(_));

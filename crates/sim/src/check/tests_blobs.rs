@@ -233,13 +233,13 @@ fn put_ends_earlier_blob_and_listing_shows_existing_one() {
 
 #[test]
 fn aborted_removal_has_no_effect_and_unknown_one_may() {
-    let asked = |fate| {
+    let created = |fate| {
         BlobHistory::default().lives(1, 5, BlobLife::Seen(50)).lives(10, 20, BlobLife::Removed).ends_as(fate)
     };
-    asked(TransactionFate::Aborted).lives(25, 26, BlobLife::Absent).bad("lives");
-    asked(TransactionFate::Unknown).lives(25, 26, BlobLife::Absent).good();
-    asked(TransactionFate::Unknown).lives(25, 26, BlobLife::Seen(50)).good();
-    asked(TransactionFate::Unknown).lives(6, 8, BlobLife::Absent).bad("lives");
+    created(TransactionFate::Aborted).lives(25, 26, BlobLife::Absent).bad("lives");
+    created(TransactionFate::Unknown).lives(25, 26, BlobLife::Absent).good();
+    created(TransactionFate::Unknown).lives(25, 26, BlobLife::Seen(50)).good();
+    created(TransactionFate::Unknown).lives(6, 8, BlobLife::Absent).bad("lives");
 }
 
 #[test]

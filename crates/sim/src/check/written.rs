@@ -38,7 +38,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
             }
         }
         if let Some(bytes) = impossible_bytes(call) {
-            strange(format!("{:?} is nothing that anybody writes", display_bytes(&bytes)));
+            strange(format!("{:?} is nothing that a client writes", display_bytes(&bytes)));
         }
     }
 }

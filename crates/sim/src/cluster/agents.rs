@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_base::time::Time;
-use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, LogWanted};
+use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, LogEndQuery};
 use zerohop_control::command::{LogEnd, ManagerId, ManagerInfo, ReportedLog};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
@@ -45,7 +45,7 @@ impl SimulatedCluster {
         let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_paused_until());
         if host.agent_due.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
             host.agent_due = Some(due);
-            self.agenda.at(due, ClusterEvent::RunAgent { host: at, life: host.life });
+            self.event_queue.at(due, ClusterEvent::RunAgent { host: at, life: host.life });
         }
     }
 
@@ -94,8 +94,8 @@ impl SimulatedCluster {
             return;
         }
         let until = host.agent_paused_until();
-        if self.agenda.now() < until {
-            return self.agenda.at(until, ClusterEvent::Persisted { host: at, life, number });
+        if self.event_queue.now() < until {
+            return self.event_queue.at(until, ClusterEvent::Persisted { host: at, life, number });
         }
         host.control.sync(number);
         self.handle_agent_event(at, AgentEvent::Persisted(number));
@@ -111,7 +111,7 @@ impl SimulatedCluster {
                 let late_us = if self.streams.network.chance(1, 50) { 20_000 } else { 500 };
                 let done = now.after_us(20 + self.streams.network.below(late_us));
                 let life = host.life;
-                self.agenda.at(done, ClusterEvent::Persisted { host: at, life, number });
+                self.event_queue.at(done, ClusterEvent::Persisted { host: at, life, number });
             }
             AgentEffect::Send { to, bytes, .. } => {
                 let Some((target, _)) = host_and_port(to.as_str()) else { return };
@@ -157,7 +157,7 @@ impl SimulatedCluster {
             if self.hosts[at].life != life || !self.hosts[at].is_up {
                 continue;
             }
-            let waits = self.agenda.now() < self.hosts[at].agent_paused_until;
+            let waits = self.event_queue.now() < self.hosts[at].agent_paused_until;
             if waits && !matches!(what, DelayedEvent::Opened { .. } | DelayedEvent::End(_)) {
                 self.hosts[at].agent_pending_events.push(what);
                 continue;
@@ -252,7 +252,7 @@ impl SimulatedCluster {
 
     /// Reports where logs end. Only an instance that knows that its group is recovering may report:
     /// its log does not change any more.
-    fn report_log_ends(&mut self, at: usize, wanted: &[LogWanted]) {
+    fn report_log_ends(&mut self, at: usize, wanted: &[LogEndQuery]) {
         let mut logs = Vec::new();
         for want in wanted {
             let Some(slot) = self.hosts[at].slot_of(want.instance) else { continue };
@@ -270,7 +270,9 @@ impl SimulatedCluster {
             // An empty disk is not intact: every in-sync replica has at least an epoch marker.
             let intact = end.is_intact && end.is_complete && log_end != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
-            logs.push(ReportedLog { keyspace, partition, epoch, instance, end: log_end, intact });
+            let log = ReportedLog { keyspace, partition, epoch, instance, end: log_end, intact };
+            self.watch.reported_logs.report(self.hosts[at].incarnation, &log);
+            logs.push(log);
         }
         if !logs.is_empty() {
             self.trace.record(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));

@@ -17,7 +17,7 @@ pub(super) const COMPARED_ENTRIES_MAX: u64 = 64;
 
 /// A partition, with its keyspace's number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct PartitionOf {
+pub(super) struct PartitionKey {
     pub(super) keyspace: KeyspaceId,
     pub(super) partitions: u32,
     pub(super) partition: PartitionId,
@@ -52,17 +52,17 @@ pub(crate) struct MemberLog {
 #[derive(Debug, Default)]
 pub(super) struct AgreedEntries {
     /// The epochs in which partitions went on with a log in doubt.
-    again: BTreeMap<PartitionOf, Vec<PartitionEpoch>>,
+    again: BTreeMap<PartitionKey, Vec<PartitionEpoch>>,
     /// Per partition, and per period between two such epochs: the epoch of the entry at each index,
     /// and the first instance that applied it.
-    entries: BTreeMap<(PartitionOf, usize), BTreeMap<u64, (u32, InstanceId)>>,
+    entries: BTreeMap<(PartitionKey, usize), BTreeMap<u64, (u32, InstanceId)>>,
     /// The in-sync replicas of each observed epoch, the primary first.
     groups: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), Vec<(InstanceId, Incarnation)>>,
 }
 
 impl AgreedEntries {
     /// From this epoch on, a partition's log may lack its end.
-    pub(super) fn begins_again(&mut self, whose: PartitionOf, epoch: PartitionEpoch) {
+    pub(super) fn begins_again(&mut self, whose: PartitionKey, epoch: PartitionEpoch) {
         self.again.entry(whose).or_default().push(epoch);
     }
 
@@ -102,7 +102,7 @@ impl AgreedEntries {
     /// Another member has applied a different entry at one of the indexes.
     pub(super) fn applies(
         &mut self,
-        whose: PartitionOf,
+        whose: PartitionKey,
         by: InstanceId,
         applied: &AppliedEntries,
     ) -> Result<(), String> {
@@ -134,8 +134,8 @@ mod tests {
 
     const A: InstanceId = InstanceId(1);
     const B: InstanceId = InstanceId(2);
-    const PARTITION: PartitionOf =
-        PartitionOf { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
+    const PARTITION: PartitionKey =
+        PartitionKey { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
 
     fn applied(epoch: u64, entries: &[(u64, u32)]) -> AppliedEntries {
         AppliedEntries {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(agreed.applies(PARTITION, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
         assert_eq!(agreed.applies(PARTITION, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
         assert_eq!(agreed.applies(PARTITION, A, &applied(2, &[(3, 2)])), Ok(()));
-        let other = PartitionOf { partitions: 4, ..PARTITION };
+        let other = PartitionKey { partitions: 4, ..PARTITION };
         assert_eq!(agreed.applies(other, A, &applied(5, &[(3, 5)])), Ok(()), "a child's log");
     }
 

@@ -4,7 +4,7 @@ use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::transaction_reads::{ReadResult, got, intended, read_of};
+use super::transaction_reads::{ReadResult, intended, read_of, read_result};
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transacted::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, TransactionStep};
@@ -73,7 +73,7 @@ impl AnswerRecorder<'_> {
     ) -> Vec<(ClassedKey, ReadResult)> {
         let mut all = Vec::new();
         for (key, answer) in keys.into_iter().zip(answers) {
-            let Some(got) = got(key, answer) else {
+            let Some(got) = read_result(key, answer) else {
                 self.record_impossible(&(key, answer));
                 continue;
             };

@@ -95,7 +95,7 @@ impl Blobs {
         }
     }
 
-    /// Assigns a mark that nobody has set; none if all are set.
+    /// Assigns a mark that is not set; none if all are set.
     fn mark(&mut self, blob: u64, chunk: Option<u64>) -> Option<u32> {
         let chunks = chunk.map_or(NUMBERS, |chunk| chunk..chunk + 1);
         let used = |chunk| self.marks.get(&(blob, chunk)).copied().unwrap_or(0);

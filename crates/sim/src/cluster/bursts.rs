@@ -43,11 +43,12 @@ impl SimulatedCluster {
         self.focus = Some((keyspace, now.after_us(length_us + 2_000 * MS)));
         for _ in 0..count {
             let at = now.after_us(self.streams.node.below(length_us));
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::StrikePartition { keyspace, partition }));
+            self.event_queue
+                .at(at, ClusterEvent::Fault(ClusterFault::StrikePartition { keyspace, partition }));
         }
     }
 
-    pub(super) fn blow(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+    pub(super) fn strike_partition(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
         let map = std::sync::Arc::clone(&self.watch.map);
         let Some(group) = map.keyspace(keyspace).and_then(|known| known.group(partition)) else { return };
         let members: Vec<_> = group.members().collect();

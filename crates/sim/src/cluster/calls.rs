@@ -69,7 +69,7 @@ impl SimulatedCluster {
         }
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
-            self.agenda.at(now.after_us(soon), ClusterEvent::Call { client, life });
+            self.event_queue.at(now.after_us(soon), ClusterEvent::Call { client, life });
         }
     }
 
@@ -103,7 +103,7 @@ impl SimulatedCluster {
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, ClusterEvent::RunClient(client));
+            self.event_queue.at(at, ClusterEvent::RunClient(client));
         }
     }
 
@@ -234,7 +234,7 @@ impl SimulatedCluster {
                 self.scenario.next_fault_window(now).map_or(later, |window| window.after_us(rest_us));
             at = later.min(window.max(at));
         }
-        self.agenda.at(at, ClusterEvent::Call { client, life });
+        self.event_queue.at(at, ClusterEvent::Call { client, life });
     }
 
     /// Schedules copies of some write frames, over connections of their own.
@@ -262,7 +262,7 @@ impl SimulatedCluster {
                     late_us += until.since_us(self.now());
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda.at(
+                self.event_queue.at(
                     at,
                     ClusterEvent::Repeat {
                         instance_index: place,
@@ -305,7 +305,7 @@ impl SimulatedCluster {
         bytes.extend_from_slice(frame);
         self.network.send(now, link, LinkEnd::Node, &bytes);
         if waits {
-            self.agenda.at(now.after_us(READER_US), ClusterEvent::HangUp(link));
+            self.event_queue.at(now.after_us(READER_US), ClusterEvent::HangUp(link));
             self.coverage.readers += 1;
         } else {
             self.network.close(now, link, LinkEnd::Opener);
@@ -344,7 +344,7 @@ impl SimulatedCluster {
                 let mut frame = Vec::new();
                 let encoded = Encoder::newest_for(&message).encode(&envelope, &message, &mut frame);
                 debug_assert!(encoded.is_ok(), "a short read keeps every bound");
-                self.agenda.at(
+                self.event_queue.at(
                     now.after_us(after_us),
                     ClusterEvent::Repeat { instance_index: place, frame, waits: true },
                 );
@@ -360,7 +360,7 @@ impl SimulatedCluster {
         let now = self.now();
         if now < self.clients[client].paused_until {
             let later = self.clients[client].paused_until;
-            return self.agenda.at(later, ClusterEvent::Call { client, life });
+            return self.event_queue.at(later, ClusterEvent::Call { client, life });
         }
         self.begins_compare(client);
         self.begins_scan(client);
@@ -369,7 +369,7 @@ impl SimulatedCluster {
         }
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
         if live.is_empty() {
-            return self.agenda.at(now.after_us(200 * MS), ClusterEvent::Call { client, life });
+            return self.event_queue.at(now.after_us(200 * MS), ClusterEvent::Call { client, life });
         }
         let keyspace = match self.scenario.is_hot && self.streams.workload.chance(1, 2) {
             true => live[0],

@@ -87,14 +87,14 @@ impl SimulatedCluster {
     /// its frame.
     pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (FrameContent, &'f [u8]) {
         let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
-        let (mut rest, mut said) = (frames, (FrameContent::Nothing, &frames[..0]));
+        let (mut rest, mut content) = (frames, (FrameContent::Nothing, &frames[..0]));
         while let DecodeResult::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             match frame.message(&mut scratch) {
                 Ok(Message::Peer(PeerMessage { body: PeerBody::Transaction(bytes), .. })) => {
                     if let Ok(message) = ProtocolMessage::decode(bytes) {
                         self.watch_commit(host, &message);
-                        said = said.max((FrameContent::by(&message), &rest[..used]));
+                        content = content.max((FrameContent::by(&message), &rest[..used]));
                     }
                 }
                 Ok(Message::Peer(PeerMessage { body: PeerBody::Replicate { entries, .. }, .. })) => {
@@ -105,7 +105,7 @@ impl SimulatedCluster {
             }
             rest = &rest[used..];
         }
-        said
+        content
     }
 
     fn watch_commit(&mut self, host: usize, message: &ProtocolMessage) {

@@ -1,7 +1,6 @@
-//! The clients' comparisons of copies: now and then a client has the members of all partitions of a
-//! keyspace compare all contents, hash range by hash range, with the procedure that
-//! `zerohop keyspace verify` runs, while faults occur. The members have the same contents whatever
-//! the primary and its changes, so no comparison may report a difference.
+//! The clients' comparisons of copies, while faults occur. Now and then a client has the members of all partitions of a
+//! keyspace compare all contents, hash range by hash range. It uses the procedure that `zerohop keyspace verify` runs.
+//! The members have the same contents whatever the primary and its changes, so no comparison may report a difference.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

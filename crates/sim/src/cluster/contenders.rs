@@ -28,7 +28,7 @@ impl SimulatedCluster {
                 let most_us = if random.chance(1, 2) { CONTENDER_AFTER_US } else { CONTENDER_LATER_US };
                 let after_us = random.below(most_us);
                 if other != client {
-                    self.agenda.at(
+                    self.event_queue.at(
                         self.now().after_us(after_us),
                         ClusterEvent::Contender { client: other, operation: plan },
                     );

@@ -39,7 +39,7 @@ impl SimulatedCluster {
     fn schedule_election_fault(&mut self) {
         let at = self.now().after_us(self.streams.node.between(5 * MS, 120 * MS));
         if at < self.targeted_faults.elections_until {
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::ElectionFaults));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::ElectionFaults));
         }
     }
 

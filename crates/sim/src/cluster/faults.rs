@@ -7,6 +7,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::aimed_crashes::AimedCrashes;
 use super::breaks::InvariantBreaks;
 use super::node_end::NodeEnd;
+use super::pair_cuts::PairCuts;
 use super::redis::RedisRun;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
@@ -43,6 +44,8 @@ pub(super) enum ClusterFault {
     Aim,
     /// The primary of a partition breaks an invariant.
     Break,
+    /// A primary is cut off from all but one of its in-sync replicas.
+    CutPair,
     /// A member of a partition is struck.
     StrikePartition { keyspace: KeyspaceId, partition: PartitionId },
 }
@@ -80,18 +83,21 @@ impl SimulatedCluster {
     pub(super) fn schedule_faults(&mut self) {
         self.schedule_next();
         for at in (AimedCrashes { world: self }).times() {
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Aim));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Aim));
+        }
+        for at in (PairCuts { world: self }).times() {
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::CutPair));
         }
         for at in (InvariantBreaks { world: self }).times() {
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Break));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Break));
         }
         if let Some((from, _)) = self.scenario.client_pause {
-            self.agenda.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
+            self.event_queue.at(from, ClusterEvent::Fault(ClusterFault::PauseClients));
         }
         for quiet in self.scenario.fault_windows.windows(2) {
             let (from, until) = (quiet[0].1.after_us(CORRUPTION_AFTER_US), quiet[1].0);
             if until.since_us(from) >= REPAIRED_US && until > from {
-                self.agenda.at(from, ClusterEvent::Fault(ClusterFault::Corruption));
+                self.event_queue.at(from, ClusterEvent::Fault(ClusterFault::Corruption));
             }
         }
     }
@@ -104,7 +110,7 @@ impl SimulatedCluster {
             let Some(window) = self.scenario.next_fault_window(now) else { return };
             at = window.after_us(wait_us).max(at);
         }
-        self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Any));
+        self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Any));
     }
 
     pub(super) fn inject(&mut self, fault: ClusterFault) {
@@ -151,13 +157,16 @@ impl SimulatedCluster {
             ClusterFault::Break => {
                 if let Some((host, at)) = (InvariantBreaks { world: self }).break_invariant() {
                     let life = self.hosts[host].life;
-                    self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Kill { host, life }));
+                    self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Kill { host, life }));
                 }
             }
+            ClusterFault::CutPair => PairCuts { world: self }.cut(),
             ClusterFault::Aim => AimedCrashes { world: self }.aim(),
             ClusterFault::StallEnds { number } => self.end_stall(number),
             ClusterFault::ElectionFaults => self.disturb_election(),
-            ClusterFault::StrikePartition { keyspace, partition } => self.blow(keyspace, partition),
+            ClusterFault::StrikePartition { keyspace, partition } => {
+                self.strike_partition(keyspace, partition)
+            }
             ClusterFault::Restart { host, life } | ClusterFault::Kill { host, life }
                 if self.hosts[host].life == life && self.hosts[host].is_up =>
             {
@@ -252,7 +261,7 @@ impl SimulatedCluster {
             FaultKind::Joins => {
                 let new = (0..self.hosts.len()).find(|at| self.hosts[*at].life == 0);
                 let Some(new) = new else { return };
-                self.agenda.at(now, ClusterEvent::Start(new));
+                self.event_queue.at(now, ClusterEvent::Start(new));
             }
             // `watch` draws restarts after a promotion.
             _ => return,
@@ -443,7 +452,7 @@ impl SimulatedCluster {
         self.watch.record_disk_fault(host, now);
         self.trace.record(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
         let life = self.hosts[host].life;
-        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::DiskRestored { host, life }));
+        self.event_queue.at(until, ClusterEvent::Fault(ClusterFault::DiskRestored { host, life }));
     }
 
     /// A primary was promoted: some such processes are killed soon after.
@@ -452,7 +461,7 @@ impl SimulatedCluster {
         if chance && self.scenario.has(FaultKind::Restarts) && self.phase == ClusterPhase::Faults {
             let at = self.now().after_us(after_us);
             let life = self.hosts[host].life;
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Restart { host, life }));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Restart { host, life }));
         }
     }
 
@@ -511,7 +520,7 @@ impl SimulatedCluster {
                 self.handle_agent_event(at, zerohop_control::agent::AgentEvent::Tick);
             }
         }
-        self.agenda.at(now, ClusterEvent::Operate);
+        self.event_queue.at(now, ClusterEvent::Operate);
         self.history.healed = Some(now);
     }
 

@@ -155,7 +155,7 @@ impl SimulatedCluster {
             is_left: !left.is_empty(),
         };
         if looked.is_check_repeated(now, due) {
-            return self.agenda.at(now.after_us(EVERY_US), ClusterEvent::CheckGroups);
+            return self.event_queue.at(now.after_us(EVERY_US), ClusterEvent::CheckGroups);
         }
         for kept in kept {
             self.record_violation("I8", kept);

@@ -96,12 +96,7 @@ impl ClusterHost {
     }
 
     /// The settings of its agent for this start.
-    pub(crate) fn settings(
-        &self,
-        seed: u64,
-        founders: &[ManagerInfo],
-        contacts: &[Address],
-    ) -> AgentSettings {
+    pub(crate) fn settings(&self, seed: u64, members: &[ManagerInfo], contacts: &[Address]) -> AgentSettings {
         let mut settings = AgentSettings::new(seed, CLUSTER, self.incarnation, manager_address(self.at));
         settings.node = self.folder.node;
         settings.instances = (0..self.slots.len()).map(|slot| instance_address(self.at, slot)).collect();
@@ -111,9 +106,7 @@ impl ClusterHost {
         settings.control = match (self.manager, self.control.bytes()) {
             (None, _) => ControlRole::No,
             (Some(id), []) if self.is_new_manager => ControlRole::New { id },
-            (Some(id), []) => {
-                ControlRole::Bootstrap { id, members: founders.to_vec(), addresses: Vec::new() }
-            }
+            (Some(id), []) => ControlRole::Bootstrap { id, members: members.to_vec(), addresses: Vec::new() },
             (Some(_), log) => ControlRole::Log(log.to_vec()),
         };
         settings

@@ -15,7 +15,7 @@ use zerohop_base::random::Random;
 use zerohop_session::procedures::{ClusterHandle, Error, Keyspace, Record, Transaction, Transform};
 use zerohop_wire::ids::Timestamp;
 
-use super::transaction_reads::{ReadResult, got, intended, read_of, reply_of};
+use super::transaction_reads::{ReadResult, intended, read_of, read_result, reply_of};
 use crate::cycles::CheckedAction;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, KEYSPACES, KeyClass, TransactionStep};
@@ -176,7 +176,7 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
             }
         }
         let accounts =
-            plan.reads.iter().filter(|key| matches!(key.class, KeyClass::Account | KeyClass::Cell));
+            plan.reads.iter().filter(|key| matches!(key.class, KeyClass::Account | KeyClass::Counter));
         let accounts: Vec<ClassedKey> = accounts.copied().collect();
         let mut sum = 0;
         for key in &accounts {
@@ -217,7 +217,7 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
                 // A commit that is too large stages it.
                 return Ok(filler > 0);
             }
-            TransactionStep::Add(place, amount) if place.class == KeyClass::Cell => {
+            TransactionStep::Add(place, amount) if place.class == KeyClass::Counter => {
                 self.transaction.write(keyspace.transform_silently(&key, Transform::add(amount)))?;
             }
             TransactionStep::Add(_, amount) => {
@@ -241,7 +241,7 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
             Err(error) => return Err(error),
         };
         let answer = reply_of(record.as_ref());
-        let Some(got) = got(key, &answer) else {
+        let Some(got) = read_result(key, &answer) else {
             written.impossible = Some(format!("{key:?} is read back as {answer:?}"));
             return Ok(None);
         };

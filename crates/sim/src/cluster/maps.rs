@@ -55,6 +55,6 @@ mod tests {
             instances: vec![instance_address(0, 0)],
         };
         let other = map(vec![MapChange::PutNode(joined)]);
-        assert!(!maps.see(&other), "decided by somebody else");
+        assert!(!maps.see(&other), "decided by another group");
     }
 }

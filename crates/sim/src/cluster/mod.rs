@@ -2,7 +2,7 @@
 //! the network between all of them, and their faults, in one thread from one seed.
 //!
 //! ```text
-//!   agenda ──> Travel      bytes of connections arrive at an instance or at a client
+//!   event_queue ──> Travel      bytes of connections arrive at an instance or at a client
 //!          ──> ToInstance  frames of another instance arrive          (peers)
 //!          ──> ToAgent     messages of another agent arrive           (peers)
 //!          ──> RunSlot     an instance handles what has arrived       (slot, nodes)
@@ -37,11 +37,13 @@ mod maps;
 mod node_end;
 mod nodes;
 mod operator;
+mod pair_cuts;
 mod peers;
 mod record;
 mod recovery;
 mod redis;
 mod redis_turn;
+mod reported_logs;
 mod restarts;
 mod running_transaction;
 mod scans;
@@ -51,6 +53,7 @@ mod snapshot_task;
 mod snapshots;
 mod stalls;
 mod targeted_faults;
+mod torn_batches;
 mod traffic;
 mod transacting;
 mod transaction_reads;
@@ -65,17 +68,17 @@ use zerohop_engine::disk::crash_point::CrashPoint;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_wire::ids::KeyspaceId;
 
-use crate::agenda::Agenda;
 use crate::client::ClientLife;
 use crate::coverage::Coverage;
 use crate::engine_cases;
+use crate::event_queue::EventQueue;
 use crate::history::RunHistory;
 use crate::kinds::FaultKind;
 use crate::limits::{
     CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US, CLUSTER_OPERATIONS_MIN,
     QUIET_US, START,
 };
-use crate::network::{InTransit, LinkArrival, LinkEnd, LinkId, Network, Opener};
+use crate::network::{LinkArrival, LinkEnd, LinkId, Network, Opener, PacketInTransit};
 use crate::streams::Streams;
 use crate::trace::{LineRetention, Trace};
 use crate::workload::draw::{OperationDraws, OperationMix};
@@ -98,10 +101,10 @@ use targeted_faults::TargetedFaults;
 use transacting::ClientTransactions;
 use watch::ClusterWatch;
 
-/// An event of the agenda.
+/// An event of the event_queue.
 #[derive(Debug)]
 enum ClusterEvent {
-    Travel(InTransit),
+    Travel(PacketInTransit),
     ToInstance {
         host: usize,
         slot: usize,
@@ -166,7 +169,7 @@ pub(crate) struct SimulatedCluster {
     pub(crate) violations: Vec<(&'static str, String)>,
     seed: u64,
     scenario: ClusterScenario,
-    agenda: Agenda<ClusterEvent>,
+    event_queue: EventQueue<ClusterEvent>,
     network: Network,
     peers: Peers,
     stalls: Stalls,
@@ -237,7 +240,7 @@ impl SimulatedCluster {
             host
         });
         let hosts: Vec<ClusterHost> = hosts.collect();
-        let founders = (0..scenario.managers)
+        let members = (0..scenario.managers)
             .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: manager_address(at) })
             .collect();
         let taste = OperationMix {
@@ -256,13 +259,13 @@ impl SimulatedCluster {
             coverage: Coverage::default(),
             violations: Vec::new(),
             seed,
-            agenda: Agenda::new(streams.schedule.clone(), now),
+            event_queue: EventQueue::new(streams.schedule.clone(), now),
             network,
             peers,
             stalls: Stalls::default(),
             targeted_faults: TargetedFaults::default(),
             hosts,
-            bootstrap_members: founders,
+            bootstrap_members: members,
             clients: Vec::new(),
             draws: OperationDraws::new(streams.workload.clone(), taste),
             transacting: ClientTransactions::new(plan_draws),
@@ -290,17 +293,16 @@ impl SimulatedCluster {
 
     /// Runs the simulation to its end.
     pub(crate) fn run(&mut self) {
+        #[cfg(debug_assertions)]
+        zerohop_replication::message_limit::set_message_entries(self.scenario.peers.message_entries);
         self.set_up();
         while self.phase != ClusterPhase::Over
-            && let Some(event) = self.agenda.next()
+            && let Some(event) = self.event_queue.next()
         {
             self.happen(event);
             self.enqueue_in_flight();
             if self.trace.count() > CLUSTER_EVENTS_MAX {
-                self.record_violation(
-                    "progress",
-                    "somebody turns round and round: too many events".to_owned(),
-                );
+                self.record_violation("progress", "a loop without end: too many events".to_owned());
                 break;
             }
         }
@@ -308,23 +310,24 @@ impl SimulatedCluster {
     }
 
     fn now(&self) -> Time {
-        self.agenda.now()
+        self.event_queue.now()
     }
 
     fn set_up(&mut self) {
         let late = self.scenario.nodes.len() - self.scenario.late;
         for host in 0..late {
             let soon = self.streams.node.below(200_000);
-            self.agenda.at(START.after_us(soon), ClusterEvent::Start(host));
+            self.event_queue.at(START.after_us(soon), ClusterEvent::Start(host));
         }
-        self.agenda.at(START.after_us(1_000_000), ClusterEvent::Operate);
+        self.event_queue.at(START.after_us(1_000_000), ClusterEvent::Operate);
         for client in 0..self.scenario.clients {
             self.begin_client(client, 0);
         }
         redis::RedisRun { world: self }.set_up();
         self.schedule_faults();
-        self.agenda.at(self.scenario.faults_end, ClusterEvent::EndFaults);
-        self.agenda.at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
+        self.event_queue.at(self.scenario.faults_end, ClusterEvent::EndFaults);
+        self.event_queue
+            .at(self.scenario.faults_end.after_us(CLUSTER_HEALING_US + QUIET_US), ClusterEvent::Quiet);
         self.enqueue_in_flight();
     }
 
@@ -340,7 +343,7 @@ impl SimulatedCluster {
             ClusterEvent::Call { client, life } => self.call(client, life),
             ClusterEvent::Contender { client, operation: plan } => self.start_contender(client, plan),
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
-            ClusterEvent::HangUp(link) => self.network.close(self.agenda.now(), link, LinkEnd::Opener),
+            ClusterEvent::HangUp(link) => self.network.close(self.event_queue.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.inject(fault),
             ClusterEvent::Redis(event) => redis::RedisRun { world: self }.happen(event),
             ClusterEvent::Operate => self.operate(),
@@ -375,7 +378,7 @@ impl SimulatedCluster {
         if count < CLUSTER_OPERATIONS_MIN {
             let later = self.now().after_us(500_000);
             if later < self.scenario.faults_end.after_us(CLUSTER_CALLS_US) {
-                return self.agenda.at(later, ClusterEvent::Quiet);
+                return self.event_queue.at(later, ClusterEvent::Quiet);
             }
             let keyspaces = self.watch.live(self.now()).count();
             self.record_violation(
@@ -389,17 +392,17 @@ impl SimulatedCluster {
 
     fn enqueue_in_flight(&mut self) {
         for thing in self.network.take_in_transit() {
-            self.agenda.at(thing.at, ClusterEvent::Travel(thing));
+            self.event_queue.at(thing.at, ClusterEvent::Travel(thing));
         }
         redis::RedisRun { world: self }.enqueue_in_flight();
     }
 
-    fn arrive(&mut self, thing: InTransit) {
+    fn arrive(&mut self, thing: PacketInTransit) {
         if !self.network.arrives(&thing) {
             return;
         }
         let now = self.now();
-        let InTransit { link, to, what, .. } = thing;
+        let PacketInTransit { link, to, what, .. } = thing;
         match &what {
             LinkArrival::Bytes(bytes) => {
                 self.trace.record_frequent(
@@ -470,11 +473,11 @@ impl SimulatedCluster {
         }
         self.history.is_cluster = true;
         self.history.clocks_were_set = self.scenario.has(FaultKind::ClockJumps);
-        self.history.ended = self.agenda.now();
+        self.history.ended = self.event_queue.now();
         self.watch.add_to_history(&mut self.history);
         self.place_blob_writes();
         self.coverage.events = self.trace.count();
-        self.coverage.simulated_us = self.agenda.now().since_us(START);
+        self.coverage.simulated_us = self.event_queue.now().since_us(START);
         self.coverage.short_runs = u64::from(self.coverage.operations < CLUSTER_OPERATIONS_MIN);
     }
 }

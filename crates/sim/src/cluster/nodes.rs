@@ -19,6 +19,7 @@ use super::host::manager_address;
 use super::instance_turn::ClusterTurn;
 use super::node_end::NodeEnd;
 use super::slot::DescribedFrames;
+use super::torn_batches::TornBatches;
 use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
@@ -44,7 +45,7 @@ impl SimulatedCluster {
         let at = at.max(found.busy_until).max(paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, ClusterEvent::RunSlot { host, slot });
+            self.event_queue.at(at, ClusterEvent::RunSlot { host, slot });
         }
     }
 
@@ -153,8 +154,9 @@ impl SimulatedCluster {
         host: usize,
         slot: usize,
         done: Time,
-        frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
+        mut frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
     ) {
+        TornBatches { world: self }.tear(host, done, &mut frames);
         let overtakes = self.scenario.has(FaultKind::Reordering);
         let mut gathered: Vec<(InstanceId, Vec<u8>)> = Vec::new();
         for (to, bytes) in frames {
@@ -170,7 +172,7 @@ impl SimulatedCluster {
             if frames.is_empty() {
                 continue;
             }
-            let (said, word) = self.watch_commits(host, &frames);
+            let (content, word) = self.watch_commits(host, &frames);
             self.trace.record_frequent(
                 done,
                 format_args!("n{host}/{slot} says to {to}:{}", DescribedFrames(&frames)),
@@ -178,10 +180,10 @@ impl SimulatedCluster {
             );
             let make =
                 || ClusterEvent::ToInstance { host: target, slot: target_slot, frames: frames.clone() };
-            if said != FrameContent::Nothing && host != target {
+            if content != FrameContent::Nothing && host != target {
                 let again =
                     || ClusterEvent::ToInstance { host: target, slot: target_slot, frames: word.to_vec() };
-                self.maybe_target_message(done, (host, target), said, &again);
+                self.maybe_target_message(done, (host, target), content, &again);
             }
             self.post(done, (host, target), Traffic::Instances, &make);
         }
@@ -418,7 +420,7 @@ impl SimulatedCluster {
         self.trace.record(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
         self.coverage.ended(how == NodeEnd::Stopped);
         if !self.hosts[at].stays_down {
-            self.agenda.at(now.after_us(down_us + 1), ClusterEvent::Start(at));
+            self.event_queue.at(now.after_us(down_us + 1), ClusterEvent::Start(at));
         }
     }
 

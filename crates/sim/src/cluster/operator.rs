@@ -7,7 +7,7 @@ use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
 use zerohop_placement::{
-    ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount,
+    ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount, Separators,
 };
 use zerohop_wire::ids::KeyspaceId;
 
@@ -55,7 +55,7 @@ impl SimulatedCluster {
         if self.phase >= ClusterPhase::Quiet {
             return;
         }
-        self.agenda.at(now.after_us(400 * MS), ClusterEvent::Operate);
+        self.event_queue.at(now.after_us(400 * MS), ClusterEvent::Operate);
         if self.operator.pending_commands.len() >= 4 {
             return;
         }
@@ -79,7 +79,7 @@ impl SimulatedCluster {
         }
         if let Some(managers) = self.operator.managers.clone() {
             let command = ControlCommand::SetManagers(managers);
-            if self.operator.pending_commands.values().all(|asked| *asked != command) {
+            if self.operator.pending_commands.values().all(|requested| *requested != command) {
                 return self.send_control_command(command);
             }
         }
@@ -164,9 +164,9 @@ impl SimulatedCluster {
                 let moved = MovePartition { keyspace: first, partition, to, instance: None };
                 self.send_control_command(ControlCommand::Move(moved));
             }
-            3 if self.scenario.has(FaultKind::Drops) && !self.redis.is_drop_asked => {
+            3 if self.scenario.has(FaultKind::Drops) && !self.redis.is_drop_requested => {
                 let Some(id) = second.filter(|_| draw.chance(1, 4)) else { return false };
-                self.redis.is_drop_asked = true;
+                self.redis.is_drop_requested = true;
                 self.watch.dropping(id, self.now());
                 self.send_control_command(match draw.chance(1, 2) {
                     true => ControlCommand::DropKeyspace(id),
@@ -319,7 +319,7 @@ impl SimulatedCluster {
         let now = self.now();
         let Some(command) = self.operator.pending_commands.remove(&token) else { return };
         self.trace.record(now, format_args!("operator receives the result of {command:?}: {result:?}"));
-        if matches!(&command, ControlCommand::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
+        if matches!(&command, ControlCommand::SetManagers(requested) if self.operator.managers.as_ref() == Some(requested))
             && result.as_ref().is_ok_and(|outcome| outcome.result.is_ok())
         {
             self.operator.managers = None;
@@ -346,5 +346,8 @@ fn config((at, name): (usize, &str), kept: PlannedKeyspace, seed: u64) -> Keyspa
         batch_bytes: 4 << 10,
         ..KeyspaceConfig::new(name, (seed << 8).wrapping_add(at as u64).wrapping_mul(7919))
     };
-    if kept.is_ordered { config.ordered() } else { config }
+    match kept.separators {
+        Some(keys) => config.divided_at(Separators::new(keys).expect("they ascend")),
+        None => config,
+    }
 }

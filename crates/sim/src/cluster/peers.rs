@@ -73,7 +73,16 @@ mod tests {
 
     #[test]
     fn network_cut_is_directed_timed_and_ends_with_faults() {
-        let faults = PeerFaults { delay_us: 10, jitter_us: 5, loss: 0, repeats: 0, late: 0, late_us: 0 };
+        let faults = PeerFaults {
+            delay_us: 10,
+            jitter_us: 5,
+            loss: 0,
+            repeats: 0,
+            late: 0,
+            late_us: 0,
+            message_entries: None,
+            cuts_pairs: false,
+        };
         let mut peers = Peers::new(Random::new(1), faults);
         peers.cut(0, 1, Time(100));
         assert_eq!(peers.arrivals(Time(50), 0, 1), [None, None]);

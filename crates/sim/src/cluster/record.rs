@@ -1,7 +1,6 @@
-//! The file of an instance beside its engine: its timestamp bound, and the process starts during
-//! which this disk was in use. An empty disk is not intact, although it may look so: only a disk
-//! that was in use during the start that a group names can have the data of that start
-//! (`docs/protocols/replication.md`).
+//! The file of an instance beside its engine: its timestamp bound, and the process starts during which this disk was in
+//! use. An empty disk is not intact, although it may look so. Only a disk that was in use during the start that a group
+//! names can have the data of that start (`docs/protocols/replication.md`).
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskError, OpenMode};

@@ -1,4 +1,4 @@
-//! After everything else each instance is restarted alone, several times, and must store what it stored before: every
+//! After everything else each instance is restarted alone, several times. It must store what it stored before: every
 //! record with its version, and sessions, deadlines and transactions as of the same log index.
 //!
 //! ```text

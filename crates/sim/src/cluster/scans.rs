@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zerohop_base::random::Random;
-use zerohop_placement::{KeyOrder, PartitionCount};
+use zerohop_placement::{KeyOrder, PartitionCount, Separators};
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
 use zerohop_session::procedures::{Error, Keyspace, RangeScan, Scan as KeyScan};
 use zerohop_session::{Coalescing, ListedKey};
@@ -196,13 +196,17 @@ impl Scans {
     }
 }
 
-/// Bounds among the keys that are written for scans, in either direction.
-fn draw_range(random: &mut Random) -> ScannedRange {
+/// Bounds among the keys that are written for scans, in either direction. Some ranges end just behind a separator, which is in them.
+fn draw_range(random: &mut Random, separators: &Separators) -> ScannedRange {
     let mut bound = || key_of_many(random.below(MANY)).into_bytes().into_boxed_slice();
     let (one, other) = (bound(), bound());
     let (from, to) = if one < other { (one, other) } else { (other, one) };
     let from = if random.chance(1, 3) { Box::default() } else { from };
-    let to = random.chance(2, 3).then_some(to);
+    let mut to = random.chance(2, 3).then_some(to);
+    if !separators.is_empty() && random.chance(1, 3) {
+        let behind = separators.iter().nth(random.below(separators.len() as u64) as usize);
+        to = behind.map(|separator| [separator, &[0]].concat().into_boxed_slice()).filter(|to| *to > from);
+    }
     ScannedRange { from, to, is_ordered: true, is_reverse: random.chance(1, 2) }
 }
 
@@ -254,6 +258,7 @@ impl SimulatedCluster {
         let Some(known) = self.watch.map.keyspace(keyspace) else { return };
         let name = known.config().name.as_str().to_owned();
         let is_ordered = known.config().order == KeyOrder::Ordered;
+        let separators = known.config().separators.clone();
         let random = &mut self.scans.random;
         let begins_after_us = random.below(1_500 * MS);
         let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
@@ -266,7 +271,10 @@ impl SimulatedCluster {
         let primaries = self.primaries_of(keyspace);
         let mut random = self.scans.random.fork(number as u64);
         let (range, values, page_bytes) = match is_ordered {
-            true => (draw_range(&mut random), random.chance(1, 2), random.chance(1, 3).then_some(64)),
+            true => {
+                let range = draw_range(&mut random, &separators);
+                (range, random.chance(1, 2), random.chance(1, 3).then_some(64))
+            }
             false => (ScannedRange::default(), false, None),
         };
         let running = RunningScan { client, entry: None, keyspace, range: range.clone(), primaries };
@@ -367,6 +375,9 @@ impl SimulatedCluster {
                 let primaries = self.primaries_of(one.keyspace);
                 if one.range.is_ordered {
                     self.coverage.blob("scans of ranges to the end");
+                    if primaries.len() > 1 {
+                        self.coverage.blob("scans of ranges over regions");
+                    }
                 }
                 if primaries.len() > one.primaries.len() {
                     self.coverage.blob("scans that went on in children");

@@ -42,8 +42,32 @@ const BREAKS_FORK: u64 = 2_288;
 /// The stream that draws whether a keyspace is ordered, for the same reason.
 const ORDER_FORK: u64 = 6_653_577;
 
+/// Where keyspaces of single operations are divided: nowhere, or between their keys and at some of them, so that scans pass from region to region.
+const SEPARATORS: [&[&[u8]]; 6] = [
+    &[],
+    &[],
+    &[b"many-2"],
+    &[b"many-17", b"many-25", b"many-3"],
+    &[b"list-1", b"many-0", b"many-22", b"many-35", b"many-9", b"mix-1"],
+    &[b"a", b"many-\0", b"many-30\0", b"many-4", b"zz"],
+];
+
+/// Where those of transactions are: a register and its accounts, and the two accounts of a bank, are in several regions.
+const SEPARATORS_OF_TRANSACTIONS: [&[&[u8]]; 4] = [
+    &[],
+    &[b"List-1"],
+    &[b"Account-1", b"Cell-1", b"List-2", b"Register-1"],
+    &[b"Cell", b"List-0\0", b"Register", b"\xFFzhbblob-1"],
+];
+
 /// The stream that draws whether clients truncate the plain blob in steps, for the same reason.
 const TRUNCATIONS_FORK: u64 = 51_953;
+
+/// The stream that draws whether messages of replication are short, for the same reason.
+const SHORT_MESSAGES_FORK: u64 = 380;
+
+/// The stream that draws whether primaries are cut off from all but one in-sync replica, for the same reason.
+const PAIR_CUTS_FORK: u64 = 1_546;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -111,10 +135,18 @@ pub(crate) struct PlannedKeyspace {
     pub(crate) partitions: u32,
     pub(crate) replicas: u8,
     pub(crate) min_in_sync: u8,
-    pub(crate) is_ordered: bool,
+    /// Those of an ordered keyspace, which has one region more.
+    pub(crate) separators: Option<&'static [&'static [u8]]>,
 }
 
-/// Faults of messages between nodes, in parts of a thousand.
+impl PlannedKeyspace {
+    /// Whether it is ordered, with several regions.
+    fn has_regions(&self) -> bool {
+        self.separators.is_some_and(|separators| !separators.is_empty())
+    }
+}
+
+/// Faults of messages between nodes, in parts of a thousand, and the faults of some runs only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerFaults {
     pub(crate) delay_us: u64,
@@ -123,6 +155,10 @@ pub(crate) struct PeerFaults {
     pub(crate) repeats: u64,
     pub(crate) late: u64,
     pub(crate) late_us: u64,
+    /// The highest number of entries in a message of replication, if it is lower than usual.
+    pub(crate) message_entries: Option<usize>,
+    /// Primaries are cut off from all but one of their in-sync replicas.
+    pub(crate) cuts_pairs: bool,
 }
 
 /// The limits of a run: a scenario, and what shrinking has left of it.
@@ -151,19 +187,32 @@ pub struct ScenarioDraws {
     pub names_no_epoch: bool,
     /// Clients truncate the plain blob in steps, and some of them are gone amid.
     pub truncates_in_steps: bool,
-    /// A keyspace is ordered.
+    /// A keyspace of single operations is ordered.
     pub is_ordered: bool,
+    /// It has several regions.
+    pub has_regions: bool,
+    /// A keyspace of transactions has several regions.
+    pub has_regions_of_transactions: bool,
+    /// Atomic batches take several messages of replication.
+    pub has_short_messages: bool,
+    /// Primaries are cut off from all but one of their in-sync replicas.
+    pub cuts_pairs: bool,
 }
 
 /// The draws of a seed, without a run.
 #[must_use]
 pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
+    let (own, transactional) = scenario.keyspaces.split_at(scenario.keyspaces.len() - KEYSPACES.len());
     ScenarioDraws {
         kinds: scenario.kinds,
         names_no_epoch: scenario.traits.names_no_epoch,
         truncates_in_steps: scenario.traits.truncates_in_steps,
-        is_ordered: scenario.keyspaces.iter().any(|keyspace| keyspace.is_ordered),
+        is_ordered: own.iter().any(|keyspace| keyspace.separators.is_some()),
+        has_regions: own.iter().any(PlannedKeyspace::has_regions),
+        has_regions_of_transactions: transactional.iter().any(PlannedKeyspace::has_regions),
+        has_short_messages: scenario.peers.message_entries.is_some(),
+        cuts_pairs: scenario.peers.cuts_pairs,
     }
 }
 
@@ -182,6 +231,10 @@ impl ClusterScenario {
         let has_crash_points = crash_points.chance(2, 3);
         let has_breaks = random.fork(BREAKS_FORK).chance(1, 4);
         let mut order = random.fork(ORDER_FORK);
+        let mut short_messages = random.fork(SHORT_MESSAGES_FORK);
+        let has_short_messages = short_messages.chance(1, 6) && CAN_BREAK_INVARIANTS;
+        let message_entries = has_short_messages.then(|| short_messages.between(1, 3) as usize);
+        let cuts_pairs = random.fork(PAIR_CUTS_FORK).chance(1, 6);
         let truncates_in_steps = random.fork(TRUNCATIONS_FORK).chance(1, 6);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
@@ -224,7 +277,7 @@ impl ClusterScenario {
         let mut keyspaces = keyspaces(random, interval_ms);
         if order.chance(1, 3) {
             let ordered = order.below(keyspaces.len() as u64) as usize;
-            (keyspaces[ordered].partitions, keyspaces[ordered].is_ordered) = (1, true);
+            keyspaces[ordered].separators = Some(*order.pick(&SEPARATORS));
         }
         let mut apart = random.fork(3);
         let (mut windows, mut heal) = fault_windows(random, limits.fault_windows);
@@ -238,12 +291,18 @@ impl ClusterScenario {
         let depth = *random.pick(&[1, 2, 4]);
         let is_hot = random.chance(1, 2);
         let network = network(random, kinds);
-        let peers = peers(random, kinds);
+        let peers = PeerFaults { message_entries, cuts_pairs, ..peers(random, kinds) };
         let mut engine = engine_options(random);
         if kinds.has(FaultKind::CrashPoints) {
             engine.check_after_bytes = *crash_points.pick(&CHECKS_AFTER_BYTES);
         }
-        keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
+        let mut transactional = transactional(&mut apart, interval_ms, engine.memory_bytes);
+        if order.chance(1, 4) {
+            for keyspace in &mut transactional {
+                keyspace.separators = Some(*order.pick(&SEPARATORS_OF_TRANSACTIONS));
+            }
+        }
+        keyspaces.extend(transactional);
         // Only splits make it visible.
         let has_nameless = kinds.has(FaultKind::Splits) && random.fork(4).chance(1, 2);
         ClusterScenario {
@@ -316,7 +375,7 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<PlannedKeyspace> {
             let (replicas, min_in_sync) =
                 *random.pick(&[(3, 2), (3, 2), (3, 3), (3, 3), (2, 2), (4, 3), (2, 1), (1, 1)]);
             let partitions = *random.pick(&[1, 1, 2]);
-            PlannedKeyspace { durability, partitions, replicas, min_in_sync, is_ordered: false }
+            PlannedKeyspace { durability, partitions, replicas, min_in_sync, separators: None }
         })
         .collect()
 }
@@ -332,7 +391,7 @@ fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [P
     let mut kept = |durability| {
         let (replicas, min_in_sync) = *random.pick(&[(3, 2), (3, 2), (3, 3), (2, 2), (2, 1), (1, 1)]);
         let partitions = *random.pick(&[1, 2, 2]);
-        PlannedKeyspace { durability, partitions, replicas, min_in_sync, is_ordered: false }
+        PlannedKeyspace { durability, partitions, replicas, min_in_sync, separators: None }
     };
     [kept(Durability::Sync), kept(second)]
 }
@@ -405,6 +464,8 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
         repeats: only(FaultKind::Repeats, repeats),
         late: only(FaultKind::Delays, late),
         late_us,
+        message_entries: None,
+        cuts_pairs: false,
     }
 }
 

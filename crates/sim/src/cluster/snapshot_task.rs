@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zerohop_base::random::Random;
+use zerohop_placement::KeyOrder;
 use zerohop_session::SessionError;
 use zerohop_session::procedures::{
     ClusterHandle, Error, Keyspace, Record, Snapshot, SnapshotBlob, SnapshotOptions,
@@ -15,7 +16,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
 
-use super::transaction_reads::{ReadResult, got, read_of, reply_of};
+use super::transaction_reads::{ReadResult, read_of, read_result, reply_of};
 use crate::snapshots::SnapshotRecord;
 use crate::streams::Draw;
 use crate::workload::blobs::{BLOBS, BlobContents, any, header_id, name, read_attributes};
@@ -64,7 +65,7 @@ pub(super) struct SnapshotPlan {
 }
 
 /// The servers do not have the snapshot any more.
-struct Expired;
+struct SnapshotExpiry;
 
 /// Opens a snapshot, reads from it, and closes it.
 pub(super) async fn run_snapshot(
@@ -89,7 +90,7 @@ pub(super) async fn run_snapshot(
         if plan.are_over.load(Ordering::Relaxed) {
             break;
         }
-        if let Err(Expired) = reader.read_round(&mut plan.random).await {
+        if let Err(SnapshotExpiry) = reader.read_round(&mut plan.random).await {
             return report(SnapshotReport::Expired);
         }
         handle.sleep(Duration::from_micros(plan.random.between(REST_US[0], REST_US[1]))).await;
@@ -107,20 +108,20 @@ struct SnapshotReader<'s, R> {
 }
 
 /// What a read has brought. A read that failed proves nothing, unless the snapshot has expired.
-fn known<T>(result: Result<T, Error>) -> Result<Option<T>, Expired> {
+fn known<T>(result: Result<T, Error>) -> Result<Option<T>, SnapshotExpiry> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if matches!(error.failure(), Some(Failure::SnapshotExpired)) => Err(Expired),
-        Err(error) if is_split_error(&error) => Err(Expired),
+        Err(error) if matches!(error.failure(), Some(Failure::SnapshotExpired)) => Err(SnapshotExpiry),
+        Err(error) if is_split_error(&error) => Err(SnapshotExpiry),
         Err(_) => Ok(None),
     }
 }
 
 impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
-    async fn read_round(&self, random: &mut Random) -> Result<(), Expired> {
+    async fn read_round(&self, random: &mut Random) -> Result<(), SnapshotExpiry> {
         let classes: &[KeyClass] = match random.below(4) {
             0 => &[KeyClass::Account],
-            1 => &[KeyClass::Cell],
+            1 => &[KeyClass::Counter],
             2 => &[KeyClass::List],
             _ => &[KeyClass::Register, KeyClass::List],
         };
@@ -167,7 +168,7 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
 
     fn show_record(&self, key: ClassedKey, record: Option<&Record>) {
         let answer = reply_of(record);
-        let found = match got(key, &answer) {
+        let found = match read_result(key, &answer) {
             Some(got) => SnapshotRecord {
                 version: got.version().0,
                 actions: read_of(key, &got).into_iter().collect(),
@@ -185,7 +186,7 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
         (self.report)(SnapshotReport::Shows(key.id(), found));
     }
 
-    async fn read_blob(&self, blob: u64, is_streamed: bool) -> Result<(), Expired> {
+    async fn read_blob(&self, blob: u64, is_streamed: bool) -> Result<(), SnapshotExpiry> {
         let Some(found) = known(self.snapshot.blob(&self.keyspaces[0], name(blob)).await)? else {
             return Ok(());
         };
@@ -206,7 +207,7 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
         blob: u64,
         found: &SnapshotBlob<'_>,
         is_streamed: bool,
-    ) -> Result<Option<SnapshotRecord>, Expired> {
+    ) -> Result<Option<SnapshotRecord>, SnapshotExpiry> {
         let info = found.info();
         if !info.finished {
             return Ok(None);
@@ -255,18 +256,10 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
     }
 
     /// Scans one of the keyspaces: every record is listed once, with the version that reads show.
-    async fn scan(&self, keyspace: usize) -> Result<(), Expired> {
-        let mut scan = self.snapshot.scan(&self.keyspaces[keyspace], Bytes::new());
-        let mut listed = Vec::new();
-        loop {
-            match known(scan.next_page().await)? {
-                Some(Some(keys)) => listed.extend(keys.into_iter().map(|one| (one.key, one.version))),
-                Some(None) => break,
-                None => return Ok(()),
-            }
-        }
+    async fn scan(&self, keyspace: usize) -> Result<(), SnapshotExpiry> {
+        let Some(mut listed) = self.list_keys(&self.keyspaces[keyspace]).await? else { return Ok(()) };
         (self.report)(SnapshotReport::ListsKeys);
-        let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell];
+        let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Counter];
         let keys = classes.into_iter().flat_map(ClassedKey::all).filter(|key| key.keyspace == keyspace);
         let places = keys.map(|key| (key.id(), key.bytes())).collect();
         listed.retain(|(key, _)| !is_of_blob(key));
@@ -274,7 +267,31 @@ impl<R: Fn(SnapshotReport)> SnapshotReader<'_, R> {
         Ok(())
     }
 
-    async fn list_blobs(&self) -> Result<(), Expired> {
+    /// All keys of a keyspace with their versions; `None`: a page failed. Those of an ordered one are listed as a range.
+    async fn list_keys(
+        &self,
+        keyspace: &Keyspace,
+    ) -> Result<Option<Vec<(Bytes, Timestamp)>>, SnapshotExpiry> {
+        let mut listed = Vec::new();
+        let mut keys = self.snapshot.scan(keyspace, Bytes::new());
+        let mut range = self.snapshot.scan_range::<&str>(keyspace, ..).page_keys(3);
+        if self.snapshot.at().0.is_multiple_of(2) {
+            range = range.reverse();
+        }
+        loop {
+            let page = match keyspace.config().order {
+                KeyOrder::Ordered => range.next_page().await,
+                KeyOrder::Hashed => keys.next_page().await,
+            };
+            match known(page)? {
+                Some(Some(keys)) => listed.extend(keys.into_iter().map(|one| (one.key, one.version))),
+                Some(None) => return Ok(Some(listed)),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn list_blobs(&self) -> Result<(), SnapshotExpiry> {
         let mut list = self.snapshot.list_blobs(&self.keyspaces[0], Bytes::new());
         let mut listed = Vec::new();
         loop {

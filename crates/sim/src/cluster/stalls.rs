@@ -74,7 +74,7 @@ impl SimulatedCluster {
             match self.stalls.find(from, to, traffic).filter(|_| from != to) {
                 Some(stall) if stall.waiting.len() < WAITING_MAX => stall.waiting.push(make()),
                 Some(_) => {}
-                None => self.agenda.at(at, make()),
+                None => self.event_queue.at(at, make()),
             }
         }
     }
@@ -99,7 +99,7 @@ impl SimulatedCluster {
         let after_us = self.streams.node.below(400 * MS);
         if self.scenario.has(FaultKind::Kills) && self.streams.node.chance(1, 2) {
             let life = self.hosts[from].life;
-            self.agenda
+            self.event_queue
                 .at(now.after_us(after_us), ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
         }
     }
@@ -115,27 +115,27 @@ impl SimulatedCluster {
         let number = self.stalls.begin(from, to, traffic);
         self.trace
             .record(self.now(), format_args!("STALL of n{from} to {to:?}, {traffic:?}, until {}", until.0));
-        self.agenda.at(until, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
+        self.event_queue.at(until, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
     }
 
     pub(super) fn end_stall(&mut self, number: u64) {
         let waited = self.stalls.end(|stall| stall.number == number);
-        self.come(waited);
+        self.deliver_stalled(waited);
     }
 
     /// Ends all stalls, as faults have ended.
     pub(super) fn end_all_stalls(&mut self) {
         let waited = self.stalls.end(|_| true);
-        self.come(waited);
+        self.deliver_stalled(waited);
     }
 
-    fn come(&mut self, waited: Vec<ClusterEvent>) {
+    fn deliver_stalled(&mut self, waited: Vec<ClusterEvent>) {
         let now = self.now();
         if !waited.is_empty() {
             self.trace.record(now, format_args!("{} messages that have waited come", waited.len()));
         }
         for (at, event) in waited.into_iter().enumerate() {
-            self.agenda.at(now.after_us(1 + at as u64), event);
+            self.event_queue.at(now.after_us(1 + at as u64), event);
         }
     }
 
@@ -151,7 +151,7 @@ impl SimulatedCluster {
         for number in numbers {
             let longest = *self.streams.network.pick(&[MS, 20 * MS, 100 * MS]);
             let at = self.now().after_us(self.streams.network.below(longest));
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::StallEnds { number }));
         }
     }
 

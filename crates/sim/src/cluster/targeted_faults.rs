@@ -96,6 +96,8 @@ pub(super) struct TargetedFaults {
     /// How the process of a node ends if its disk cuts the power at an aimed point.
     pub(super) aimed_ends: BTreeMap<usize, NodeEnd>,
     pub(super) aims_drawn: u64,
+    /// Turns that might have been the last of their process, as in `torn_batches`.
+    pub(super) tears_drawn: u64,
     /// Nodes of which a partition was to break an invariant, each with the number of its start.
     pub(super) broken: BTreeSet<(usize, u32)>,
     /// Nodes with a disk that has failed some operation.
@@ -153,7 +155,7 @@ impl SimulatedCluster {
         &mut self,
         now: Time,
         (from, to): (usize, usize),
-        said: FrameContent,
+        content: FrameContent,
         make: &dyn Fn() -> ClusterEvent,
     ) {
         if self.phase != ClusterPhase::Faults {
@@ -161,16 +163,16 @@ impl SimulatedCluster {
         }
         if self.scenario.has(FaultKind::Repeats) {
             let is_again = self.streams.network.chance(1, MESSAGES_PER_REPEAT);
-            let (count, within_us) = match said {
+            let (count, within_us) = match content {
                 FrameContent::Drop => (DROPS_AGAIN, DROPS_AGAIN_US),
                 _ => (u64::from(is_again), AGAIN_US),
             };
             for _ in 0..count {
                 let at = now.after_us(self.streams.network.below(within_us));
-                self.agenda.at(at, make());
+                self.event_queue.at(at, make());
             }
         }
-        let is_coordinator = matches!(said, FrameContent::Prepare | FrameContent::Commit);
+        let is_coordinator = matches!(content, FrameContent::Prepare | FrameContent::Commit);
         let may_die = is_coordinator
             && now >= self.targeted_faults.again
             && self.scenario.has(FaultKind::Kills)
@@ -178,7 +180,7 @@ impl SimulatedCluster {
         if may_die && from != to && self.streams.node.chance(1, COORDINATORS_OF) {
             self.targeted_faults.again = now.after_us(FAULT_PAUSE_US);
             let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);
-            self.agenda.at(at, ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
             if self.scenario.has(FaultKind::ClientPauses) && self.streams.node.chance(1, 2) {
                 let until =
                     at.after_us(self.streams.node.between(CLIENT_PAUSE_US_MIN.0, CLIENT_PAUSE_US_MIN.1));
@@ -293,7 +295,7 @@ impl SimulatedCluster {
                 self.trace.record(now, format_args!("OLD WORD that {:?} is over comes again", place.0));
                 for _ in 0..ECHOES {
                     let at = now.after_us(self.streams.network.below(ECHOES_US));
-                    self.agenda.at(at, make(frame.clone()));
+                    self.event_queue.at(at, make(frame.clone()));
                 }
             }
             _ => {}

@@ -177,7 +177,7 @@ impl SimulatedCluster {
         else {
             return;
         };
-        for class in [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell] {
+        for class in [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Counter] {
             // Transactions over both keyspaces are complete in the one that is left.
             let is_there = |key: &ClassedKey| !self.watch.is_dropped(both[key.keyspace]);
             let keys = ClassedKey::all(class).into_iter().filter(is_there).collect();
@@ -372,12 +372,12 @@ fn with_operation<R>(step: TransactionStep, then: impl FnOnce(&RecordOperation<'
         TransactionStep::Make { key, value } => {
             let bytes = match key.class {
                 KeyClass::Account => b"0".to_vec(),
-                KeyClass::Cell => vec![0; 8],
+                KeyClass::Counter => vec![0; 8],
                 _ => token(value),
             };
             then(&write(Condition::IfAbsent, insert(&bytes)))
         }
-        TransactionStep::Add(key, delta) if key.class == KeyClass::Cell => {
+        TransactionStep::Add(key, delta) if key.class == KeyClass::Counter => {
             let transform = Transform {
                 operator: Operator::Add,
                 number: NumberType::I64,

@@ -61,7 +61,7 @@ pub(super) fn read_of(key: ClassedKey, got: &ReadResult) -> Option<CheckedAction
 }
 
 /// The result of a read by the answer; `None` if no such result can exist.
-pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> Option<ReadResult> {
+pub(super) fn read_result(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> Option<ReadResult> {
     match (key.class, answer) {
         (_, Err(Failure::NotFound)) => Some(ReadResult::Absent),
         (KeyClass::List, Ok(Reply::List { version, length, values, .. })) => {
@@ -77,7 +77,7 @@ pub(super) fn got(key: ClassedKey, answer: &Result<Reply, Failure<'static>>) -> 
             let number = std::str::from_utf8(bytes).ok()?.parse().ok()?;
             Some(ReadResult::Number(*version, number))
         }
-        (KeyClass::Cell, Ok(Reply::Value { version, bytes, .. })) => {
+        (KeyClass::Counter, Ok(Reply::Value { version, bytes, .. })) => {
             let number = i64::from_le_bytes(bytes.as_ref().try_into().ok()?);
             Some(ReadResult::Number(*version, number))
         }

@@ -3,7 +3,7 @@
 //! the time at which they occur.
 //!
 //! *I4*: see [`super::hash_ranges`].
-//! *I1*: see [`super::recovery`].
+//! *I1*: see [`super::recovery`] and [`super::reported_logs`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::SimulatedCluster;
-use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionOf, is_replicated};
+use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionKey, is_replicated};
 use super::hash_ranges::HashRanges;
 use super::maps::Maps;
 use super::node_end::NodeEnd;
 use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
 use super::redis::REDIS_KEYSPACES;
+use super::reported_logs::ReportedLogs;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
 use crate::workload::transactional::KEYSPACES;
@@ -41,6 +42,7 @@ pub(super) struct ClusterWatch {
     hash_ranges: HashRanges,
     committed_entries: AgreedEntries,
     maps: Maps,
+    pub(super) reported_logs: ReportedLogs,
     /// Processes that have ended.
     ends: BTreeMap<Incarnation, ProcessEnd>,
     /// Per node: since when its process has trouble; and its last pause.
@@ -121,9 +123,7 @@ impl ClusterWatch {
     pub(super) fn add_to_history(&mut self, history: &mut RunHistory) {
         for call in &mut history.calls {
             if let Some(known) = self.keyspaces.get(&call.keyspace) {
-                let config = &known.config;
-                let hash = config.hash.hash(config.seed, &call.operation.key);
-                call.partition = zerohop_placement::partition_of(hash, config.partitions);
+                call.partition = known.config.partition(&call.operation.key);
             }
         }
         for mut loss in std::mem::take(&mut self.losses) {
@@ -179,7 +179,7 @@ impl SimulatedCluster {
         let Some(partitions) = self.watch.hash_ranges.partitions_in(keyspace, epoch) else { return };
         let now = self.now().0;
         if let Err(what) = self.watch.committed_entries.applies(
-            PartitionOf { keyspace, partitions, partition },
+            PartitionKey { keyspace, partitions, partition },
             instance,
             applied,
         ) {
@@ -414,11 +414,24 @@ impl SimulatedCluster {
         let holders = known.holders.get(&partition).cloned().unwrap_or_default();
         let durability = known.history.durability_at(now);
         let partitions = known.config.partitions.get();
+        let in_sync: Vec<InstanceId> = holders.iter().map(|(instance, _)| *instance).collect();
+        let is_whole = holders.iter().any(|holder| holder.0 == chosen && self.may_be_whole(*holder));
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
         let is_in_doubt = self.has_lost_disk_since(chosen, Time::NEVER);
         let judged = check_chosen_log(durability, &holders, chosen);
+        if is_whole || in_sync.is_empty() || !matches!(judged, RecoveryVerdict::MayLack(_)) {
+            self.watch.reported_logs.forget((keyspace, partition));
+        } else {
+            let map = Arc::clone(&self.watch.map);
+            let reported = self.watch.reported_logs.end((keyspace, partition), &map, (&in_sync, chosen));
+            if let Err(what) = reported {
+                self.record_violation("I1", format!("at {} {keyspace}/{partition} {what}", now.0));
+            }
+        }
         if judged != RecoveryVerdict::Complete {
-            self.watch.committed_entries.begins_again(PartitionOf { keyspace, partitions, partition }, epoch);
+            self.watch
+                .committed_entries
+                .begins_again(PartitionKey { keyspace, partitions, partition }, epoch);
         }
         let survives_until = match judged {
             RecoveryVerdict::Complete => return,
@@ -448,6 +461,14 @@ impl SimulatedCluster {
             survives_until,
             keeps_timestamp_bound,
         });
+    }
+
+    /// Whether a replica that had everything may not have restarted at the time of the decision that the map shows, or
+    /// may have stopped in order before.
+    fn may_be_whole(&self, (instance, incarnation): (InstanceId, Incarnation)) -> bool {
+        let named = self.watch.map.instance(instance).map(|known| known.incarnation);
+        let end = self.watch.ends.get(&incarnation);
+        named == Some(incarnation) || end.is_none_or(|ended| ended.how == NodeEnd::Stopped)
     }
 
     /// The fate of a replica that had everything.

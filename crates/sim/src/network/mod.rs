@@ -57,7 +57,7 @@ pub(crate) enum LinkArrival {
 
 /// Data on its way.
 #[derive(Clone, Debug)]
-pub(crate) struct InTransit {
+pub(crate) struct PacketInTransit {
     pub(crate) at: Time,
     pub(crate) link: LinkId,
     pub(crate) to: LinkEnd,
@@ -100,7 +100,7 @@ pub(crate) struct Network {
     cut_off_from: BTreeMap<(usize, usize), Time>,
     /// From one node to another: nothing passes before then.
     cut_nodes: BTreeMap<(usize, usize), Time>,
-    travelling: Vec<InTransit>,
+    travelling: Vec<PacketInTransit>,
 }
 
 impl Network {
@@ -120,7 +120,7 @@ impl Network {
     }
 
     /// Everything that was sent since the last call.
-    pub(crate) fn take_in_transit(&mut self) -> Vec<InTransit> {
+    pub(crate) fn take_in_transit(&mut self) -> Vec<PacketInTransit> {
         std::mem::take(&mut self.travelling)
     }
 
@@ -156,7 +156,7 @@ impl Network {
     }
 
     /// Whether data still arrives: its connection has not been reset since it was sent.
-    pub(crate) fn arrives(&self, thing: &InTransit) -> bool {
+    pub(crate) fn arrives(&self, thing: &PacketInTransit) -> bool {
         self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).pipe_state == thing.pipe_state)
     }
 
@@ -213,7 +213,7 @@ impl Network {
     /// themselves, or when the node is back; otherwise data already sent may still arrive before
     /// they learn of it. `is_its` selects its instances.
     pub(crate) fn lose_node(&mut self, now: Time, silently: bool, is_its: impl Fn(usize) -> bool) {
-        for id in self.those(|link| !link.is_over && is_its(link.instance)) {
+        for id in self.links_where(|link| !link.is_over && is_its(link.instance)) {
             self.empty(id, LinkEnd::Node);
             self.shut(id, LinkEnd::Node);
             if !silently && self.can_learn(id, LinkEnd::Opener) {
@@ -230,7 +230,7 @@ impl Network {
     /// The node is back: connections that it does not know are reset, and nothing more arrives over
     /// them.
     pub(crate) fn node_is_back(&mut self, now: Time, is_its: impl Fn(usize) -> bool) {
-        for id in self.those(|link| !link.is_over && link.to_node.is_shut && is_its(link.instance)) {
+        for id in self.links_where(|link| !link.is_over && link.to_node.is_shut && is_its(link.instance)) {
             self.reset(now, id);
         }
     }
@@ -255,7 +255,7 @@ impl Network {
     /// The process that has opened these connections is gone. If `silently`, the other ends find
     /// out when it is back; otherwise once they have what it had sent.
     pub(crate) fn lose_openers(&mut self, now: Time, silently: bool, is_its: impl Fn(Opener) -> bool) {
-        for id in self.those(|link| !link.is_over && is_its(link.opener)) {
+        for id in self.links_where(|link| !link.is_over && is_its(link.opener)) {
             self.empty(id, LinkEnd::Opener);
             self.shut(id, LinkEnd::Opener);
             if !silently && self.can_learn(id, LinkEnd::Node) {
@@ -268,7 +268,7 @@ impl Network {
 
     /// That process is back: connections that it does not know are reset.
     pub(crate) fn opener_is_back(&mut self, now: Time, is_its: impl Fn(Opener) -> bool) {
-        for id in self.those(|link| !link.is_over && link.to_opener.is_shut && is_its(link.opener)) {
+        for id in self.links_where(|link| !link.is_over && link.to_opener.is_shut && is_its(link.opener)) {
             self.reset(now, id);
         }
     }
@@ -280,12 +280,12 @@ impl Network {
         self.cut_off.fill(Time(0));
         self.cut_off_from.clear();
         self.cut_nodes.clear();
-        for id in self.those(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
+        for id in self.links_where(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
             self.reset(now, id);
         }
     }
 
-    fn those(&self, which: impl Fn(&Link) -> bool) -> Vec<LinkId> {
+    fn links_where(&self, which: impl Fn(&Link) -> bool) -> Vec<LinkId> {
         self.links.iter().filter(|(_, link)| which(link)).map(|(id, _)| *id).collect()
     }
 
@@ -343,7 +343,7 @@ impl Network {
         let at = now.after_us(delay_us).max(blocked_until).max(pipe.last.after_us(1));
         pipe.last = at;
         let filling = pipe.pipe_state;
-        self.travelling.push(InTransit { at, link: id, to, what, pipe_state: filling });
+        self.travelling.push(PacketInTransit { at, link: id, to, what, pipe_state: filling });
     }
 
     /// Data on its way to this end is lost.

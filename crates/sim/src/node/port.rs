@@ -268,7 +268,7 @@ mod tests {
         assert!(shows_state_at_time_out(&read(Query::Wait(Wait { until: WaitUntil::Present }))));
         assert!(
             !shows_state_at_time_out(&read(Query::Lookup)),
-            "nobody looked, or what was found is in doubt"
+            "no check was made, or its result is in doubt"
         );
     }
 }

@@ -395,7 +395,7 @@ impl BlobContents<'_> {
     pub(crate) fn tail(&self) -> Result<Vec<u64>, String> {
         let records = self.size.checked_sub(BASE_BYTES).filter(|tail| tail.is_multiple_of(RECORD_BYTES));
         let records =
-            records.ok_or_else(|| format!("nobody makes it {} bytes long", self.size))? / RECORD_BYTES;
+            records.ok_or_else(|| format!("no client makes it {} bytes long", self.size))? / RECORD_BYTES;
         let mut all = Vec::new();
         for (_, bytes) in self.chunks.get(NUMBERS.end as usize..).unwrap_or_default() {
             all.extend_from_slice(bytes);

@@ -52,7 +52,7 @@ fn blob_read_identifies_writes_that_it_shows() {
 #[test]
 fn impossible_contents_are_detected() {
     let (whole, torn) = (token(3), &token(3)[..5]);
-    assert!(contents(0, Vec::new()).actions().is_err(), "nobody leaves it empty");
+    assert!(contents(0, Vec::new()).actions().is_err(), "no client leaves it empty");
     assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
     let of = |last: &[u8], number: &[u8]| {
         contents(BASE_BYTES, with([&whole, &whole, last], [number, &[]], &[])).actions().is_ok()

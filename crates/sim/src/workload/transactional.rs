@@ -23,7 +23,7 @@ pub(crate) enum KeyClass {
     /// Decimal text with additions; of the first bank.
     Account,
     /// A number of eight bytes that is transformed in place; of the second bank.
-    Cell,
+    Counter,
 }
 
 /// Keys of each class in each keyspace.
@@ -31,7 +31,7 @@ const fn count(class: KeyClass) -> u64 {
     match class {
         KeyClass::List => 4,
         KeyClass::Register => 3,
-        KeyClass::Account | KeyClass::Cell => 2,
+        KeyClass::Account | KeyClass::Counter => 2,
     }
 }
 
@@ -53,7 +53,7 @@ impl ClassedKey {
 
     /// The key with this number.
     pub(crate) fn with_id(id: u64) -> Option<ClassedKey> {
-        let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell];
+        let classes = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Counter];
         classes.into_iter().flat_map(ClassedKey::all).find(|key| key.id() == id)
     }
 
@@ -79,7 +79,7 @@ pub(crate) enum TransactionStep {
     Put { key: ClassedKey, value: u64, filler: usize },
     /// Writes it if the record is absent.
     Make { key: ClassedKey, value: u64 },
-    /// Adds to an account or a cell.
+    /// Adds to an account or a counter.
     Add(ClassedKey, i64),
 }
 
@@ -138,7 +138,7 @@ impl PlanDraws {
     /// The transaction that creates everything that others require.
     pub(crate) fn opening(&mut self) -> ClientOperationPlan {
         let mut steps = Vec::new();
-        for class in [KeyClass::Register, KeyClass::Account, KeyClass::Cell] {
+        for class in [KeyClass::Register, KeyClass::Account, KeyClass::Counter] {
             for key in ClassedKey::all(class) {
                 let value = if class == KeyClass::Register { self.value() } else { 0 };
                 steps.push(TransactionStep::Make { key, value });
@@ -183,7 +183,7 @@ impl PlanDraws {
         let class = keys
             .iter()
             .map(|key| key.class)
-            .find(|class| matches!(class, KeyClass::Account | KeyClass::Cell));
+            .find(|class| matches!(class, KeyClass::Account | KeyClass::Counter));
         Some(match (class, self.random.chance(1, 2)) {
             (Some(class), true) => ClientOperationPlan::ReadMany(ClassedKey::all(class)),
             (Some(class), false) => ClientOperationPlan::Commit(self.transfer_in(ClassedKey::all(class))),
@@ -259,7 +259,7 @@ impl PlanDraws {
     }
 
     fn bank(&mut self) -> Vec<ClassedKey> {
-        ClassedKey::all(*self.random.pick(&[KeyClass::Account, KeyClass::Cell]))
+        ClassedKey::all(*self.random.pick(&[KeyClass::Account, KeyClass::Counter]))
     }
 
     /// A list or a register.
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn keys_have_unique_ids_and_names() {
-        let all: Vec<ClassedKey> = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Cell]
+        let all: Vec<ClassedKey> = [KeyClass::List, KeyClass::Register, KeyClass::Account, KeyClass::Counter]
             .into_iter()
             .flat_map(ClassedKey::all)
             .collect();

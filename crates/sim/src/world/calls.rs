@@ -51,7 +51,7 @@ impl NodeWorld {
         self.trace.record(now, format_args!("c{client} begins, life {life}"));
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);
-            self.agenda.at(now.after_us(soon), NodeWorldEvent::Call { client, life });
+            self.event_queue.at(now.after_us(soon), NodeWorldEvent::Call { client, life });
         }
     }
 
@@ -74,7 +74,7 @@ impl NodeWorld {
         let at = at.max(found.paused_until);
         if found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, NodeWorldEvent::RunClient(client));
+            self.event_queue.at(at, NodeWorldEvent::RunClient(client));
         }
     }
 
@@ -131,7 +131,7 @@ impl NodeWorld {
                     0 => now.0 + rest_us,
                     burst_us => (now.0 + rest_us).next_multiple_of(burst_us),
                 };
-                self.agenda.at(Time(at), NodeWorldEvent::Call { client, life });
+                self.event_queue.at(Time(at), NodeWorldEvent::Call { client, life });
             }
         }
     }
@@ -153,7 +153,7 @@ impl NodeWorld {
                         self.scenario.client_pause_us - self.streams.network.below(SESSION_IDLE_MS * MS / 10);
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda.at(at, NodeWorldEvent::Repeat { instance, frame: rest[..used].to_vec() });
+                self.event_queue.at(at, NodeWorldEvent::Repeat { instance, frame: rest[..used].to_vec() });
                 // The second copy may take effect, whatever the client receives for the first.
                 for call in &self.clients[client].calls {
                     self.calls_with_late_copy.insert(*call);
@@ -197,7 +197,7 @@ impl NodeWorld {
         let now = self.now();
         if now < self.clients[client].paused_until {
             let later = self.clients[client].paused_until;
-            return self.agenda.at(later, NodeWorldEvent::Call { client, life });
+            return self.event_queue.at(later, NodeWorldEvent::Call { client, life });
         }
         let live: Vec<KeyspaceId> = self
             .keyspaces

@@ -49,7 +49,7 @@ impl NodeWorld {
         }
         if self.scenario.client_pause_us > 0 {
             let at = self.now().after_us(self.scenario.faults_us / 2);
-            self.agenda.at(at, NodeWorldEvent::Fault(NodeFault::Sleep));
+            self.event_queue.at(at, NodeWorldEvent::Fault(NodeFault::Sleep));
         }
     }
 
@@ -71,7 +71,7 @@ impl NodeWorld {
         if every_us > 0 {
             let wait_us = self.streams.node.wait(every_us);
             let at = self.now().after_us(wait_us);
-            self.agenda.at(at, NodeWorldEvent::Fault(fault));
+            self.event_queue.at(at, NodeWorldEvent::Fault(fault));
         }
     }
 
@@ -82,7 +82,7 @@ impl NodeWorld {
         let now = self.now();
         if now < self.asleep_until && fault != NodeFault::DiskRestored {
             let wait_us = self.streams.node.below(1_000_000);
-            return self.agenda.at(self.asleep_until.after_us(wait_us), NodeWorldEvent::Fault(fault));
+            return self.event_queue.at(self.asleep_until.after_us(wait_us), NodeWorldEvent::Fault(fault));
         }
         self.schedule_next(fault);
         let is_up = self.node.down.is_none();
@@ -226,7 +226,7 @@ impl NodeWorld {
         self.trace.record(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
         self.record_fault_until(until);
         self.coverage.disk_faults += 1;
-        self.agenda.at(until, NodeWorldEvent::Fault(NodeFault::DiskRestored));
+        self.event_queue.at(until, NodeWorldEvent::Fault(NodeFault::DiskRestored));
     }
 
     /// `interval` promises nothing from now until then, and until the effects are gone.

@@ -2,7 +2,7 @@
 //! after the other.
 //!
 //! ```text
-//!   agenda ──> Travel    bytes arrive at the node (slot) or at a client
+//!   events ──> Travel    bytes arrive at the node (slot) or at a client
 //!          ──> RunNode   an instance handles its arrivals, and answers          (nodes)
 //!          ──> RunClient, Call                                               (calls)
 //!          ──> Fault     crash, pause, cut off, full disk, alter ...         (faults)
@@ -16,12 +16,12 @@ use std::collections::BTreeSet;
 
 use zerohop_base::time::Time;
 
-use crate::agenda::Agenda;
 use crate::client::ClientLife;
 use crate::coverage::Coverage;
+use crate::event_queue::EventQueue;
 use crate::history::{KeyspaceHistory, RunHistory};
 use crate::limits::{HEALING_US, QUIET_US, START};
-use crate::network::{InTransit, LinkArrival, LinkEnd, Network, Opener};
+use crate::network::{LinkArrival, LinkEnd, Network, Opener, PacketInTransit};
 use crate::node::{Manager, NodeClock, NodeSlot};
 use crate::scenario::NodeScenario;
 use crate::streams::Streams;
@@ -29,10 +29,10 @@ use crate::trace::{LineRetention, Trace};
 use crate::workload::draw::{OperationDraws, OperationMix};
 use faults::NodeFault;
 
-/// An event of the agenda.
+/// An event of the event queue.
 #[derive(Debug)]
 enum NodeWorldEvent {
-    Travel(InTransit),
+    Travel(PacketInTransit),
     RunNode(usize),
     RunClient(usize),
     /// A client makes its next call, if it is alive.
@@ -63,7 +63,7 @@ pub(crate) struct NodeWorld {
     /// Violations that no client could observe.
     pub(crate) violations: Vec<String>,
     scenario: NodeScenario,
-    agenda: Agenda<NodeWorldEvent>,
+    event_queue: EventQueue<NodeWorldEvent>,
     network: Network,
     manager: Manager,
     clock: NodeClock,
@@ -113,7 +113,7 @@ impl NodeWorld {
         let mut streams = Streams::new(seed);
         let scenario = NodeScenario::new(&mut streams.scenario);
         let now = START;
-        let agenda = Agenda::new(streams.schedule.clone(), now);
+        let event_queue = EventQueue::new(streams.schedule.clone(), now);
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
         let slots =
             (0..scenario.instances).map(|_| NodeSlot::new(nodes::new_disk(&mut streams.disk))).collect();
@@ -128,7 +128,7 @@ impl NodeWorld {
             history: RunHistory::default(),
             coverage: Coverage::default(),
             violations: Vec::new(),
-            agenda,
+            event_queue,
             network,
             manager: Manager::new(scenario.instances),
             clock: NodeClock::new(now),
@@ -152,23 +152,23 @@ impl NodeWorld {
     pub(crate) fn run(&mut self) {
         self.set_up();
         let healed = START.after_us(self.scenario.faults_us + self.scenario.client_pause_us);
-        self.agenda.at(healed, NodeWorldEvent::EndFaults);
-        self.agenda.at(healed.after_us(HEALING_US + QUIET_US), NodeWorldEvent::Quiet);
+        self.event_queue.at(healed, NodeWorldEvent::EndFaults);
+        self.event_queue.at(healed.after_us(HEALING_US + QUIET_US), NodeWorldEvent::Quiet);
         while !self.is_over()
-            && let Some(event) = self.agenda.next()
+            && let Some(event) = self.event_queue.next()
         {
             self.happen(event);
             self.enqueue_in_flight();
         }
         self.count();
         self.history.clocks_were_set = self.scenario.node.wild_clock;
-        self.history.ended = self.agenda.now();
+        self.history.ended = self.event_queue.now();
         self.history.keyspaces = self.keyspaces.clone();
         self.coverage.events = self.trace.count();
     }
 
     fn now(&self) -> Time {
-        self.agenda.now()
+        self.event_queue.now()
     }
 
     fn set_up(&mut self) {
@@ -205,16 +205,16 @@ impl NodeWorld {
 
     fn enqueue_in_flight(&mut self) {
         for thing in self.network.take_in_transit() {
-            self.agenda.at(thing.at, NodeWorldEvent::Travel(thing));
+            self.event_queue.at(thing.at, NodeWorldEvent::Travel(thing));
         }
     }
 
-    fn arrive(&mut self, thing: InTransit) {
+    fn arrive(&mut self, thing: PacketInTransit) {
         if !self.network.arrives(&thing) {
             return;
         }
         let now = self.now();
-        let InTransit { link, to, what, .. } = thing;
+        let PacketInTransit { link, to, what, .. } = thing;
         match &what {
             LinkArrival::Bytes(bytes) => {
                 self.trace.record(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()));

@@ -45,7 +45,7 @@ impl NodeWorld {
         let at = at.max(found.busy_until).max(self.node.paused_until);
         if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
             found.turn_at = Some(at);
-            self.agenda.at(at, NodeWorldEvent::RunNode(slot));
+            self.event_queue.at(at, NodeWorldEvent::RunNode(slot));
         }
     }
 
@@ -158,7 +158,7 @@ impl NodeWorld {
         }
         self.node.down = Some(down);
         self.coverage.failed_starts += 1;
-        self.agenda.at(now.after_us(1), NodeWorldEvent::Start);
+        self.event_queue.at(now.after_us(1), NodeWorldEvent::Start);
     }
 
     /// The process ends.
@@ -205,7 +205,7 @@ impl NodeWorld {
         };
         self.trace.record(now, format_args!("END of the process, {how:?}, for {down_us} us"));
         self.coverage.ended(how == NodeEnding::Stopped);
-        self.agenda.at(now.after_us(down_us + 1), NodeWorldEvent::Start);
+        self.event_queue.at(now.after_us(down_us + 1), NodeWorldEvent::Start);
     }
 
     /// Adds the counters of the instances to the coverage, before they are gone.

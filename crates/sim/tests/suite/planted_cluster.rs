@@ -48,25 +48,25 @@ type Row = (BugPlace, &'static [u64]);
 /// without.
 const CANARIES: [Row; 15] = [
     (BugPlace::Partition(partition::Bug::AnswersBeforeReplication), &[0]),
-    (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[4]),
+    (BugPlace::Partition(partition::Bug::PromotedBeforeLeaseExpiry), &[0]),
     (BugPlace::Control(control::Bug::FollowerPromoted), &[1]),
     (BugPlace::Transaction(transaction::Bug::IntentsFreedBeforeDecision), &[0]),
-    (BugPlace::Partition(partition::Bug::ConfirmIgnoresIntents), &[5]),
+    (BugPlace::Partition(partition::Bug::ConfirmIgnoresIntents), &[7]),
     (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[96, 29, 19, 33, 92]),
-    (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[247, 282, 186, 33, 537]),
-    (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[0]),
+    (BugPlace::Partition(partition::Bug::HashRangeNotChecked), &[282, 247, 186, 33, 537]),
+    (BugPlace::Session(session::Bug::ConfirmingRoundSkipped), &[1]),
     (BugPlace::Partition(partition::Bug::ScanSkipsKey), &[0]),
     (BugPlace::Partition(partition::Bug::RangeSkipsKey), &[18]),
-    (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[1]),
+    (BugPlace::Engine(engine::Bug::KeyHashSeedIgnored), &[3]),
     (BugPlace::Relay(relay::Bug::OutcomesByOrder), &[8]),
     (BugPlace::Relay(relay::Bug::LostWritesSentAgain), &[10]),
     (BugPlace::Session(session::Bug::RereadReplaces), &[0]),
-    (BugPlace::Engine(engine::Bug::LogBehindCheckpointIgnored), &[9]),
+    (BugPlace::Engine(engine::Bug::LogBehindCheckpointIgnored), &[11]),
 ];
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 65] = [
+const OTHERS: [Row; 75] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -77,10 +77,16 @@ const OTHERS: [Row; 65] = [
     (BugPlace::Engine(engine::Bug::ReplacedSegmentStays), &[9]),
     (BugPlace::Engine(engine::Bug::JournalRemovedEarly), &[9]),
     (BugPlace::Partition(partition::Bug::LeaseNotChecked), &[0]),
+    (BugPlace::Partition(partition::Bug::OneLeaseEnough), &[46]),
+    (BugPlace::Partition(partition::Bug::SessionTableNotInstalled), &[0]),
+    (BugPlace::Partition(partition::Bug::BatchCommittedInPieces), &[27]),
+    (BugPlace::Partition(partition::Bug::IncompleteBatchKept), &[61]),
     (BugPlace::Partition(partition::Bug::BrokenServesOn), &[15, 17]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
     (BugPlace::Control(control::Bug::RestartedReplicaStaysInSync), &[0]),
+    (BugPlace::Control(control::Bug::SilentMemberPassed), &[0]),
+    (BugPlace::Control(control::Bug::LowestLogChosen), &[1]),
     (BugPlace::Partition(partition::Bug::OlderEpochAccepted), &[0]),
     (BugPlace::Partition(partition::Bug::TruncationSkipped), &[1]),
     (BugPlace::Partition(partition::Bug::SessionTableEmptyAtPromotion), &[0]),
@@ -132,6 +138,10 @@ const OTHERS: [Row; 65] = [
     (BugPlace::Session(session::Bug::BlobAttributesOfNothing), &[0]),
     (BugPlace::Session(session::Bug::BlobCutNotCompleted), &[23, 20, 26]),
     (BugPlace::Session(session::Bug::CallDeadlineRestarts), &[1]),
+    (BugPlace::Session(session::Bug::RangeEndsAtRegion), &[24, 27]),
+    (BugPlace::Session(session::Bug::ReverseLeavesRegionEarly), &[27, 32, 36]),
+    (BugPlace::Session(session::Bug::SeparatorSkipped), &[27, 36]),
+    (BugPlace::Partition(partition::Bug::RegionIntentsByHash), &[29, 43, 45]),
 ];
 
 impl BugPlace {
@@ -145,8 +155,20 @@ impl BugPlace {
                 scenario_draws(seed).kinds.has(FaultKind::BrokenInvariants)
             }
             BugPlace::Session(session::Bug::BlobCutNotCompleted) => scenario_draws(seed).truncates_in_steps,
+            BugPlace::Session(bug) if session::Bug::OF_REGIONS.contains(&bug) => {
+                scenario_draws(seed).has_regions
+            }
+            BugPlace::Partition(partition::Bug::RegionIntentsByHash) => {
+                scenario_draws(seed).has_regions_of_transactions
+            }
             BugPlace::Partition(bug) if partition::Bug::OF_RANGES.contains(&bug) => {
                 scenario_draws(seed).is_ordered
+            }
+            BugPlace::Partition(
+                partition::Bug::BatchCommittedInPieces | partition::Bug::IncompleteBatchKept,
+            ) => scenario_draws(seed).has_short_messages && scenario_draws(seed).kinds.has(FaultKind::Kills),
+            BugPlace::Partition(partition::Bug::OneLeaseEnough) => {
+                scenario_draws(seed).cuts_pairs && scenario_draws(seed).kinds.has(FaultKind::Cuts)
             }
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
@@ -182,13 +204,16 @@ impl BugPlace {
     fn all() -> Vec<BugPlace> {
         let partitions = partition::Bug::OF_GROUPS.into_iter().chain(partition::Bug::ALL);
         let partitions = partitions.chain(partition::Bug::OF_SCANS).chain(partition::Bug::OF_SPLITS);
-        let partitions = partitions.chain(partition::Bug::OF_RANGES);
+        let partitions = partitions.chain(partition::Bug::OF_RANGES).chain(partition::Bug::OF_CLUSTERS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
-        let partitions = partitions.chain([partition::Bug::BrokenServesOn]);
+        let controls = controls.chain(control::Bug::OF_RECOVERIES);
+        let partitions =
+            partitions.chain([partition::Bug::BrokenServesOn, partition::Bug::RegionIntentsByHash]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
-        all.extend(session::Bug::ALL.into_iter().chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
+        let sessions = session::Bug::ALL.into_iter().chain(session::Bug::OF_REGIONS);
+        all.extend(sessions.chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
         let is_new = |bug: &engine::Bug| !engine::Bug::ALL.contains(bug);
         all.extend(engine::Bug::OF_RESTARTS.into_iter().filter(is_new).map(BugPlace::Engine));
         all.extend(BugPlace::of_relays());
@@ -239,7 +264,7 @@ fn first_violation(seed: u64) -> Option<String> {
 /// Distributes work over the threads.
 fn share<T: Send>(things: impl IntoIterator<Item = T, IntoIter: Send>, act: impl Fn(T) + Sync) {
     let queue = Mutex::new(things.into_iter());
-    let next = || queue.lock().expect("nobody panics with it").next();
+    let next = || queue.lock().expect("no thread panics with it").next();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -258,7 +283,7 @@ struct CleanSeeds(Mutex<BTreeMap<u64, bool>>);
 impl CleanSeeds {
     /// Whether a seed shows none; called without a mutant.
     fn is(&self, seed: u64) -> bool {
-        let known = || self.0.lock().expect("nobody panics with it");
+        let known = || self.0.lock().expect("no thread panics with it");
         if let Some(is_clean) = known().get(&seed) {
             return *is_clean;
         }
@@ -311,9 +336,9 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
         });
         if found.count() == 0 {
             println!("{name} is not found");
-            missed.lock().expect("nobody panics with it").push(name);
+            missed.lock().expect("no thread panics with it").push(name);
         }
     });
-    let missed = missed.into_inner().expect("nobody panics with it");
+    let missed = missed.into_inner().expect("no thread panics with it");
     assert!(missed.is_empty(), "not found within {} seeds: {missed:?}", seeds());
 }

@@ -261,11 +261,11 @@ mod tests {
         let found = broken_by(|one| one.state.break_staged_bytes(1));
         assert_eq!(found, only_all("the bytes of staged pieces are counted"));
         let found = broken_by(|one| one.intents.break_changing());
-        assert_eq!(found, both("only holders change cells"));
+        assert_eq!(found, both("only holders change records"));
         let found = broken_by(|one| one.intents.break_entry(1));
-        assert_eq!(found, only_all("the cells of a holder name it"));
+        assert_eq!(found, only_all("the lock keys of a holder name it"));
         let found = broken_by(|one| one.intents.break_queue_of_entry(1));
-        assert_eq!(found, only_all("the cells of a waiter name it"));
+        assert_eq!(found, only_all("the lock keys of a waiter name it"));
     }
 
     #[test]

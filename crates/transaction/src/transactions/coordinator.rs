@@ -236,8 +236,8 @@ impl Transactions {
     ) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
         let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounted);
-        let is_asked = running.others().iter().any(|part| part.routing_key == from);
-        if !counts || !is_asked || !answer.hash_range.has(from) {
+        let is_participant = running.others().iter().any(|part| part.routing_key == from);
+        if !counts || !is_participant || !answer.hash_range.has(from) {
             return;
         }
         if host.is_ahead(answer.proposal) {
@@ -270,8 +270,8 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(running) = self.running.get(&id) else { return };
-        let is_asked = running.others().iter().any(|part| part.routing_key == from);
-        if running.attempt == attempt && !running.chain && !running.is_deciding && is_asked {
+        let is_participant = running.others().iter().any(|part| part.routing_key == from);
+        if running.attempt == attempt && !running.chain && !running.is_deciding && is_participant {
             self.queue_in_order(now, id, effects);
         }
     }
@@ -283,8 +283,8 @@ impl Transactions {
         effects: &mut Vec<TransactionEffect>,
     ) {
         let Some(running) = self.running.get(&id) else { return };
-        let is_asked = running.others().iter().any(|part| part.routing_key == from);
-        if running.attempt == attempt && is_asked {
+        let is_participant = running.others().iter().any(|part| part.routing_key == from);
+        if running.attempt == attempt && is_participant {
             self.abort(id, (from, refusal), effects);
         }
     }

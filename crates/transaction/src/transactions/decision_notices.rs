@@ -215,9 +215,9 @@ impl Transactions {
     ) {
         let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
         let (Some(decision), Some(notice)) = (decision, self.decision_notices.get_mut(&id)) else { return };
-        let is_asked = decision.participants.iter().any(|one| one.hash_range.has(from));
+        let is_participant = decision.participants.iter().any(|one| one.hash_range.has(from));
         let is_open = notice.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
-        if !is_asked || !is_open {
+        if !is_participant || !is_open {
             return;
         }
         let lost = notice.not_prepared.entry(from).or_insert(LostParticipant { since: now, report_count: 0 });

@@ -1,7 +1,7 @@
 //! The primary's view of a partition's transactions: the committed state ([`ParticipantState`]), and the work in progress.
 //!
-//! Everything outside the state is lost with the primary, and no answer depends on it: a participant answers what is
-//! committed in its log, a coordinator sends decisions that are committed in its own.
+//! Everything outside the state is lost with the primary, and no answer depends on it. A participant answers what is
+//! committed in its log. A coordinator sends decisions that are committed in its own log.
 
 mod check;
 mod coordinator;
@@ -53,7 +53,7 @@ pub struct Transactions {
     queued: BTreeMap<TransactionId, Box<QueuedTransaction>>,
     /// A `Prepare` of a higher attempt, which waits until the lower one is released.
     next: BTreeMap<TransactionId, Message>,
-    /// Decided transactions that wait because another holder may commit below on one of their cells.
+    /// Decided transactions that wait because another holder may commit below on one of their lock keys.
     deferred: BTreeSet<TransactionId>,
     released: BTreeMap<TransactionId, Attempt>,
     released_order: VecDeque<TransactionId>,
@@ -370,10 +370,16 @@ impl Transactions {
         self.intents.is_empty()
     }
 
-    /// Whether a holder is about to change a cell: a read there now may not return the newest version.
+    /// Whether a holder is about to change a record: a read there now may not return the newest version.
     #[must_use]
     pub fn has_change_pending(&self, lock_key: u64) -> bool {
         self.intents.has_change_pending(lock_key)
+    }
+
+    /// Whether a holder is about to change any record: a list or a count of all records may not be the newest.
+    #[must_use]
+    pub fn has_changes_pending(&self) -> bool {
+        self.intents.has_changes_pending()
     }
 
     /// Whether a transaction that is prepared here may commit at or below a time. Later proposals are above it once the host
@@ -383,7 +389,7 @@ impl Transactions {
         self.intents.may_commit_by(at)
     }
 
-    /// Whether nothing conflicts with a write of a cell that cannot wait.
+    /// Whether nothing conflicts with a write of a record that cannot wait.
     #[must_use]
     pub fn may_write(&self, lock_key: u64) -> bool {
         self.intents.are_free(&vec![(lock_key, crate::item::Access::Write)])

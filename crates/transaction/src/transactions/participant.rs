@@ -389,7 +389,7 @@ impl Transactions {
         effects.push(send(id.coordinator, to, id, what));
     }
 
-    /// Logs decided transactions for which no holder may commit below on any of their cells any more.
+    /// Logs decided transactions for which no holder may commit below on any of their lock keys any more.
     fn apply_deferred(&mut self, effects: &mut Vec<TransactionEffect>) {
         let ready: Vec<TransactionId> =
             self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();

@@ -1,4 +1,4 @@
-//! Read locks with a time limit: a promise to a reader of several cells that they do not change for a moment, so that it
+//! Read locks with a time limit: a promise to a reader of several records that they do not change for a moment, so that it
 //! need not confirm its reads. A read lock is a shared intent that expires by itself. Times are those of a clock that is
 //! never set, in any unit that its owner chooses.
 
@@ -7,7 +7,7 @@ use crate::effect::TransactionEffect;
 use crate::host::PartitionHost;
 
 impl Transactions {
-    /// Locks a cell until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
+    /// Locks a record until the given time: `false` if a holder is about to change it, or a transaction queues for it. Times
     /// must not go back.
     pub fn add_read_lock(&mut self, lock_key: u64, until: u64) -> bool {
         let is_locked = self.intents.add_read_lock(lock_key, until);

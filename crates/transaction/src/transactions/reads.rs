@@ -22,7 +22,7 @@ pub enum Admission {
 }
 
 impl Transactions {
-    /// A read of the present contents of a cell. It waits for the intents that exist now, and for no later ones.
+    /// A read of the present contents of a record. It waits for the intents that exist now, and for no later ones.
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
@@ -30,8 +30,8 @@ impl Transactions {
         self.read_below(ticket, lock_key, Timestamp::MAX)
     }
 
-    /// A read of a cell's contents at `at`: it waits for all holders that may commit at `at` or before, and from now on no
-    /// other transaction commits at `at` or before.
+    /// A read of a record's contents at `at`. It waits for all holders that may commit at `at` or before. From now on
+    /// no other transaction commits at `at` or before.
     ///
     /// # Errors
     /// `Overloaded` if too many wait.
@@ -47,7 +47,7 @@ impl Transactions {
         self.read_below(ticket, lock_key, at.min(Timestamp(u64::MAX - 1)))
     }
 
-    /// A read of all cells, as they are now: a page of a scan. It waits for the intents that exist now, on whatever cells,
+    /// A read of all records, as they are now: a page of a scan. It waits for the intents that exist now, on any record,
     /// and for no later ones.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Transactions {
     }
 
     /// A write of one record, or an expiry. `Now`: the caller evaluates and appends it before any other call here. `Later`:
-    /// the write holds its cells from its effect on, until [`Self::leave`].
+    /// the write holds its lock keys from its effect on, until [`Self::leave`].
     ///
     /// # Errors
     /// `Overloaded` if too many wait.

@@ -1,8 +1,9 @@
 //! Staged data: bytes that are too long to be sent with their transaction, and are sent before it.
 //!
-//! A piece exists from its entry until the transaction that has pinned it is applied, or, without a pin, until its session
-//! releases it, or [`STAGED_US_MAX`] after its session last staged data here. The entry that ends it also releases its bytes. Therefore no
-//! transaction may pin a piece that is about to expire, and no two transactions may pin one piece.
+//! A piece exists from its entry until the transaction that has pinned it is applied. Without a pin it exists until its
+//! session releases it, or until [`STAGED_US_MAX`] after its session last staged data here. The entry that ends it also
+//! releases its bytes. Therefore no transaction may pin a piece that is about to expire, and no two transactions may
+//! pin one piece.
 
 use std::collections::BTreeSet;
 

@@ -3,5 +3,5 @@
 
 mod bytes;
 mod ending;
-mod over;
+mod mismatched_decisions;
 mod simulation;

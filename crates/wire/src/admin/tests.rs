@@ -51,7 +51,7 @@ fn requests_and_answers_read_back() {
         cluster: vec![1; 16],
         nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
         keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
-        groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
+        groups: Some(GroupsStatus { groups: 256, below_min_in_sync: 2, ..GroupsStatus::default() }),
         view: Some(NodeView { node: 1, silent: vec![2, 3], ..NodeView::default() }),
     };
     let partition =

@@ -82,7 +82,7 @@ impl Caller {
         match caller {
             Some(caller) => caller.check(ack).map(Some),
             None if ack.proof.method == METHOD_NONE => Ok(None),
-            None => Err(Failure::AuthFailed { fault: AuthFault::NotAsked }),
+            None => Err(Failure::AuthFailed { fault: AuthFault::OtherProof }),
         }
     }
 }

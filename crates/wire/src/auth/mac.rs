@@ -75,9 +75,9 @@ pub(super) struct Transcript {
 impl Transcript {
     /// Creates it from the body of `Hello` as [`hello_bytes`] encodes it, and a reply whose proof is ignored.
     pub(super) fn new(hello: Vec<u8>, ack: &HelloAck) -> Self {
-        let mut said = [0; ACK_BYTES];
-        said.copy_from_slice(&ack.encode()[..ACK_BYTES]);
-        Transcript { hello, ack: said }
+        let mut ack_bytes = [0; ACK_BYTES];
+        ack_bytes.copy_from_slice(&ack.encode()[..ACK_BYTES]);
+        Transcript { hello, ack: ack_bytes }
     }
 
     /// The label, the length of the body of `Hello` (4 bytes, little-endian), that body, and the body of `HelloAck` without its proof.

@@ -24,7 +24,7 @@ pub use client::{Caller, Credential};
 pub use nonces::Nonces;
 pub use secret::{Secret, SecretError};
 pub use server::{Challenge, Guard};
-pub use token::{NotAToken, TOKEN_TEXT_BYTES, Token};
+pub use token::{InvalidToken, TOKEN_TEXT_BYTES, Token};
 
 /// No proof is offered or required.
 pub const METHOD_NONE: u8 = 0;

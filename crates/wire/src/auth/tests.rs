@@ -13,7 +13,7 @@ fn secret() -> Secret {
 }
 
 fn other_secret() -> Secret {
-    Secret::from_text(b"another secret that is long enough for anybody").unwrap()
+    Secret::from_text(b"another secret that is long enough to be accepted").unwrap()
 }
 
 fn hello() -> Hello<'static> {
@@ -86,7 +86,7 @@ fn server_without_proof_is_refused() {
     assert_eq!(caller.clone().check(&ack()), failed(AuthFault::NoSecretThere));
     let odd = HelloAck { proof: Proof { method: 99, ..Proof::default() }, ..ack() };
     assert_eq!(caller.check(&odd), failed(AuthFault::Method));
-    assert_eq!(Caller::check_if_any(None, &odd), failed(AuthFault::NotAsked));
+    assert_eq!(Caller::check_if_any(None, &odd), failed(AuthFault::OtherProof));
     assert_eq!(Caller::check_if_any(None, &ack()), Ok(None));
 }
 
@@ -108,8 +108,8 @@ fn any_change_of_handshake_is_detected() {
         // The client's message arrives changed, or the server's reply does.
         let mut sent = hello();
         let caller = credential(&secret()).add_proof_offer(&mut sent).unwrap();
-        let (mut received, mut nobody) = (sent, ack());
-        change(&mut received, &mut nobody);
+        let (mut received, mut discarded) = (sent, ack());
+        change(&mut received, &mut discarded);
         let mut answer = ack();
         guard(&secret()).challenge(&received, &mut answer).unwrap();
         change(&mut { sent }, &mut answer);
@@ -155,6 +155,7 @@ fn proofs_are_those_of_the_specification() {
     row("connect-key", shown(secret().connect_key().bytes()));
     row("bearer", secret().bearer());
     row("token-of-1", secret().token(1).text());
+    row("s3-secret-of-1", secret().token(1).s3_secret());
     row("server-proof", shown(&ack.proof.proof));
     row("client-proof", shown(&prove.proof));
 }
@@ -184,8 +185,11 @@ fn token_grants_its_access_and_is_identified_by_number() {
     let shown = format!("{token:?}");
     assert!(!shown.contains(&token.text()[21..]), "{shown}");
     for wrong in [&token.text()[1..], &token.text()[..84], "zht1-", "", &token.text().to_uppercase()] {
-        assert_eq!(Token::from_text(wrong.as_bytes()), Err(NotAToken), "{wrong}");
+        assert_eq!(Token::from_text(wrong.as_bytes()), Err(InvalidToken), "{wrong}");
     }
+    assert!(!token.text().contains(&token.s3_secret()[..8]));
+    assert_ne!(token.s3_secret(), secret().token(7).s3_secret());
+    assert_ne!(token.s3_secret(), other_secret().token(token.id()).s3_secret());
     let guard_of = |text: &Secret| guard(text);
     assert_eq!(guard_of(&secret()).token_access(token.text().as_bytes()), Some(Access::Token(token.id())));
     assert_eq!(guard_of(&other_secret()).token_access(token.text().as_bytes()), None);

@@ -10,6 +10,9 @@ const PREFIX: &str = "zht1-";
 /// Length of a token's text in bytes.
 pub const TOKEN_TEXT_BYTES: usize = PREFIX.len() + 16 + 64;
 
+/// Length of the secret access key for S3 in hexadecimal digits.
+const S3_SECRET_DIGITS: usize = 40;
+
 /// A credential for clients that must not know the secret. It is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
@@ -19,7 +22,7 @@ pub struct Token {
 
 /// The error for a text that is not a token. It shows nothing of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAToken;
+pub struct InvalidToken;
 
 impl Token {
     /// Its number, which is not secret.
@@ -34,14 +37,23 @@ impl Token {
         format!("{PREFIX}{:016x}{}", self.id, hex(self.key.bytes()))
     }
 
+    /// The secret access key with which a client of S3 signs: 40 hexadecimal digits. The token cannot be computed from it, so that it gives access
+    /// only to gateways.
+    #[must_use]
+    pub fn s3_secret(&self) -> String {
+        let mut digits = hex(self.key.derive(b"s3 1").bytes());
+        digits.truncate(S3_SECRET_DIGITS);
+        digits
+    }
+
     /// Decodes the output of [`Token::text`], with or without surrounding white space.
     ///
     /// # Errors
     /// The text is not a token.
-    pub fn from_text(text: &[u8]) -> Result<Token, NotAToken> {
-        let digits = text.trim_ascii().strip_prefix(PREFIX.as_bytes()).ok_or(NotAToken)?;
+    pub fn from_text(text: &[u8]) -> Result<Token, InvalidToken> {
+        let digits = text.trim_ascii().strip_prefix(PREFIX.as_bytes()).ok_or(InvalidToken)?;
         if digits.len() != 80 {
-            return Err(NotAToken);
+            return Err(InvalidToken);
         }
         let mut bytes = [0; 40];
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -54,11 +66,11 @@ impl Token {
     }
 }
 
-fn digit(digit: u8) -> Result<u8, NotAToken> {
+fn digit(digit: u8) -> Result<u8, InvalidToken> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(NotAToken),
+        _ => Err(InvalidToken),
     }
 }
 
@@ -68,7 +80,7 @@ impl fmt::Debug for Token {
     }
 }
 
-impl fmt::Display for NotAToken {
+impl fmt::Display for InvalidToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "it is no token, which is a line that begins with zht1-: make one with `zerohop token new`",
@@ -76,4 +88,4 @@ impl fmt::Display for NotAToken {
     }
 }
 
-impl std::error::Error for NotAToken {}
+impl std::error::Error for InvalidToken {}

@@ -9,7 +9,7 @@
 //! | renew_snapshot | lease in ms (4), zero (4) |
 //! | close_snapshot | none |
 //! | read_at | time (8), then the read as an item of a batch |
-//! | scan_at | time (8), 1 for names of blobs, else 0 (1), zero (7), then the body of a scan |
+//! | scan_at | time (8), 0 for keys, 1 for names of blobs, 2 for chunks of a blob (1), zero (7), then the body of a scan |
 //!
 //! None has a sequence number: a client may repeat each of them without further effect. A client chooses the snapshot's id, so a repeated request
 //! to open it opens it only once.
@@ -65,7 +65,19 @@ pub enum SnapshotQuery<'a> {
         /// The page.
         scan: Scan<'a>,
     },
+    /// List the chunks of a blob that existed at a time, as `Message::Chunks` lists the present ones. Answers `Page`.
+    Chunks {
+        /// The time, as for `Read`.
+        at: Timestamp,
+        /// The page. Its prefix is the name in the keys of the chunks, and `blobs` is not set.
+        scan: Scan<'a>,
+    },
 }
+
+/// What the page of a `scan_at` lists: keys, names of blobs, or the chunks of a blob.
+const SCAN_KEYS: u8 = 0;
+const SCAN_BLOBS: u8 = 1;
+const SCAN_CHUNKS: u8 = 2;
 
 impl<'a> SnapshotQuery<'a> {
     pub(crate) fn kind(&self) -> FrameKind {
@@ -74,7 +86,7 @@ impl<'a> SnapshotQuery<'a> {
             Self::Renew { .. } => FrameKind::RenewSnapshot,
             Self::Close => FrameKind::CloseSnapshot,
             Self::Read { .. } => FrameKind::ReadAt,
-            Self::Scan { .. } => FrameKind::ScanAt,
+            Self::Scan { .. } | Self::Chunks { .. } => FrameKind::ScanAt,
         }
     }
 }
@@ -84,7 +96,9 @@ impl<'a> SnapshotRequest<'a> {
     #[must_use]
     pub fn newest(&self) -> Timestamp {
         match self.request {
-            SnapshotQuery::Read { at, .. } | SnapshotQuery::Scan { at, .. } => self.seen.max(at),
+            SnapshotQuery::Read { at, .. }
+            | SnapshotQuery::Scan { at, .. }
+            | SnapshotQuery::Chunks { at, .. } => self.seen.max(at),
             _ => self.seen,
         }
     }
@@ -118,8 +132,13 @@ impl<'a> SnapshotRequest<'a> {
                 let _key = RecordOperation::Read(read).put(out)?;
                 return Ok(read.key);
             }
-            SnapshotQuery::Scan { at, scan } => {
-                let fields: [u8; 16] = layout(|to| to.u64(at.0).u8(u8::from(scan.blobs)).zeros(7));
+            SnapshotQuery::Scan { at, scan } | SnapshotQuery::Chunks { at, scan } => {
+                let listed = match self.request {
+                    SnapshotQuery::Chunks { .. } => SCAN_CHUNKS,
+                    _ if scan.blobs => SCAN_BLOBS,
+                    _ => SCAN_KEYS,
+                };
+                let fields: [u8; 16] = layout(|to| to.u64(at.0).u8(listed).zeros(7));
                 out.extend_from_slice(&fields);
                 return Scan { seen: self.seen, ..scan }.put(out);
             }
@@ -169,13 +188,17 @@ impl<'a> SnapshotRequest<'a> {
             }
             _ => {
                 let (mut fields, rest) = FieldReader::<16>::split(rest)?;
-                let (at, blobs) = (Timestamp(fields.u64()), fields.u8());
+                let (at, listed) = (Timestamp(fields.u64()), fields.u8());
                 fields.zeros(7);
                 fields.done()?;
-                if blobs > 1 {
+                if listed > SCAN_CHUNKS {
                     return Err(BadRequestReason::Detail.into());
                 }
-                SnapshotQuery::Scan { at, scan: Scan { seen, ..Scan::decode_body(blobs == 1, rest)? } }
+                let scan = Scan { seen, ..Scan::decode_body(listed == SCAN_BLOBS, rest)? };
+                match listed {
+                    SCAN_CHUNKS => SnapshotQuery::Chunks { at, scan },
+                    _ => SnapshotQuery::Scan { at, scan },
+                }
             }
         };
         Ok(Self { seen, id, request: query })

@@ -177,6 +177,8 @@ fn reads(check: Check<'_>) {
         SnapshotQuery::Read { at: VERSION, read: RecordRead { key: b"key", query } },
     );
     snapshot("scan_at", "names under user/ behind user/ned", SnapshotQuery::Scan { at: VERSION, scan });
+    let scan = Scan { prefix: b"film", blobs: false, ..scan };
+    snapshot("scan_at_chunks", "chunks of film behind a cursor", SnapshotQuery::Chunks { at: VERSION, scan });
 }
 
 fn writes(check: Check<'_>) {

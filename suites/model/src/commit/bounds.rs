@@ -9,11 +9,11 @@ pub struct Commit {
     pub attempts: u8,
     /// `Prepare` entries of one participant, at most.
     pub entries: u8,
-    /// Primaries that are replaced, of anybody.
+    /// Primaries that are replaced, of any group.
     pub failovers: u8,
     /// Reads of one record, or of both participants' records.
     pub reads: u8,
-    /// A rule that nobody follows.
+    /// A rule that no group follows.
     pub without: Option<CommitRule>,
 }
 

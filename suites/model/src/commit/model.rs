@@ -43,7 +43,7 @@ impl Commit {
         steps
     }
 
-    /// Whether all comes to its end from here if nothing more goes wrong and everybody does what is due, in turn.
+    /// Whether all comes to its end from here if nothing more goes wrong and every group does what is due, in turn.
     fn comes_to_an_end(&self, mut world: CommitWorld) -> bool {
         let quiet = Commit { entries: 7, failovers: 0, reads: 0, ..*self };
         for _ in 0..40 {
@@ -141,7 +141,7 @@ pub const ONCE: &str = "I3: nothing is applied twice";
 /// `NotPrepared`.
 pub const NOT_LOST: &str = "nothing is told to be lost";
 /// I2, of reads one after the other.
-pub const CURRENT: &str = "I2: what was seen is seen by whoever asks later";
+pub const CURRENT: &str = "I2: a later reader sees what an earlier one saw";
 /// I2, of reads of several.
 pub const WHOLE: &str = "I2: what is confirmed was so at one moment";
 /// I5.

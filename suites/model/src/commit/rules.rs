@@ -3,7 +3,7 @@
 /// A rule, named for what it demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CommitRule {
-    /// Who has prepared says so once the log entry is committed.
+    /// A participant says that it has prepared once the log entry is committed.
     PreparedOnceCommitted,
     /// A decision is sent once its log entry is committed.
     NotifiedOnceCommitted,
@@ -23,7 +23,7 @@ pub enum CommitRule {
     AppliedRemembered,
     /// A `Commit` names the log entry that was decided.
     CommitNamesEntry,
-    /// Who is prepared frees nothing before it knows the decision.
+    /// A prepared participant frees nothing before it knows the decision.
     LockedUntilDecided,
     /// Reads wait for the intents that stand when they arrive.
     ReadsWait,

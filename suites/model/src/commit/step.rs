@@ -277,7 +277,7 @@ impl Commit {
             }
             CommitDecision::Abort => {
                 for sent in &mut world.sent {
-                    // Who queried is notified; who was queried is released.
+                    // The group that queried is notified; the queried one is released.
                     sent.drop |= sent.queries != 0;
                     sent.release |= running.map_or(0, |running| only(running.attempt));
                 }

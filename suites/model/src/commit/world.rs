@@ -63,7 +63,7 @@ pub struct RunningAttempt {
     pub attempt: u8,
     /// Along the chain.
     pub chain: bool,
-    /// Who has prepared, by which entry.
+    /// The participants that have prepared, by which entry.
     pub got: [Option<u8>; PARTICIPANTS],
 }
 
@@ -78,7 +78,7 @@ pub struct Coordinator {
     pub decided: Option<CommitDecision>,
     /// All have acknowledged.
     pub is_finished: bool,
-    /// Who has, as this primary knows.
+    /// Those that have, as this primary knows.
     pub acknowledged: [bool; PARTICIPANTS],
     /// Attempts so far.
     pub attempts: u8,
@@ -112,7 +112,7 @@ pub struct SentMessages {
 pub struct Read {
     /// At a participant, or the coordinator.
     pub place: u8,
-    /// Somebody had seen the new value before it was asked.
+    /// A reader had seen the new value before it was asked.
     pub is_after: bool,
     /// Whom it waits for.
     pub waits: Option<u8>,
@@ -121,7 +121,7 @@ pub struct Read {
 /// A read of the records of both participants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pair {
-    /// Somebody had seen the new value before it was asked.
+    /// A reader had seen the new value before it was asked.
     pub is_after: bool,
     /// What was read: new or old.
     pub values: [Option<bool>; PARTICIPANTS],
@@ -151,7 +151,7 @@ pub struct CommitWorld {
     pub sent: [SentMessages; PARTICIPANTS],
     /// Attempts that went along the chain.
     pub chained: AttemptSet,
-    /// Somebody knows the new value.
+    /// A reader knows the new value.
     pub is_seen: bool,
     /// A read under way.
     pub read: Option<Read>,

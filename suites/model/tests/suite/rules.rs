@@ -5,7 +5,7 @@ use suite_model::bounds::Bounds;
 use suite_model::model::Model;
 use suite_model::rules::ReplicationRule;
 
-const LOST: &str = "I1: whoever answers has everything that was acknowledged";
+const LOST: &str = "I1: a member that answers has everything that was acknowledged";
 const TWO: &str = "I4: at most one member answers";
 const LOGS: &str = "logs with the same entry are the same up to it";
 const COMMITS: &str = "what two members have committed is the same";

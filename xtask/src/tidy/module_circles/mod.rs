@@ -17,7 +17,7 @@ mod scan;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::names::room;
+use super::names::crate_folder;
 use super::{Tree, Violation};
 use modules::{CrateModules, SiblingPair, SiblingUse};
 
@@ -33,10 +33,10 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut excepted = exceptions(tree, &mut violations);
     let mut crates: BTreeMap<&str, Vec<SiblingUses>> = BTreeMap::new();
     for (path, _) in tree.rust().filter(|(path, _)| is_root(path)) {
-        crates.entry(room(path)).or_default().push(CrateModules::read(tree, path).sibling_uses());
+        crates.entry(crate_folder(path)).or_default().push(CrateModules::read(tree, path).sibling_uses());
     }
-    for (room, roots) in &crates {
-        let listed = excepted.remove(*room).unwrap_or_default();
+    for (crate_folder, roots) in &crates {
+        let listed = excepted.remove(*crate_folder).unwrap_or_default();
         for uses in roots {
             let left = uses.keys().filter(|pair| !listed.contains(*pair));
             violations.extend(circles(&graph(left)).iter().map(|circle| report(circle, uses)));
@@ -47,20 +47,25 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 uses.contains_key(pair) && way(&graph(left), &pair.1, &pair.0).is_some()
             });
             if !is_needed {
-                let what = format!("`{} -> {}` of {room} closes no circle: take it out", pair.0, pair.1);
+                let what =
+                    format!("`{} -> {}` of {crate_folder} closes no circle: take it out", pair.0, pair.1);
                 violations.push(Violation::new(EXCEPTIONS, 0, what));
             }
         }
     }
-    for room in excepted.into_keys() {
-        violations.push(Violation::new(EXCEPTIONS, 0, format!("there is no crate {room}: take it out")));
+    for crate_folder in excepted.into_keys() {
+        violations.push(Violation::new(
+            EXCEPTIONS,
+            0,
+            format!("there is no crate {crate_folder}: take it out"),
+        ));
     }
     violations
 }
 
 /// Whether a file is the root of a library or program.
 fn is_root(path: &str) -> bool {
-    let below = path.strip_prefix(room(path)).unwrap_or(path);
+    let below = path.strip_prefix(crate_folder(path)).unwrap_or(path);
     match below.strip_prefix("/src/") {
         Some("lib.rs" | "main.rs") => true,
         Some(file) => file.strip_prefix("bin/").is_some_and(|program| !program.contains('/')),
@@ -76,14 +81,14 @@ fn exceptions(tree: &Tree, violations: &mut Vec<Violation>) -> BTreeMap<String, 
         BTreeMap::new()
     });
     let mut pairs: BTreeMap<String, BTreeSet<SiblingPair>> = BTreeMap::new();
-    for (room, entries) in listed {
-        let of_room = pairs.entry(room).or_default();
+    for (crate_folder, entries) in listed {
+        let of_crate = pairs.entry(crate_folder).or_default();
         for entry in entries {
             let Some((from, to)) = entry.split_once(" -> ") else {
                 violations.push(Violation::new(EXCEPTIONS, 0, format!("`{entry}` is not `from -> to`")));
                 continue;
             };
-            if !of_room.insert((from.to_owned(), to.to_owned())) {
+            if !of_crate.insert((from.to_owned(), to.to_owned())) {
                 violations.push(Violation::new(EXCEPTIONS, 0, format!("`{entry}` is listed twice")));
             }
         }
@@ -187,40 +192,40 @@ mod tests {
 
     #[test]
     fn circle_is_shown_with_the_places_of_its_uses() {
-        let said = violations(&[ROOT, TYPES, LEFT, RIGHT_IN_CIRCLE, TOP]);
-        assert_eq!(said.len(), 1, "{said:?}");
+        let reported = violations(&[ROOT, TYPES, LEFT, RIGHT_IN_CIRCLE, TOP]);
+        assert_eq!(reported.len(), 1, "{reported:?}");
         for words in [
             "`right` uses `top` in 1 places, first at crates/a/src/right.rs:3 (`crate::top::g`)",
             "`top` uses `right` in 1 places, first at crates/a/src/top.rs:1 (`crate::right::R`)",
         ] {
-            assert!(said[0].contains(words), "{words}: {said:?}");
+            assert!(reported[0].contains(words), "{words}: {reported:?}");
         }
-        assert!(!said[0].contains("left"), "{said:?}");
+        assert!(!reported[0].contains("left"), "{reported:?}");
     }
 
     #[test]
     fn circle_of_three_is_one_violation() {
-        let said = violations(&[
+        let reported = violations(&[
             ("crates/a/src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
             ("crates/a/src/a.rs", "use crate::b::B;\n"),
             ("crates/a/src/b.rs", "use crate::c::C;\n"),
             ("crates/a/src/c.rs", "use crate::a::A;\n"),
         ]);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("`a` uses `b`") && said[0].contains("`c` uses `a`"), "{said:?}");
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(reported[0].contains("`a` uses `b`") && reported[0].contains("`c` uses `a`"), "{reported:?}");
     }
 
     #[test]
     fn circles_in_folders_and_programs_are_found() {
-        let said = violations(&[
+        let reported = violations(&[
             ("crates/a/src/main.rs", "mod folder;\n"),
             ("crates/a/src/folder/mod.rs", "mod b;\nmod c { use super::b::B; }\n"),
             ("crates/a/src/folder/b.rs", "mod below;\n"),
             ("crates/a/src/folder/b/below.rs", "use crate::folder::c;\n"),
         ]);
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("`folder::b` uses `folder::c`"), "{said:?}");
-        assert!(said[0].contains("crates/a/src/folder/b/below.rs:1"), "{said:?}");
+        assert_eq!(reported.len(), 1, "{reported:?}");
+        assert!(reported[0].contains("`folder::b` uses `folder::c`"), "{reported:?}");
+        assert!(reported[0].contains("crates/a/src/folder/b/below.rs:1"), "{reported:?}");
     }
 
     #[test]
@@ -265,19 +270,28 @@ mod tests {
         let listed = (EXCEPTIONS, "\"crates/a\" = [\"right -> top\"]\n");
         assert_eq!(violations(&[ROOT, TYPES, LEFT, RIGHT_IN_CIRCLE, TOP, listed]), [""; 0]);
         let right = ("crates/a/src/right.rs", "use super::types::T;\npub struct R;\n");
-        let said = violations(&[ROOT, TYPES, LEFT, right, TOP, listed]);
-        assert_eq!(said, [format!("{EXCEPTIONS}: `right -> top` of crates/a closes no circle: take it out")]);
+        let reported = violations(&[ROOT, TYPES, LEFT, right, TOP, listed]);
+        assert_eq!(
+            reported,
+            [format!("{EXCEPTIONS}: `right -> top` of crates/a closes no circle: take it out")]
+        );
         let both = (EXCEPTIONS, "\"crates/a\" = [\"right -> top\", \"top -> left\"]\n");
-        let said = violations(&[ROOT, TYPES, LEFT, RIGHT_IN_CIRCLE, TOP, both]);
-        assert_eq!(said, [format!("{EXCEPTIONS}: `top -> left` of crates/a closes no circle: take it out")]);
+        let reported = violations(&[ROOT, TYPES, LEFT, RIGHT_IN_CIRCLE, TOP, both]);
+        assert_eq!(
+            reported,
+            [format!("{EXCEPTIONS}: `top -> left` of crates/a closes no circle: take it out")]
+        );
     }
 
     #[test]
     fn list_of_exceptions_has_crates_and_pairs_of_modules() {
         let listed = (EXCEPTIONS, "\"crates/b\" = []\n\"crates/a\" = [\"left\"]\n");
-        let said = violations(&[ROOT, TYPES, LEFT, listed]).join("\n");
-        assert!(said.contains("there is no crate crates/b") && said.contains("`left` is not"), "{said}");
-        let said = violations(&[ROOT, (EXCEPTIONS, "crates\n")]).join("\n");
-        assert!(said.contains("cannot be read"), "{said}");
+        let reported = violations(&[ROOT, TYPES, LEFT, listed]).join("\n");
+        assert!(
+            reported.contains("there is no crate crates/b") && reported.contains("`left` is not"),
+            "{reported}"
+        );
+        let reported = violations(&[ROOT, (EXCEPTIONS, "crates\n")]).join("\n");
+        assert!(reported.contains("cannot be read"), "{reported}");
     }
 }

@@ -15,10 +15,10 @@ fn accounts() -> Vec<String> {
     (0..ACCOUNTS).map(|number| format!("account-{number}")).collect()
 }
 
-/// Stops the workers even if the test fails, as the test waits for them.
-struct Stops<'s>(&'s AtomicBool);
+/// StopGuard the workers even if the test fails, as the test waits for them.
+struct StopGuard<'s>(&'s AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -147,7 +147,7 @@ fn cross_node_commands_are_atomic_through_a_node_kill() {
     let mget = format!("MGET {}", accounts().join(" "));
     thread::scope(|scope| {
         let (stop, done) = (&stop, &done);
-        let stops = Stops(stop);
+        let stops = StopGuard(stop);
         let workers: Vec<_> = (0..3)
             .map(|worker| {
                 // Clients of the killed node would have no connection.

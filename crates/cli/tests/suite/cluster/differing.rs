@@ -52,7 +52,7 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.json(&["keyspace", "create", "books", "--replicas", "3", "--partitions", "1"]);
-    let value = |n: usize| format!("the value of book {n:03}, as all who hold it should have it");
+    let value = |n: usize| format!("the value of book {n:03}, as all its copies should have it");
     let client = connect(&cluster.endpoints()).await;
     let books = client.keyspace("books").await.unwrap();
     let before = cluster.syncs();
@@ -62,7 +62,7 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
     drop((books, client));
     cluster.wait_until_flushed(&before);
     let verified = cluster.json(&["verify"]).remove(0);
-    assert_eq!(verified["whole"], true, "{verified}");
+    assert_eq!(verified["intact"], true, "{verified}");
     let compared = &verified["compared"];
     assert_eq!((&compared["records"], &compared["copies_min"]), (&BOOKS.into(), &3.into()), "{verified}");
 
@@ -87,6 +87,6 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {error}"))
     };
     wait_for("all copies are one", verify, |verified| {
-        verified["whole"] == true && verified["compared"]["copies_min"] == 3
+        verified["intact"] == true && verified["compared"]["copies_min"] == 3
     });
 }

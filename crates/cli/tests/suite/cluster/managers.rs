@@ -27,12 +27,12 @@ fn until_others_decide(cluster: &NodeCluster, without: &[usize]) {
 }
 
 /// The nodes of the control group, as reported by the node that is asked.
-fn sits(cluster: &NodeCluster) -> Vec<String> {
+fn managers(cluster: &NodeCluster) -> Vec<String> {
     let listed = cluster.list(&["node", "managers"]);
-    let mut sits: Vec<String> =
+    let mut managers: Vec<String> =
         listed.as_array().unwrap().iter().map(|one| one["node"].to_string()).collect();
-    sits.sort();
-    sits
+    managers.sort();
+    managers
 }
 
 #[test]
@@ -54,7 +54,11 @@ fn lost_manager_is_replaced_by_another_node() {
     // The removal is refused while the node is in the control group or has copies; after half a
     // minute neither is true.
     until_done(&cluster, &["node", "remove", &gone]);
-    wait_for("another node is a manager", || sits(&cluster), |sits| sits.len() == 3 && !sits.contains(&gone));
+    wait_for(
+        "another node is a manager",
+        || managers(&cluster),
+        |managers| managers.len() == 3 && !managers.contains(&gone),
+    );
     // One bootstrap node is left, and the new group has a majority without it.
     until_others_decide(&cluster, &[2]);
     cluster.kill(2);
@@ -109,7 +113,7 @@ fn operator_chooses_the_control_group_members() {
         sorted.sort();
         sorted
     };
-    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[2]]), "the founders");
+    assert_eq!(managers(&cluster), sorted([&ids[0], &ids[1], &ids[2]]), "the bootstrap members");
     for (set, words) in [
         (format!("{},{}", ids[0], ids[1]), "1, 3 or 5"),
         (format!("{},{},99", ids[0], ids[1]), "no node 99"),
@@ -122,7 +126,7 @@ fn operator_chooses_the_control_group_members() {
     until_done(&cluster, &["node", "managers", "--set", &set]);
     // The manager that is asked applies the decision a little later than the leader.
     let decided = sorted([&ids[0], &ids[1], &ids[3]]);
-    wait_for("it is heard of", || sits(&cluster), |sits| *sits == decided);
+    wait_for("it is heard of", || managers(&cluster), |managers| *managers == decided);
     // The former manager has no vote any more.
     until_others_decide(&cluster, &[1, 2]);
     cluster.kill(2);
@@ -139,7 +143,7 @@ fn operator_chooses_the_control_group_members() {
     cluster.wait_for("all are up", |status| {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
     });
-    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also as a former manager sees it");
+    assert_eq!(managers(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also as a former manager sees it");
 }
 
 #[test]

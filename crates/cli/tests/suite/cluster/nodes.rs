@@ -238,8 +238,8 @@ impl NodeCluster {
             }
             (now, since.elapsed())
         };
-        let is_so = |(now, calm): &(Vec<u64>, Duration)| {
-            *calm >= FLUSHES_AFTER * 10 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
+        let is_so = |(now, quiet): &(Vec<u64>, Duration)| {
+            *quiet >= FLUSHES_AFTER * 10 && now.iter().zip(before).all(|(now, before)| *now >= before + 2)
         };
         wait_for(&format!("all is flushed since {before:?}"), look, is_so);
     }
@@ -255,7 +255,7 @@ impl NodeCluster {
             let nodes = status["nodes"].as_array().unwrap();
             let are_up = nodes.len() == self.ports.len() && nodes.iter().all(|node| node["state"] == "up");
             let groups = &status["groups"];
-            are_up && groups["short"] == 0 && groups["recovering"] == 0
+            are_up && groups["below_min_in_sync"] == 0 && groups["recovering"] == 0
         });
     }
 

@@ -50,6 +50,15 @@ fn assert_operations_say_what_is_missing(cluster: &NodeCluster) {
         unreached += usize::from(problems.contains("of keyspace \"default\" has no reachable primary"));
     }
     assert!(unreached > 0, "two of three nodes are dead, and each key is at the third");
+    let folder = crate::support::folder();
+    let backup = folder.path().join("backup");
+    for command in [&["verify"][..], &["backup", backup.to_str().unwrap()]] {
+        let (code, _, problems) = cluster.run(&[command, &["--timeout", "1s"]].concat());
+        assert!(
+            code == 3 && problems.contains("no quorum (1 of 3 managers answer)"),
+            "{command:?}: {problems}"
+        );
+    }
 }
 
 #[test]
@@ -148,7 +157,7 @@ fn waiting_bootstrap_node_names_missing_members() {
     wait_for(
         "it tells whom it waits for",
         || cluster.log(0),
-        |log| log.contains("waiting for the other founders"),
+        |log| log.contains("waiting for the other bootstrap members"),
     );
     let (health, log) = (get(&endpoints[0], "/health"), cluster.log(0));
     assert!(health.starts_with("HTTP/1.1 503 ") && !health.contains("reads its data"), "{health}");
@@ -271,16 +280,16 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     // A script with an empty variable passes this.
     let (code, _, why) = cluster.run(&["recover", "acknowledge", ""]);
     assert!(code == 3 && why.contains("there is no keyspace \"\""), "{code} {why}");
-    let (code, said, _) = cluster.run(&["recover", "acknowledge", "none"]);
-    assert_eq!((code, said.as_str()), (3, ""));
-    let (code, said, _) = cluster.run(&["recover", "acknowledge", "default"]);
-    assert!(code == 0 && said.contains("Nothing is reported missing in keyspace default"), "{said}");
+    let (code, printed, _) = cluster.run(&["recover", "acknowledge", "none"]);
+    assert_eq!((code, printed.as_str()), (3, ""));
+    let (code, printed, _) = cluster.run(&["recover", "acknowledge", "default"]);
+    assert!(code == 0 && printed.contains("Nothing is reported missing in keyspace default"), "{printed}");
     assert_eq!(of_scratch(&troubles(&cluster, 1)), 1);
-    let (code, said, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
+    let (code, printed, _) = cluster.run(&["recover", "acknowledge", "scratch"]);
     assert!(
         code == 0
-            && said.starts_with(&format!("The missing data of {of_node} partitions in keyspace scratch")),
-        "{said}"
+            && printed.starts_with(&format!("The missing data of {of_node} partitions in keyspace scratch")),
+        "{printed}"
     );
     wait_for("it is reported no more", || troubles(&cluster, 1), |reported| reported.is_empty());
     wait_for("nor counted", || cluster.metric(1, "troubles"), |troubles| *troubles == 0);

@@ -61,7 +61,7 @@ async fn loss_is_reported_and_accepted_by_the_operator_only() {
     assert!(lost < 16);
     let of = |name: &str| {
         let keyspaces = status["keyspaces"].as_array().unwrap();
-        keyspaces.iter().find(|one| one["name"] == name).unwrap()["standing"]["lost"].clone()
+        keyspaces.iter().find(|one| one["name"] == name).unwrap()["health"]["lost"].clone()
     };
     assert_eq!((of("single"), of("default")), (lost.into(), 0.into()));
     assert!(

@@ -131,7 +131,7 @@ fn backup_restores_fully_and_incrementally_elsewhere() {
     cluster.ok(&["backup", text(&third), "--since", text(&next), "--keyspace", "default"]);
     for folder in [&full, &next, &third] {
         let verified = cluster.json(&["verify", text(folder)]);
-        assert_eq!(verified["whole"], true, "{verified}");
+        assert_eq!(verified["intact"], true, "{verified}");
     }
     let read = cluster.ok(&["verify"]);
     assert!(read.contains("all was read"), "{read}");
@@ -308,7 +308,7 @@ fn interrupted_backup_leaves_nothing() {
     assert!(stderr(&verified).contains("never finished"), "{verified:?}");
     cluster.ok(&["backup", text(&left)]);
     let verified = cluster.run(&["verify", text(&left)]);
-    assert!(stdout(&verified).contains("whole"), "{verified:?}");
+    assert!(stdout(&verified).contains("intact"), "{verified:?}");
 }
 
 #[test]

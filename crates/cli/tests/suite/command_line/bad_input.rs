@@ -22,8 +22,8 @@ fn invalid_records_are_refused_and_cluster_continues_to_serve() {
     refused(&["kv", "append", "bytes", "v"], &["key \"bytes\"", "the record is bytes", "other type"]);
     refused(&["kv", "extend", "list", "v"], &["key \"list\"", "the record is a list"]);
     refused(&["kv", "incr", "bytes"], &["not a decimal integer"]);
-    refused(&["kv", "lookup", "-k", "nobody", "k"], &["no keyspace \"nobody\"", "keyspace create"]);
-    refused(&["kv", "scan", "-k", "nobody"], &["no keyspace \"nobody\""]);
+    refused(&["kv", "lookup", "-k", "absent", "k"], &["no keyspace \"absent\"", "keyspace create"]);
+    refused(&["kv", "scan", "-k", "absent"], &["no keyspace \"absent\""]);
     cluster.ok(&["kv", "insert", "full", &i64::MAX.to_string()]);
     refused(&["kv", "incr", "full"], &["64 signed bits"]);
 

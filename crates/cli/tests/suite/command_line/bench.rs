@@ -51,7 +51,7 @@ fn is_interrupted(arguments: &[&str]) {
 #[test]
 fn bench_without_its_keyspace_is_refused() {
     let cluster = ServingProgram::in_memory();
-    let refused = cluster.run(&["bench", "kv", "-k", "nobody"]);
+    let refused = cluster.run(&["bench", "kv", "-k", "absent"]);
     assert_eq!(code(&refused), 3);
     let mut command = zerohop(&["bench", "kv"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9");

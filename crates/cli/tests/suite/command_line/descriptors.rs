@@ -1,24 +1,25 @@
 //! A process with a low limit of descriptors: connections do not use those that data needs.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, prlimit};
 
 use crate::support::serving::{ServingProgram, pid, zerohop};
 use crate::support::wait_for;
 
-/// A limit below 400 connections, and below the number of partitions.
-const LIMIT: u32 = 300;
 const CONNECTIONS: usize = 400;
 
-fn up(data: &Path) -> ServingProgram {
+/// A node of two instances with this limit of descriptors, and its log beside its data.
+fn up(data: &Path, limit: u32) -> ServingProgram {
+    let log = data.with_extension("log");
     let data = data.to_str().unwrap();
     let plain = zerohop(&["up", "--nodes", "1", "--port", "0", "--json", "--instances", "2", "--data", data]);
     let mut command = Command::new("sh");
-    command.args(["-c", &format!(r#"ulimit -n {LIMIT} && exec "$@""#), "sh"]).arg(plain.get_program());
+    command.args(["-c", &format!(r#"ulimit -n {limit} && exec "$@""#), "sh"]).arg(plain.get_program());
     command.args(plain.get_args());
     for (name, value) in plain.get_envs() {
         match value {
@@ -26,7 +27,7 @@ fn up(data: &Path) -> ServingProgram {
             None => command.env_remove(name),
         };
     }
-    ServingProgram::start(command)
+    ServingProgram::start_with_log(command, &log)
 }
 
 fn instances(cluster: &ServingProgram) -> Vec<String> {
@@ -49,10 +50,14 @@ impl LineClient {
     }
 
     fn send_line(&mut self, line: &str) -> String {
-        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        self.try_send_line(line).unwrap()
+    }
+
+    fn try_send_line(&mut self, line: &str) -> std::io::Result<String> {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes())?;
         let mut answer = String::new();
-        self.0.read_line(&mut answer).unwrap();
-        answer
+        self.0.read_line(&mut answer)?;
+        Ok(answer)
     }
 }
 
@@ -60,7 +65,8 @@ impl LineClient {
 fn connections_do_not_use_descriptors_of_data() {
     let folder = crate::support::folder();
     let data = folder.path().join("data");
-    let cluster = up(&data);
+    // Below the number of partitions too.
+    let cluster = up(&data, 300);
     let addresses = instances(&cluster);
     let mut client = LineClient::connect(&addresses[0]);
     let mut set = |range: std::ops::Range<usize>| {
@@ -77,7 +83,7 @@ fn connections_do_not_use_descriptors_of_data() {
     assert_eq!(cluster.json(&["status"])["nodes"][0]["troubles"], serde_json::json!([]));
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 
-    let cluster = up(&data);
+    let cluster = up(&data, 300);
     let mut client = LineClient::connect(&instances(&cluster)[0]);
     for number in 0..1100 {
         assert_ne!(
@@ -87,6 +93,44 @@ fn connections_do_not_use_descriptors_of_data() {
         );
     }
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+}
+
+#[test]
+fn connections_beyond_a_low_limit_get_the_remedy() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("data");
+    let cluster = up(&data, 128);
+    let addresses = instances(&cluster);
+    let mut client = LineClient::connect(&addresses[0]);
+    for number in 0..50 {
+        assert_eq!(client.send_line(&format!("SET before-{number} {number}")), "+OK\r\n");
+    }
+    let connect = |number: usize| TcpStream::connect(&addresses[number % 2]).unwrap();
+    let connections: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
+    let mut refused = 0;
+    for mut stream in connections {
+        stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        let mut line = String::new();
+        // Those that are served have no answer to nothing, and the oldest silent ones give way to newer ones.
+        if stream.read_to_string(&mut line).is_ok() && !line.is_empty() {
+            let is_named =
+                line.starts_with("-ERR max number of clients reached") && line.contains("ulimit -n");
+            assert!(is_named, "{line:?}");
+            refused += 1;
+        }
+        assert_eq!(client.send_line(&format!("SET during-{refused} {refused}")), "+OK\r\n");
+    }
+    assert!(refused > CONNECTIONS / 2, "{refused} got the line");
+    let another = || {
+        let mut other = LineClient::connect(&addresses[1]);
+        other.try_send_line("PING").unwrap_or_default()
+    };
+    wait_for("another client is served again", another, |answer| answer == "+PONG\r\n");
+    assert_eq!(cluster.json(&["status"])["nodes"][0]["troubles"], serde_json::json!([]));
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+    let log = std::fs::read_to_string(data.with_extension("log")).unwrap();
+    let line = log.lines().find(|line| line.contains("connections are closed")).expect("it is logged");
+    assert!(line.contains("128 descriptors") && line.contains("ulimit -n"), "{line}");
 }
 
 /// Each node has no descriptor left for a while, as if another part of the process used them all: files that it does not have open cannot be written.

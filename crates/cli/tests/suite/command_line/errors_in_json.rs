@@ -43,7 +43,7 @@ fn every_error_is_a_line_of_json_and_a_sentence() {
         (&["node", "drain", "1"], 3, "refused", json!({})),
         (&["node", "up", "1"], 3, "refused", json!({})),
         (&["node", "remove", "1"], 3, "refused", json!({})),
-        (&["token", "revoke", "nobody"], 3, "refused", json!({})),
+        (&["token", "revoke", "absent"], 3, "refused", json!({})),
         (&["recover", "acknowledge", "nowhere"], 3, "no_keyspace", json!({})),
         (&["restore", "/no such folder"], 3, "refused", json!({})),
         (&["status", "--endpoint", "127.0.0.1:9"], 3, "no_cluster", json!({})),

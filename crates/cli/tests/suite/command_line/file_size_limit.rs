@@ -51,8 +51,8 @@ fn writes_beyond_a_file_size_limit_are_refused_and_none_is_lost() {
     let long = cluster.run_with(&["blob", "put", "-k", "lazy", "long", "--chunk", "8MiB"], &blob);
     assert!(code(&long) != 0 && stderr(&long).contains("ulimit -f"), "{long:?}");
     let troubles = || cluster.json(&["status"])["nodes"][0]["troubles"].to_string();
-    let said = wait_for("the status names the limit", troubles, |said| said.contains("ulimit -f"));
-    assert!(!said.contains("full"), "{said}");
+    let trouble = wait_for("the status names the limit", troubles, |trouble| trouble.contains("ulimit -f"));
+    assert!(!trouble.contains("full"), "{trouble}");
     let doctor = cluster.run(&["doctor"]);
     assert!(stdout(&doctor).contains("ulimit -f"), "{doctor:?}");
     assert_eq!(cluster.end_with(Signal::TERM), Some(0), "an orderly stop");

@@ -40,8 +40,9 @@ fn wait_until_complete(cluster: &ServingProgram) {
     let status = wait_for("three nodes are up", look, |status: &Value| {
         let nodes = status["nodes"].as_array().unwrap();
         let groups = &status["groups"];
-        let is_served =
-            ["short", "rebuilding", "recovering", "down", "lost"].iter().all(|one| groups[one] == 0);
+        let is_served = ["below_min_in_sync", "rebuilding", "recovering", "down", "lost"]
+            .iter()
+            .all(|one| groups[one] == 0);
         nodes.len() >= 3 && nodes.iter().all(|node| node["state"] == "up") && is_served
     });
     assert_eq!(status["nodes"].as_array().unwrap().len(), 3, "{status}");
@@ -88,6 +89,22 @@ fn processes_with(path: &Path) -> Vec<String> {
     lines.filter(|line| line.contains(path.to_str().unwrap())).collect()
 }
 
+/// The command as a script starts it behind `&`: with SIGINT and SIGQUIT ignored.
+fn in_background(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", r#"trap "" INT QUIT; exec "$@""#, "sh"])
+        .arg(command.get_program())
+        .args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
 /// The first start is killed as soon as it has made one of these files, on the same ports or on
 /// others.
 #[test]
@@ -106,7 +123,7 @@ fn killed_first_start_is_continued_by_the_next() {
         let folder = folder();
         let data = folder.path().join("data");
         let port = three();
-        let mut command = up(&data, port, &["--nodes", "3"]);
+        let mut command = in_background(&up(&data, port, &["--nodes", "3"]));
         let mut first = RunningProcess::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
         let made = data.join(step);
         wait_for(&format!("{step} is made"), || made.exists(), |is_made| *is_made);
@@ -296,6 +313,73 @@ fn copy_of_running_cluster_needs_a_new_cluster_id() {
     assert_eq!(code(&original.run(&["kv", "lookup", "of the copy"])), 1);
 }
 
+/// As a suspended machine does, or a container that is paused.
+#[test]
+fn copy_of_paused_cluster_is_refused() {
+    let folder = folder();
+    let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
+    let original = ServingProgram::start(up(&data, three(), &["--nodes", "3"]));
+    wait_until_complete(&original);
+    original.ok(&["kv", "insert", "key", "value"]);
+    copy(&data, &copied);
+    let processes = original.ready["nodes"].as_array().unwrap().clone();
+    let signal = |signal| {
+        for process in &processes {
+            kill_process(pid(process["pid"].as_u64().unwrap()), signal).unwrap();
+        }
+    };
+    signal(Signal::STOP);
+    let refused = output(up(&copied, three(), &[]), b"");
+    signal(Signal::CONT);
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    let error = stderr(&refused);
+    let advice = format!("zerohop folder new-cluster {}", copied.display());
+    assert!(error.contains("is served by another process") && error.contains(&advice), "{error}");
+    wait_until_complete(&original);
+    original.ok(&["kv", "insert", "later", "value"]);
+    let mut new = zerohop(&["folder", "new-cluster"]);
+    new.arg(&copied);
+    assert_eq!(code(&output(new, b"")), 0);
+    wait_until_complete(&ServingProgram::start(up(&copied, three(), &[])));
+    original.ok(&["kv", "lookup", "later"]);
+}
+
+/// The port that the system has chosen is in no file.
+#[test]
+fn copy_of_a_node_at_a_chosen_port_gets_a_new_cluster_id() {
+    let folder = folder();
+    let (data, copied) = (folder.path().join("data"), folder.path().join("copied"));
+    let start = |data: &Path| ServingProgram::start(up(data, 0, &["--nodes", "1"]));
+    let original = start(&data);
+    original.ok(&["kv", "insert", "key", "value"]);
+    let before = original.json(&["status"])["cluster"].clone();
+    assert_eq!(original.end_with(Signal::INT), Some(0));
+    copy(&data, &copied);
+    let mut new = zerohop(&["folder", "new-cluster"]);
+    new.arg(&copied);
+    let made = output(new, b"");
+    assert_eq!(code(&made), 0, "{made:?}");
+    let again = start(&copied);
+    assert_eq!(again.ok(&["kv", "lookup", "key"]), "value");
+    assert_ne!(again.json(&["status"])["cluster"], before);
+}
+
+#[test]
+fn folder_of_one_of_three_nodes_is_refused_with_the_reason() {
+    let folder = folder();
+    let (data, part) = (folder.path().join("data"), folder.path().join("part"));
+    let cluster = ServingProgram::start(up(&data, three(), &["--nodes", "3"]));
+    wait_until_complete(&cluster);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
+    std::fs::create_dir(&part).unwrap();
+    copy(&data.join("node-2"), &part.join("node-2"));
+    for options in [&[][..], &["--nodes", "1"]] {
+        let refused = output(up(&part, three(), options), b"");
+        assert_eq!(code(&refused), 3, "{refused:?}");
+        assert!(stderr(&refused).contains("has the data of 1 of at least"), "{refused:?}");
+    }
+}
+
 #[test]
 fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let folder = folder();
@@ -334,9 +418,9 @@ fn start_says_that_it_waits_for_a_silent_program_at_the_old_ports() {
     let _silent: Vec<TcpListener> = old.iter().map(|at| TcpListener::bind(at).unwrap()).collect();
     let second = ServingProgram::start_with_log(up(&data, 0, &[]), &log);
     wait_until_complete(&second);
-    let said = std::fs::read_to_string(&log).unwrap();
+    let log_text = std::fs::read_to_string(&log).unwrap();
     for at in old {
-        assert!(said.contains(&format!("waiting for an answer from {at}")), "{at}: {said}");
+        assert!(log_text.contains(&format!("waiting for an answer from {at}")), "{at}: {log_text}");
     }
 }
 
@@ -370,9 +454,11 @@ fn majority_of_nodes_is_served_without_a_missing_folder() {
     std::fs::rename(&place, &elsewhere).unwrap();
     let second = ServingProgram::start_with_log(up(&data, port, &[]), &log);
     assert_eq!(ids(&second), [1, 3]);
-    let said = || std::fs::read_to_string(&log).unwrap();
-    let said = wait_for("the missing folder is named", said, |said| said.contains("zerohop node remove ID"));
-    assert!(said.contains(&format!("{} is missing or empty", place.display())), "{said}");
+    let log_text = || std::fs::read_to_string(&log).unwrap();
+    let log_text = wait_for("the missing folder is named", log_text, |log_text| {
+        log_text.contains("zerohop node remove ID")
+    });
+    assert!(log_text.contains(&format!("{} is missing or empty", place.display())), "{log_text}");
     assert!(!place.exists(), "it is made");
     assert_eq!(second.ok(&["kv", "lookup", "key"]).trim_end(), "value");
     second.ok(&["kv", "insert", "key", "value"]);
@@ -386,9 +472,10 @@ fn majority_of_nodes_is_served_without_a_missing_folder() {
     // It is lost: the command that the message names starts a new node in its place.
     std::fs::remove_dir_all(&place).unwrap();
     let fourth = ServingProgram::start_with_log(up(&data, port, &[]), &log);
-    let said = || std::fs::read_to_string(&log).unwrap();
-    let said = wait_for("a command is named", said, |said| said.contains("zerohop node remove ID"));
-    let start = said.split('`').find(|part| part.starts_with("zerohop node --data")).expect("a command");
+    let log_text = || std::fs::read_to_string(&log).unwrap();
+    let log_text =
+        wait_for("a command is named", log_text, |log_text| log_text.contains("zerohop node remove ID"));
+    let start = log_text.split('`').find(|part| part.starts_with("zerohop node --data")).expect("a command");
     let arguments: Vec<&str> = start.split(' ').skip(1).chain(["--json"]).collect();
     let new = ServingProgram::start(zerohop(&arguments));
     assert_eq!(new.ready["id"], 4);

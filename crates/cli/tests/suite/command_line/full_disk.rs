@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::process::Output;
 
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 use crate::support::disk::SmallDisk;
-use crate::support::serving::{ServingProgram, code, stderr, zerohop};
+use crate::support::serving::{ServingProgram, code, pid, stderr, zerohop};
 use crate::support::wait_for;
 
 const MIB: u64 = 1 << 20;
@@ -176,6 +176,9 @@ fn changes_that_cannot_be_saved_have_one_line_in_the_log() {
     command.arg(&data);
     let cluster = ServingProgram::start_with_log(command, &log);
     disk.fill_disk();
+    // The space that the node keeps for its own files is used first.
+    cluster.ok(&["keyspace", "create", "fits"]);
+    disk.fill_disk();
     // The command repeats its request until a time limit.
     let create = cluster.run(&["keyspace", "create", "other"]);
     assert_eq!(code(&create), 3, "{create:?}");
@@ -183,6 +186,35 @@ fn changes_that_cannot_be_saved_have_one_line_in_the_log() {
     assert_eq!(log.matches("could not be saved").count(), 1, "{log}");
     assert!(log.contains("attempts=1"), "{log}");
     disk.free();
+}
+
+/// Another program has filled the disk, and the node is killed before it notices it.
+#[test]
+fn killed_node_starts_on_a_disk_without_a_free_byte() {
+    let folder = crate::support::folder();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
+    };
+    let up = || {
+        let options = ["--json", "--log-level", "error", "--instances", "1", "--nodes", "1", "--port", "0"];
+        let mut command = zerohop(&[&["up"][..], &options].concat());
+        command.arg("--data").arg(folder.path().join("disk/data"));
+        ServingProgram::start(command)
+    };
+    let cluster = up();
+    cluster.ok(&["keyspace", "create", "durable", "--durability", "sync"]);
+    cluster.ok(&["kv", "insert", "key", "value", "--keyspace", "durable"]);
+    disk.fill_disk();
+    let node = cluster.ready["nodes"][0]["pid"].as_u64().unwrap();
+    kill_process(pid(node), Signal::KILL).unwrap();
+    cluster.end_with(Signal::KILL);
+    let again = up();
+    assert_eq!(again.ok(&["kv", "lookup", "key", "--keyspace", "durable"]), "value");
+    disk.free();
+    // It fills the space for its own files again.
+    again.ok(&["keyspace", "create", "more"]);
+    assert!(folder.path().join("disk/data/node-1/node/reserve").exists());
+    assert_eq!(again.end_with(Signal::INT), Some(0));
 }
 
 /// An idle partition is checked about once a minute.

@@ -1,7 +1,7 @@
 //! `zerohop keyspace`.
 
 use serde_json::{Value, json};
-use zerohop_client::Blocking;
+use zerohop_client::BlockingHandle;
 
 use crate::support::patience;
 use crate::support::serving::{ServingProgram, code, output, stderr, zerohop};
@@ -29,7 +29,8 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
     ]);
     let expected = json!({
         "name": "papers", "replicas": 1, "min_in_sync": 1, "durability": "sync", "partitions": 16,
-        "id": made["id"], "hash": "fnv1a", "chunk_bytes": 65_536, "closing": false
+        "id": made["id"], "order": "hashed", "hash": "fnv1a", "separators": null, "chunk_bytes": 65_536,
+        "dropping": false
     });
     assert_eq!(made, expected);
     assert_eq!(cluster.json(&["keyspace", "show", "papers"]), expected);
@@ -75,10 +76,10 @@ fn invalid_keyspace_requests_are_refused_with_reason() {
     refused(&["keyspace", "create", "k", "--hash", "md5"], 2, "md5");
     refused(&["keyspace", "create", "k", "--durability", "often"], 2, "often");
     refused(&["keyspace", "create", "k", "--durability", "sync"], 3, "memory");
-    refused(&["keyspace", "alter", "nobody", "--durability", "memory"], 3, "nobody");
+    refused(&["keyspace", "alter", "absent", "--durability", "memory"], 3, "absent");
     refused(&["keyspace", "alter", "default"], 2, "nothing to change");
-    refused(&["keyspace", "show", "nobody"], 3, "keyspace list");
-    refused(&["keyspace", "drop", "nobody"], 3, "nobody");
+    refused(&["keyspace", "show", "absent"], 3, "keyspace list");
+    refused(&["keyspace", "drop", "absent"], 3, "absent");
     assert_eq!(cluster.list(&["keyspace", "list"]).as_array().unwrap().len(), 1, "nothing was changed");
 }
 

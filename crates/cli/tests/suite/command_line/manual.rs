@@ -14,8 +14,8 @@ fn bash_completes_commands_and_options() {
         env!("CARGO_BIN_EXE_zerohop")
     );
     let output = Command::new("bash").args(["--norc", "-c", &script]).output().unwrap();
-    let said = stdout(&output);
-    assert_eq!(said.lines().collect::<Vec<_>>(), ["partition", "cas", "--replicas"], "{output:?}");
+    let printed = stdout(&output);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), ["partition", "cas", "--replicas"], "{output:?}");
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn bash_completes_names_of_keyspaces_of_the_named_cluster() {
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &script]).env("ZEROHOP_SECRET_FILE", "").env_remove("ZEROHOP_ENDPOINT");
     let output = bash.output().unwrap();
-    let said = stdout(&output);
-    let mut lines = said.lines().map(|line| {
+    let printed = stdout(&output);
+    let mut lines = printed.lines().map(|line| {
         let mut names: Vec<&str> = line.split_whitespace().collect();
         names.sort_unstable();
         names.join(" ")

@@ -92,7 +92,7 @@ fn backup_commands_print_progress_only_on_a_terminal() {
         ProgramRun {
             arguments: &["verify", &slow],
             progress_lines: &["checked files "],
-            final_output: "whole",
+            final_output: "intact",
         },
         ProgramRun { arguments: &["verify"], progress_lines: &["read "], final_output: "all was read" },
         ProgramRun {
@@ -106,8 +106,8 @@ fn backup_commands_print_progress_only_on_a_terminal() {
         // Without a terminal there is no progress: `ok` requires an empty standard error.
         let arguments: Vec<&str> = work.arguments.to_vec();
         let again = if arguments[0] == "backup" { vec!["backup", &quick] } else { arguments };
-        let said = cluster.ok(&again);
-        assert!(said.contains(work.final_output) && !said.contains('\u{1b}'), "{said:?}");
+        let printed = cluster.ok(&again);
+        assert!(printed.contains(work.final_output) && !printed.contains('\u{1b}'), "{printed:?}");
     }
 }
 
@@ -163,7 +163,7 @@ fn interruption_is_reported_on_its_own_line() {
         "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {whole} --overwrite` again makes them whole"
     );
     let restore = ["restore", whole.as_str(), "--overwrite"];
-    for (arguments, tells, said) in
+    for (arguments, tells, printed) in
         [(&["backup", &half][..], "backed up ", removed), (&restore, "restored ", again)]
     {
         let mut slow = TerminalProgram::start(&cluster, arguments);
@@ -171,7 +171,7 @@ fn interruption_is_reported_on_its_own_line() {
         slow.signal(Signal::INT);
         let (screen, _, output) = slow.end();
         assert_eq!(code(&output), 130, "{screen:?} {output:?}");
-        assert!(screen.ends_with(&format!("{AGAIN}{said}\r\n")), "{screen:?}");
+        assert!(screen.ends_with(&format!("{AGAIN}{printed}\r\n")), "{screen:?}");
     }
     assert!(!Path::new(&half).exists(), "something is left of it");
     // Before anything is written, an interruption ends the program at once, without a message. The

@@ -5,27 +5,27 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
-use zerohop_client::{Blocking, BlockingKeyspace};
+use zerohop_client::{BlockingHandle, BlockingKeyspace};
 
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::{patience, wait_for};
 
 const DAYS: u32 = 30;
 
-fn key(month: u32, day: u32) -> String {
+pub(super) fn key(month: u32, day: u32) -> String {
     format!("2026-{month:02}-{day:02}")
 }
 
-fn value(month: u32, day: u32) -> String {
+pub(super) fn value(month: u32, day: u32) -> String {
     format!("event {}", month * 100 + day)
 }
 
-fn events(cluster: &ServingProgram) -> BlockingKeyspace {
+pub(super) fn events(cluster: &ServingProgram) -> BlockingKeyspace {
     patience::blocking_client(cluster.endpoint()).unwrap().keyspace("events").unwrap()
 }
 
 /// Twelve months of thirty days, inserted from the last to the first, and a list.
-fn insert_events(cluster: &ServingProgram) {
+pub(super) fn insert_events(cluster: &ServingProgram) {
     let keyspace = events(cluster);
     for month in (1..=12).rev() {
         for day in (1..=DAYS).rev() {
@@ -35,13 +35,13 @@ fn insert_events(cluster: &ServingProgram) {
     keyspace.wait_for(keyspace.append("a list", &[b"x", b"y"])).unwrap();
 }
 
-fn scan(cluster: &ServingProgram, options: &[&str]) -> Vec<String> {
+pub(super) fn scan(cluster: &ServingProgram, options: &[&str]) -> Vec<String> {
     let printed = cluster.ok(&[&["kv", "scan", "-k", "events"], options].concat());
     printed.lines().map(str::to_owned).collect()
 }
 
 /// All scans of [`insert_events`], with every key and value.
-fn check_events(cluster: &ServingProgram) {
+pub(super) fn check_events(cluster: &ServingProgram) {
     let days = |month| (1..=DAYS).map(move |day| key(month, day));
     let all: Vec<String> = (1..=12).flat_map(days).chain(["a list".to_owned()]).collect();
     let reversed: Vec<String> = all.iter().rev().cloned().collect();

@@ -38,13 +38,13 @@ impl SecureRedis {
     /// Sends commands, and returns what comes until it ends with `end`.
     fn exchange(&mut self, commands: &str, end: &str) -> io::Result<String> {
         self.tls.write(&mut self.stream, &[IoSlice::new(commands.as_bytes())])?;
-        let mut heard = Vec::new();
-        while !heard.ends_with(end.as_bytes()) {
-            if self.tls.read(&mut self.stream, 1, |bytes| heard.extend_from_slice(bytes))? == 0 {
+        let mut received = Vec::new();
+        while !received.ends_with(end.as_bytes()) {
+            if self.tls.read(&mut self.stream, 1, |bytes| received.extend_from_slice(bytes))? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        Ok(String::from_utf8(heard).unwrap())
+        Ok(String::from_utf8(received).unwrap())
     }
 }
 
@@ -61,13 +61,13 @@ fn only_redis_clients_with_certificate_are_served() {
 
     let mut redis = SecureRedis::connect(instance, &ours, Some(&ours));
     let long = "x".repeat(100_000);
-    let heard = redis
+    let received = redis
         .exchange(
             &format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n{long}\r\nGET k\r\nPING\r\n"),
             "+PONG\r\n",
         )
         .unwrap();
-    assert!(heard == format!("+OK\r\n$100000\r\n{long}\r\n+PONG\r\n"), "{} bytes", heard.len());
+    assert!(received == format!("+OK\r\n$100000\r\n{long}\r\n+PONG\r\n"), "{} bytes", received.len());
 
     for (own, client_hears, log_says) in [
         (None, "serves only clients with a certificate", "presents no certificate"),
@@ -85,7 +85,7 @@ fn only_redis_clients_with_certificate_are_served() {
             line.contains("a client is refused") && line.contains(&peer) && line.contains(log_says)
         };
         let is_there = |log: &String| log.lines().any(is_one);
-        wait_for("who is refused, and why", || fs::read_to_string(&log).unwrap(), is_there);
+        wait_for("the refused client, and the reason", || fs::read_to_string(&log).unwrap(), is_there);
     }
     // A client that trusts another CA ends the connection itself, and says why.
     let error =
@@ -97,8 +97,8 @@ fn only_redis_clients_with_certificate_are_served() {
     assert!(reply.starts_with("-ERR only TLS is served"), "{reply}");
 
     // Nothing of the others was done, and the first client is still served.
-    let heard = redis.exchange("STRLEN k\r\n", "\r\n").unwrap();
-    assert_eq!(heard, ":100000\r\n");
+    let received = redis.exchange("STRLEN k\r\n", "\r\n").unwrap();
+    assert_eq!(received, ":100000\r\n");
 
     // `doctor` says of itself why it is refused, and what to give.
     let mut doctor = zerohop(&["doctor", "--endpoint", cluster.endpoint()]);

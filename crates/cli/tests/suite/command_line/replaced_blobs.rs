@@ -442,7 +442,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
 
 /// How the version that a reader has begun with is replaced during the read.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+enum Replacement {
     /// By a put that is staged.
     Bind,
     /// By a put in one transaction.
@@ -457,7 +457,13 @@ fn reader_of_replaced_blob_finishes_the_version_with_which_it_began() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |_client, keyspace| async move {
         let blob = keyspace.blob("b");
-        let endings = [Ending::Bind, Ending::Bind, Ending::Put, Ending::Replace, Ending::Delete];
+        let endings = [
+            Replacement::Bind,
+            Replacement::Bind,
+            Replacement::Put,
+            Replacement::Replace,
+            Replacement::Delete,
+        ];
         // Longer than the bytes that a stream reads ahead, and shorter.
         let runs = [40 * MIB, 6 * MIB].into_iter().flat_map(|bytes| endings.map(|ending| (bytes, ending)));
         for (bytes, ending) in runs {
@@ -468,21 +474,21 @@ fn reader_of_replaced_blob_finishes_the_version_with_which_it_began() {
             let mut all = pieces.next_piece().await.unwrap().expect("a piece").to_vec();
             let new = repeated_byte(2, 40 * MIB);
             match ending {
-                Ending::Bind => {
+                Replacement::Bind => {
                     let staged = blob.stage(None, b"").await.unwrap();
                     place(&keyspace, &staged).write_at(0, &new).await.unwrap();
                     blob.bind(&staged, b"").await.unwrap();
                 }
-                Ending::Put => {
+                Replacement::Put => {
                     let mut put = blob.put(PutOptions { replaces: true, ..PutOptions::default() });
                     put.push(&new).await.unwrap();
                     put.publish().await.unwrap();
                 }
-                Ending::Replace => blob.replace(&new, None).await.unwrap(),
-                Ending::Delete => assert!(blob.delete().await.unwrap()),
+                Replacement::Replace => blob.replace(&new, None).await.unwrap(),
+                Replacement::Delete => assert!(blob.delete().await.unwrap()),
             }
             match ending {
-                Ending::Delete => assert!(blob.stat().await.unwrap().is_none()),
+                Replacement::Delete => assert!(blob.stat().await.unwrap().is_none()),
                 _ => assert!(read_blob(&keyspace).await == new),
             }
             while let Some(piece) = pieces.next_piece().await.unwrap() {

@@ -10,14 +10,14 @@ use hmac as _;
 use rustix::process::Signal;
 use sha2 as _;
 
-use self::signing::{Answer, Signed};
+use self::signing::{Answer, SignedRequest};
 use crate::cluster::NodeCluster;
 use crate::support::serving::{ServingProgram, code, output, stderr, zerohop};
 use crate::support::{GIVE_UP_AFTER, folder, wait_for};
 
 #[allow(dead_code, reason = "the gateway's own tests use all of it")]
 #[path = "../../../../gateways/s3/tests/suite/signing.rs"]
-mod signing;
+pub(super) mod signing;
 
 /// Clients that put at the same time.
 const WRITERS: usize = 4;
@@ -40,8 +40,13 @@ fn gateway(endpoint: &str) -> ServingProgram {
 }
 
 /// Sends a request to a gateway; the status is 0 without an answer.
-fn send(address: &str, request: Signed<'_>, body: &[u8]) -> Answer {
-    let (head, _) = Signed { secret: "zerohop", ..request }.head(body.len());
+pub(super) fn send(address: &str, request: SignedRequest<'_>, body: &[u8]) -> Answer {
+    send_as_user(address, SignedRequest { secret: "zerohop", ..request }, body)
+}
+
+/// Sends a request with its own access keys.
+pub(super) fn send_as_user(address: &str, request: SignedRequest<'_>, body: &[u8]) -> Answer {
+    let (head, _) = request.head(body.len());
     let mut answer = Vec::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
         stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();
@@ -52,15 +57,15 @@ fn send(address: &str, request: Signed<'_>, body: &[u8]) -> Answer {
     Answer::parse(&answer)
 }
 
-fn ok(address: &str, request: Signed<'_>, body: &[u8]) -> Answer {
+pub(super) fn ok(address: &str, request: SignedRequest<'_>, body: &[u8]) -> Answer {
     let what = format!("{} {}?{}", request.method, request.path, request.query);
     let answer = send(address, request, body);
     assert!(matches!(answer.status, 200 | 204 | 206), "{what}: {} {}", answer.head, answer.body);
     answer
 }
 
-fn with_query<'a>(method: &'a str, path: &'a str, query: &'a str) -> Signed<'a> {
-    Signed { query, ..Signed::new(method, path) }
+pub(super) fn with_query<'a>(method: &'a str, path: &'a str, query: &'a str) -> SignedRequest<'a> {
+    SignedRequest { query, ..SignedRequest::new(method, path) }
 }
 
 /// The texts between two tags.
@@ -94,7 +99,7 @@ fn write(
     while !is_over.load(Ordering::Relaxed) {
         let key = format!("w{writer}/{}", number as usize % KEYS);
         let body = body_of(writer, number);
-        let answer = send(address, Signed::new("PUT", &format!("/{bucket}/{key}")), body.as_bytes());
+        let answer = send(address, SignedRequest::new("PUT", &format!("/{bucket}/{key}")), body.as_bytes());
         let state = states.entry(key).or_default();
         match answer.status {
             200 => *state = PutState { acknowledged: Some(number), doubtful: None },
@@ -118,7 +123,7 @@ fn check(address: &str, bucket: &str, states: &BTreeMap<String, PutState>) {
     let sizes: Vec<&str> = all_between(&list, "Size");
     let mut sizes_found = BTreeMap::new();
     for (key, state) in states {
-        let answer = send(address, Signed::new("GET", &format!("/{bucket}/{key}")), b"");
+        let answer = send(address, SignedRequest::new("GET", &format!("/{bucket}/{key}")), b"");
         let writer = key[1..].split('/').next().unwrap().parse().unwrap();
         let expected = [state.acknowledged, state.doubtful].into_iter().flatten();
         let mut expected = expected.map(|number| body_of(writer, number));
@@ -141,7 +146,7 @@ fn under_puts(
     fault: impl FnOnce(ServingProgram) -> ServingProgram,
 ) -> ServingProgram {
     let address = gateway.ready["listen"].as_str().unwrap().to_owned();
-    ok(&address, Signed::new("PUT", &format!("/{bucket}")), b"");
+    ok(&address, SignedRequest::new("PUT", &format!("/{bucket}")), b"");
     let (done, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (gateway, states) = std::thread::scope(|scope| {
         let (address, shared) = (&address, (&done, &is_over));
@@ -173,8 +178,8 @@ fn objects_are_whole_after_kills_of_gateway_and_node() {
         second
     });
     let address = second.ready["listen"].as_str().unwrap().to_owned();
-    ok(&address, Signed::new("PUT", "/node-killed/after"), b"more");
-    assert_eq!(ok(&address, Signed::new("GET", "/node-killed/after"), b"").body, "more");
+    ok(&address, SignedRequest::new("PUT", "/node-killed/after"), b"more");
+    assert_eq!(ok(&address, SignedRequest::new("GET", "/node-killed/after"), b"").body, "more");
     assert_eq!(second.end_with(Signal::TERM), Some(0));
 }
 
@@ -185,12 +190,12 @@ fn operations_of_clients_work_and_a_second_gateway_sees_them() {
         ServingProgram::up(&["--instances", "2", "--data", folder.path().join("data").to_str().unwrap()]);
     let gateways = [gateway(cluster.endpoint()), gateway(cluster.endpoint())];
     let [one, other] = gateways.each_ref().map(|gateway| gateway.ready["listen"].as_str().unwrap());
-    ok(one, Signed::new("PUT", "/bucket"), b"");
-    ok(one, Signed::new("PUT", "/bucket/short").header("x-amz-meta-colour", "blue"), b"0123456789");
-    let read = ok(other, Signed::new("GET", "/bucket/short").header("range", "bytes=2-4"), b"");
+    ok(one, SignedRequest::new("PUT", "/bucket"), b"");
+    ok(one, SignedRequest::new("PUT", "/bucket/short").header("x-amz-meta-colour", "blue"), b"0123456789");
+    let read = ok(other, SignedRequest::new("GET", "/bucket/short").header("range", "bytes=2-4"), b"");
     assert_eq!((read.status, read.body.as_str()), (206, "234"));
     assert!(read.head.contains("x-amz-meta-colour: blue"), "{}", read.head);
-    let refused = send(other, Signed::new("PUT", "/bucket/short").header("if-none-match", "*"), b"x");
+    let refused = send(other, SignedRequest::new("PUT", "/bucket/short").header("if-none-match", "*"), b"x");
     assert_eq!(refused.status, 412, "{refused:?}");
     for round in 0..5 {
         let path = format!("/bucket/race-{round}");
@@ -199,7 +204,7 @@ fn operations_of_clients_work_and_a_second_gateway_sees_them() {
                 .map(|writer: usize| {
                     let (path, gateway) = (&path, [one, other][writer % 2]);
                     let put = move || {
-                        let put = Signed::new("PUT", path).header("if-none-match", "*");
+                        let put = SignedRequest::new("PUT", path).header("if-none-match", "*");
                         (send(gateway, put, writer.to_string().as_bytes()).status, writer.to_string())
                     };
                     scope.spawn(put)
@@ -211,8 +216,8 @@ fn operations_of_clients_work_and_a_second_gateway_sees_them() {
                 .map(|(_, writer)| writer)
                 .collect()
         });
-        assert_eq!(winners, [ok(one, Signed::new("GET", &path), b"").body]);
-        ok(other, Signed::new("DELETE", &path), b"");
+        assert_eq!(winners, [ok(one, SignedRequest::new("GET", &path), b"").body]);
+        ok(other, SignedRequest::new("DELETE", &path), b"");
     }
     // Parts, of which the second is put through the other gateway.
     let started = ok(one, with_query("POST", "/bucket/long", "uploads"), b"").body;
@@ -226,14 +231,14 @@ fn operations_of_clients_work_and_a_second_gateway_sees_them() {
         list += &format!("<Part><PartNumber>{}</PartNumber><ETag>{tag}</ETag></Part>", number + 1);
     }
     let list = format!("<CompleteMultipartUpload>{list}</CompleteMultipartUpload>");
-    assert_eq!(send(other, Signed::new("GET", "/bucket/long"), b"").status, 404);
+    assert_eq!(send(other, SignedRequest::new("GET", "/bucket/long"), b"").status, 404);
     ok(one, with_query("POST", "/bucket/long", &format!("uploadId={id}")), list.as_bytes());
-    assert!(ok(other, Signed::new("GET", "/bucket/long"), b"").body == parts.concat());
+    assert!(ok(other, SignedRequest::new("GET", "/bucket/long"), b"").body == parts.concat());
     let listed = ok(other, with_query("GET", "/bucket", "list-type=2"), b"").body;
     assert_eq!(all_between(&listed, "Key"), ["long", "short"]);
-    ok(other, Signed::new("DELETE", "/bucket/short"), b"");
-    assert_eq!(send(one, Signed::new("GET", "/bucket/short"), b"").status, 404);
-    let wrong = send(one, Signed { secret: "zerohop", ..Signed::new("GET", "/nothing") }, b"");
+    ok(other, SignedRequest::new("DELETE", "/bucket/short"), b"");
+    assert_eq!(send(one, SignedRequest::new("GET", "/bucket/short"), b"").status, 404);
+    let wrong = send(one, SignedRequest { secret: "zerohop", ..SignedRequest::new("GET", "/nothing") }, b"");
     assert_eq!((wrong.status, wrong.code()), (404, "NoSuchBucket"));
     let unsigned = Answer::parse(&{
         let mut stream = TcpStream::connect(one).unwrap();

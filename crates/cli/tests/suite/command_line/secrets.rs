@@ -34,14 +34,14 @@ pub(crate) fn run_with(cluster: &ServingProgram, secret: Option<&Path>, argument
 /// The first line of a node's log that contains these words.
 pub(crate) fn log_line_with(node: &mut RunningProcess, words: &'static str) -> String {
     let log = BufReader::new(node.stderr.take().unwrap());
-    let (sender, heard) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // The thread ends with the node.
     std::thread::spawn(move || {
         for line in log.lines().map_while(Result::ok).filter(|line| line.contains(words)) {
             drop(sender.send(line));
         }
     });
-    heard.recv_timeout(GIVE_UP_AFTER).unwrap()
+    receiver.recv_timeout(GIVE_UP_AFTER).unwrap()
 }
 
 fn refusal(cluster: &ServingProgram, secret: Option<&Path>) -> String {

@@ -145,7 +145,7 @@ fn help_states_defaults_and_limits() {
             &["keyspace", "create"],
             &["[default: 256]", "[default: xxh3]", "[default: 1MiB]", "from 1ms to 60s", "1 to 8"],
         ),
-        (&["keyspace", "alter"], &["ms, s or m", "leaves the number as it is"]),
+        (&["keyspace", "alter"], &["ms, s and m", "leaves the number as it is"]),
         (&["demo"], &["three nodes", "[default: a temporary folder", "exit code is 1"]),
         (&["verify"], &["Without DIR", "With DIR", "[default: all keyspaces]"]),
         (&["partition", "move"], &["as in 4:7", "fewest copies", "numbered over all nodes"]),

@@ -1,11 +1,11 @@
-//! Sparse blobs of the greatest size: what a removal, a truncation and a replacement cost, and that they leave nothing.
+//! Sparse blobs of the greatest size: what removals, truncations, replacements and backups cost, and that they leave nothing.
 
 use std::io::Write;
 use std::process::Stdio;
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, zerohop};
-use crate::support::wait_for;
+use crate::support::{folder, patience, wait_for};
 
 /// The most chunks of 1 MiB that a blob may have.
 const BYTES_MAX: u64 = 16 << 40;
@@ -118,4 +118,59 @@ fn sparse_blob_with_a_killed_append_is_removed_by_a_bounded_number_of_requests()
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], BYTES_MAX / 2);
     bounded(&cluster, "rm", |cluster| drop(cluster.ok(&["blob", "rm", "b"])));
     wait_for_records(&cluster, 0);
+}
+
+#[test]
+fn sparse_blob_is_backed_up_and_restored_by_a_bounded_number_of_requests() {
+    let cluster = ServingProgram::in_memory();
+    sparse(&cluster);
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    bounded(&cluster, "backup", |cluster| drop(cluster.ok(&["backup", &at("whole")])));
+    // What is unchanged is looked up again, by its version.
+    cluster.ok(&["blob", "write", "b", "new", "--at", &(7_u64 << 40).to_string()]);
+    bounded(&cluster, "backup --since", |cluster| {
+        drop(cluster.ok(&["backup", &at("changed"), "--since", &at("whole")]));
+    });
+    bounded(&cluster, "restore", |cluster| {
+        drop(cluster.ok(&["restore", &at("changed"), "--as", "restored"]));
+    });
+    let restored = |at: u64, length: u64| {
+        let range = ["--at", &at.to_string(), "--length", &length.to_string(), "--keyspace", "restored"];
+        cluster.run(&[&["blob", "read", "b"][..], &range].concat()).stdout
+    };
+    assert_eq!(cluster.json(&["blob", "stat", "b", "--keyspace", "restored"])["size"], BYTES_MAX);
+    assert_eq!((restored(0, 5), restored(5 << 30, 3)), (b"begin".to_vec(), b"low".to_vec()));
+    assert_eq!((restored(7 << 40, 3), restored(9 << 40, 6)), (b"new".to_vec(), b"middle".to_vec()));
+    assert_eq!((restored(8 << 40, 3), restored(BYTES_MAX - 3, 3)), (vec![0; 3], b"end".to_vec()));
+}
+
+/// A backup that takes long meets such blobs.
+#[tokio::test]
+async fn chunks_of_a_snapshot_are_found_by_a_bounded_number_of_requests_after_a_replacement() {
+    let cluster = ServingProgram::in_memory();
+    let client = patience::client(cluster.endpoint()).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    for change in
+        [&["blob", "put", "b", "--replace"][..], &["blob", "truncate", "b", "0"], &["blob", "rm", "b"]]
+    {
+        sparse(&cluster);
+        let snapshot = client.snapshot(&[&keyspace]).await.unwrap();
+        assert_eq!(code(&cluster.run_with(change, b"new")), 0, "{change:?}");
+        let before = requests(&cluster);
+        let blob = snapshot.blob(&keyspace, "b").await.unwrap().unwrap();
+        let mut found = Vec::new();
+        for number in blob.chunk_numbers().await.unwrap() {
+            if let Some((_, bytes)) = blob.chunk(number).await.unwrap() {
+                found.push((number, bytes.to_vec()));
+            }
+        }
+        let made = requests(&cluster) - before;
+        assert!(made < REQUESTS_MAX, "{change:?}: {made} requests");
+        let numbers: Vec<u64> = found.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [0, 5 << 10, 9 << 20, (16 << 20) - 1], "{change:?}");
+        assert!(found[0].1 == b"begin" && found[1].1 == b"low" && found[2].1 == b"middle", "{change:?}");
+        snapshot.close().await.unwrap();
+        drop(cluster.run(&["blob", "rm", "b"]));
+    }
 }

@@ -25,8 +25,10 @@ fn status_json_has_the_documented_fields() {
     assert_eq!(node["manager"], cluster.endpoint());
     let instances = node["instances"].as_array().unwrap();
     assert_eq!(instances.len(), 2);
-    for (instance, said) in instances.iter().zip(cluster.ready["nodes"][0]["instances"].as_array().unwrap()) {
-        assert_eq!((&instance["id"], &instance["addr"]), (&said["id"], &said["addr"]));
+    for (instance, reported) in
+        instances.iter().zip(cluster.ready["nodes"][0]["instances"].as_array().unwrap())
+    {
+        assert_eq!((&instance["id"], &instance["addr"]), (&reported["id"], &reported["addr"]));
         assert!(instance["addr"].as_str().unwrap().starts_with("127.0.0.1:"));
     }
     assert_eq!(node["troubles"], json!([]));
@@ -37,9 +39,9 @@ fn status_json_has_the_documented_fields() {
     assert_eq!((json!(managers), &view["quorum"]), (json!([1, 1, 1]), &json!(true)));
     let keyspaces = status["keyspaces"].as_array().unwrap();
     assert_eq!(keyspaces.len(), 1);
-    let fields = ["name", "replicas", "min_in_sync", "durability", "partitions", "hash"];
+    let fields = ["name", "replicas", "min_in_sync", "durability", "partitions", "order", "hash"];
     let default: Vec<&Value> = fields.iter().map(|field| &keyspaces[0][*field]).collect();
-    assert_eq!(json!(default), json!(["default", 1, 1, "interval:100ms", 256, "crc16"]));
+    assert_eq!(json!(default), json!(["default", 1, 1, "interval:100ms", 256, "hashed", "crc16"]));
 
     let text = cluster.ok(&["status"]);
     assert!(text.contains(cluster.endpoint()) && text.contains("keyspace default: interval:100ms"), "{text}");

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use zerohop_client::{Blocking, BlockingClient, ClientOptions, Failure, read_token};
+use zerohop_client::{BlockingClient, BlockingHandle, ClientOptions, Failure, read_token};
 use zerohop_wire::{AuthFault, Permission};
 
 use crate::command_line::secrets::{new_secret, run_with, up};
@@ -223,9 +223,9 @@ fn expired_token_is_refused_everywhere() {
     waits.write_all(format!("AUTH {text}\r\nGET k\r\nZH.WAIT key v 86400000\r\n").as_bytes()).unwrap();
 
     fs::write(&clock, (2 * 60 * 60 * 1_000).to_string()).unwrap();
-    let mut heard = String::new();
-    waits.read_to_string(&mut heard).unwrap();
-    assert!(heard.starts_with("+OK\r\n$1\r\nv\r\n-NOAUTH the token has expired"), "{heard}");
+    let mut replies = String::new();
+    waits.read_to_string(&mut replies).unwrap();
+    assert!(replies.starts_with("+OK\r\n$1\r\nv\r\n-NOAUTH the token has expired"), "{replies}");
     // A clock that is set back does not revive an expired token.
     fs::write(&clock, "0").unwrap();
     let words = "the token has expired: ask the cluster's administrator for another";

@@ -66,10 +66,14 @@ fn json_output_has_each_result_and_each_refusal() {
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &report["reason"], &report["key"]), (1, &json!("condition_failed"), &json!("n")));
     // One line is refused by its record, and the other takes effect.
-    let (code, printed, _) = txn(&cluster, &["append n v", "insert m v"], true);
+    let (code, printed, why) = txn(&cluster, &["", "append n v", "insert m v"], true);
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &report["done"]), (1, &json!(true)));
-    assert_eq!(report["results"][0]["reason"], "wrong_type");
+    let refused = &report["results"][0];
+    assert_eq!(refused["reason"], "wrong_type");
+    let sentence = refused["error"].as_str().unwrap();
+    assert!(sentence.starts_with("line 2: key \"n\"") && sentence.ends_with("the other operations are done"));
+    assert_eq!(why, format!("zerohop: {sentence}\n"), "the sentence stays on standard error");
     assert_eq!(cluster.ok(&["kv", "lookup", "m"]), "v");
 }
 
@@ -182,19 +186,19 @@ fn blobs_change_among_records_or_not_at_all() {
         "incr count",
         "blob read b --at 4095 --length 3",
         "blob stat b",
-        "blob stat nobody",
+        "blob stat absent",
     ];
     let (code, printed, why) = txn(&cluster, &lines, false);
     assert_eq!((code, printed.as_str()), (0, "4099\n98\n1\nb c\n4100\n"), "{why}");
-    assert!(why.contains("line 7: blob \"nobody\""), "{why}");
+    assert!(why.contains("line 7: blob \"absent\""), "{why}");
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
     let (code, printed, _) =
-        txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
+        txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm absent"], true);
     let report: Value = serde_json::from_str(&printed).unwrap();
     let expected = json!([
         { "operation": "blob read", "name": "b", "length": 1, "value": "\0" },
         { "operation": "blob append", "name": "b", "done": true, "at": 4100 },
-        { "operation": "blob rm", "name": "nobody", "done": false, "found": false, "reason": "not_found" },
+        { "operation": "blob rm", "name": "absent", "done": false, "found": false, "reason": "not_found" },
     ]);
     assert_eq!((code, &report["results"]), (0, &expected));
     // A number within a chunk, and a number across two, which depends on the version that was read.
@@ -227,8 +231,8 @@ fn invalid_blob_line_is_refused_by_number_without_effect() {
     cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
     for (line, expected, part) in [
         ("blob write b x --at 18446744073709551615", 3, "beyond 281474976710656 bytes"),
-        ("blob write nobody x --at 0", 1, "no such blob"),
-        ("blob append nobody x", 1, "no such blob"),
+        ("blob write absent x --at 0", 1, "no such blob"),
+        ("blob append absent x", 1, "no such blob"),
         ("blob create b", 1, "b"),
         ("blob transform b and 1 --type f64", 2, "bits"),
         ("blob transform b add 256 --type u8", 2, "u8"),

@@ -10,6 +10,14 @@ pub(crate) struct GuideCommand {
     pub(crate) text: String,
     /// `None`: the output is not given, and the command must succeed.
     pub(crate) prints: Option<Vec<String>>,
+    /// Whether it is for Python's prompt.
+    pub(crate) is_for_python: bool,
+}
+
+impl GuideCommand {
+    fn shell(line: usize, text: impl Into<String>, prints: Option<Vec<String>>) -> GuideCommand {
+        GuideCommand { line, text: text.into(), prints, is_for_python: false }
+    }
 }
 
 /// The commands of all blocks marked `sh`, `console`, `python` or `rust`, in order.
@@ -24,6 +32,16 @@ pub(crate) fn commands(guide: &str) -> Vec<GuideCommand> {
             _ => {}
         }
     }
+    commands
+}
+
+/// The same, and the examples at Python's prompt.
+pub(crate) fn commands_and_examples(guide: &str) -> Vec<GuideCommand> {
+    let mut commands = commands(guide);
+    for (_, block) in blocks(guide).into_iter().filter(|(mark, _)| *mark == "python") {
+        commands.extend(examples(&block));
+    }
+    commands.sort_by_key(|command| command.line);
     commands
 }
 
@@ -63,17 +81,37 @@ fn text(block: &[(usize, &str)]) -> String {
 fn program(block: &[(usize, &str)]) -> Option<GuideCommand> {
     let run = format!("\"${VARIABLE}\" --exact {TEST} --nocapture");
     let text = format!("{run} <<'END OF PROGRAM'\n{}\nEND OF PROGRAM", text(block));
-    block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
+    block.first().map(|(line, _)| GuideCommand::shell(*line, text, None))
 }
 
 /// A program in Python, which must succeed. Interactive sessions (`>>>`) are tested with the
-/// package itself, by `cargo xtask python`.
+/// package itself, by `cargo xtask python`, and on a terminal by `cargo xtask first-hour`.
 fn script(block: &[(usize, &str)]) -> Option<GuideCommand> {
     if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
         return None;
     }
     let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", text(block));
-    block.first().map(|(line, _)| GuideCommand { line: *line, text, prints: None })
+    block.first().map(|(line, _)| GuideCommand::shell(*line, text, None))
+}
+
+/// Examples behind `>>> `, with their further lines behind `... `, and their output.
+fn examples(block: &[(usize, &str)]) -> Vec<GuideCommand> {
+    let mut examples: Vec<GuideCommand> = Vec::new();
+    for (line, text) in block {
+        if let Some(text) = text.strip_prefix(">>> ") {
+            let example = GuideCommand::shell(*line, text, Some(Vec::new()));
+            examples.push(GuideCommand { is_for_python: true, ..example });
+        } else if let Some(example) = examples.last_mut() {
+            match text.strip_prefix("...") {
+                Some(more) => {
+                    example.text.push('\n');
+                    example.text.push_str(more.strip_prefix(' ').unwrap_or(more));
+                }
+                None => example.prints.get_or_insert_default().push((*text).to_owned()),
+            }
+        }
+    }
+    examples
 }
 
 /// Commands in sequence; a command may have several lines.
@@ -88,7 +126,7 @@ fn listed(block: &[(usize, &str)]) -> Vec<GuideCommand> {
                 command
             }
             None if text.trim().is_empty() || text.starts_with('#') => continue,
-            None => GuideCommand { line: *line, text: (*text).to_owned(), prints: None },
+            None => GuideCommand::shell(*line, *text, None),
         };
         if continues(&command.text) {
             open = Some(command);
@@ -109,7 +147,7 @@ fn transcript(block: &[(usize, &str)]) -> Vec<GuideCommand> {
                 panic!("line {line}: `{text}` begins within a command")
             }
             (Some(text), _) => {
-                commands.push(GuideCommand { line: *line, text: text.to_owned(), prints: Some(Vec::new()) });
+                commands.push(GuideCommand::shell(*line, text, Some(Vec::new())));
             }
             (None, Some(last)) if continues(&last.text) => {
                 last.text.push('\n');
@@ -159,4 +197,14 @@ fn guide_parser_finds_commands_and_skips_other_blocks() {
         (18, "cat <<'E'\none\nE".to_owned(), prints("one")),
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn guide_parser_finds_examples_at_pythons_prompt() {
+    let guide = "```sh\na\n```\n```python\n>>> with b:\n...     c\n4\n>>> d\n```\n```python\ne\n```\n";
+    let found: Vec<_> = commands_and_examples(guide);
+    let found: Vec<_> = found.iter().map(|one| (one.line, one.text.as_str(), one.is_for_python)).collect();
+    let script = "python3 - <<'END OF SCRIPT'\ne\nEND OF SCRIPT";
+    assert_eq!(found, [(2, "a", false), (5, "with b:\n    c", true), (8, "d", true), (11, script, false)]);
+    assert_eq!(commands_and_examples(guide)[1].prints.as_deref(), Some(&["4".to_owned()][..]));
 }

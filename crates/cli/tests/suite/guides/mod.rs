@@ -9,7 +9,8 @@
 //! checksum may differ, and `…` matches anything. One marked `python` or `rust` is a program.
 //! `zerohop up` and `zerohop node` run in the background until the guide ends. Each guide has its
 //! own loopback if that is permitted, so that its ports are free; otherwise it uses the machine's
-//! ports. Blocks marked `text` are not run; the syntax of commands in them is compared with the
+//! ports. With `ZEROHOP_GUIDES_ON_TERMINAL` everything is typed on a pseudo-terminal, Python's examples
+//! included. Blocks marked `text` are not run; the syntax of commands in them is compared with the
 //! program's help.
 
 mod block;
@@ -17,11 +18,13 @@ mod matching;
 mod pbs;
 mod play;
 mod programs;
+mod screen;
 mod shell;
 mod synopses;
 mod systemd;
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use self::play::run_guide;
 
@@ -45,10 +48,15 @@ fn root() -> PathBuf {
 fn guide_commands_give_the_documented_output() {
     // The variable names guides that need other installed software.
     let named = std::env::var("ZEROHOP_GUIDES").unwrap_or_else(|_| GUIDES.join(" "));
+    // `cargo xtask first-hour` types them at a terminal.
+    let is_on_terminal = std::env::var_os("ZEROHOP_GUIDES_ON_TERMINAL").is_some();
     let mut commands = 0;
     for guide in named.split_whitespace() {
         eprintln!("{guide}");
-        commands += run_guide(&root(), guide);
+        let begin = Instant::now();
+        let count = run_guide(&root(), guide, is_on_terminal);
+        eprintln!("{guide}: {count} commands in {} s", begin.elapsed().as_secs());
+        commands += count;
     }
     assert!(commands > 0, "no command was found in {named}");
 }

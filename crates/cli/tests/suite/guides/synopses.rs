@@ -96,8 +96,8 @@ fn documented_commands_and_options_exist() {
     for path in documents() {
         let found = synopses(&std::fs::read_to_string(&path).unwrap());
         count += found.len();
-        let said = found.iter().filter_map(|one| wrong(one, help));
-        problems.extend(said.map(|said| format!("{}:{said}", path.display())));
+        let complaints = found.iter().filter_map(|one| wrong(one, help));
+        problems.extend(complaints.map(|complaints| format!("{}:{complaints}", path.display())));
     }
     assert_eq!(problems, [""; 0]);
     assert!(count > 30, "only {count} descriptions of commands were found");
@@ -111,6 +111,9 @@ fn unknown_command_or_option_in_synopsis_is_reported() {
     assert_eq!(found.len(), 2);
     assert_eq!(found[0].options, ["--all", "--no-such"]);
     let help = |words: &[String]| (words[0] == "kv").then(|| "  --all, --other".to_owned());
-    let said: Vec<String> = found.iter().filter_map(|one| wrong(one, help)).collect();
-    assert_eq!(said, ["2: `zerohop kv lookup` has no option --no-such", "5: there is no `zerohop nothing`"]);
+    let complaints: Vec<String> = found.iter().filter_map(|one| wrong(one, help)).collect();
+    assert_eq!(
+        complaints,
+        ["2: `zerohop kv lookup` has no option --no-such", "5: there is no `zerohop nothing`"]
+    );
 }

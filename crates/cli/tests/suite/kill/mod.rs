@@ -15,9 +15,9 @@
 //!
 //! `ZEROHOP_KILLS=500` sets the number of kills, `ZEROHOP_KILL_SEED` the seed of their times.
 
+mod disk_probe;
 mod history;
 mod node;
-mod pulse;
 mod values;
 mod workers;
 
@@ -27,8 +27,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use zerohop_client::{Client, ClientOptions};
 
+use self::disk_probe::{Answers, DiskProbe};
 use self::node::KilledNode;
-use self::pulse::{Answers, Pulse};
 use self::values::random;
 use self::workers::{RecordWorker, Rules, Totals, WorkerKind};
 use crate::support::GIVE_UP_AFTER;
@@ -100,7 +100,7 @@ fn acknowledged_writes_survive_kills_and_apply_once() {
 
 async fn run(kills: u64, seed: u64) -> Totals {
     let folder = crate::support::folder();
-    let pulse = Pulse::start(folder.path());
+    let probe = DiskProbe::start(folder.path());
     let mut node = KilledNode::start(folder.path()).await;
     let client = connect(&node).await;
     node.create_keyspace("careful", "sync");
@@ -149,7 +149,7 @@ async fn run(kills: u64, seed: u64) -> Totals {
         }
         // From here to the kill nothing else runs on this thread, so that requests in flight stay
         // in flight.
-        let late = MARGIN + SLOW_SYNCS * pulse.slowest() + SLOW_ANSWERS * answers.slowest();
+        let late = MARGIN + SLOW_SYNCS * probe.slowest() + SLOW_ANSWERS * answers.slowest();
         answers.killed();
         availability.send_modify(|availability| {
             (availability.is_up, availability.killed_at, availability.late) = (false, Instant::now(), late)

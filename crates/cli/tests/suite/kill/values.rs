@@ -52,7 +52,7 @@ pub(crate) async fn check_all_keys(client: &Client, keyspaces: &[&str]) {
                         std::str::from_utf8(&bytes).unwrap().parse::<u64>().unwrap();
                     }
                     ("append", Record::List { .. }) => {}
-                    (_, record) => panic!("a key that nobody wrote: {key}, {record:?}"),
+                    (_, record) => panic!("a key that no worker wrote: {key}, {record:?}"),
                 }
             }
         }

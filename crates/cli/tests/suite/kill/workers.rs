@@ -6,9 +6,9 @@ use tokio::sync::{mpsc, watch};
 use zerohop_client::{Error, Keyspace, Range, Record};
 
 use crate::kill::NodeAvailability;
+use crate::kill::disk_probe::Answers;
 use crate::kill::history::RecordHistory;
 pub(crate) use crate::kill::history::Rules;
-use crate::kill::pulse::Answers;
 use crate::kill::values::{number_of, random, value};
 
 /// Keys of a worker that inserts and removes.

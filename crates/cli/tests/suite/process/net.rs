@@ -32,7 +32,7 @@ impl Net {
         let hold = |(a, b)| {
             Some(Net::Loopback { a, b, _mark: UdpSocket::bind((Ipv4Addr::new(127, a, b, 1), PORT)).ok()? })
         };
-        places.find_map(hold).expect("loopback addresses that nobody uses")
+        places.find_map(hold).expect("unused loopback addresses")
     }
 
     /// Namespaces for this many nodes. `None`: this user may not create any.
@@ -101,7 +101,7 @@ impl Net {
     }
 
     fn rule(&self, how: &str, from: usize, to: usize) {
-        let Net::Spaces { name, .. } = self else { panic!("nobody stands between loopback addresses") };
+        let Net::Spaces { name, .. } = self else { panic!("loopback addresses cannot be separated") };
         let (from, to) = (self.address(from), self.address(to));
         ip(&format!("-n {name}-r rule {how} from {from} to {to} blackhole"));
     }

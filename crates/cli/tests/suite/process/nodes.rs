@@ -92,7 +92,7 @@ impl Nodes {
                 let nodes = status["nodes"].as_array().unwrap();
                 let are_up =
                     nodes.len() == self.running.len() && nodes.iter().all(|node| node["state"] == "up");
-                are_up && status["groups"]["short"] == 0 && status["groups"]["recovering"] == 0
+                are_up && status["groups"]["below_min_in_sync"] == 0 && status["groups"]["recovering"] == 0
             },
         );
     }

@@ -41,9 +41,9 @@ fn remote_client_without_tls_is_refused_with_reason() {
         let mut program = nodes.net.client(&std::env::current_exe().unwrap());
         program.args(["--exact", "process::tls::remote_request_is_sent_if_variables_are_set", "--nocapture"]);
         program.env("ZEROHOP_TEST_SAY", words).env("ZEROHOP_TEST_TO", format!("{}:{port}", addresses[0]));
-        let heard = program.stdin(Stdio::null()).output().unwrap();
-        let heard = String::from_utf8_lossy(&heard.stderr).into_owned();
-        assert!(heard.contains(answer), "{heard}");
+        let output = program.stdin(Stdio::null()).output().unwrap();
+        let output = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.contains(answer), "{output}");
     }
 }
 
@@ -56,7 +56,7 @@ fn remote_request_is_sent_if_variables_are_set() {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(crate::support::GIVE_UP_AFTER)).unwrap();
     stream.write_all(words.as_bytes()).unwrap();
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).unwrap();
-    eprintln!("{heard}");
+    let mut output = String::new();
+    stream.read_to_string(&mut output).unwrap();
+    eprintln!("{output}");
 }

@@ -53,13 +53,13 @@ impl RunningProcess {
     /// The first line of its output. Empty: it has ended.
     pub(crate) fn first_line(&mut self) -> String {
         let output = self.0.stdout.take().expect("its output is taken once");
-        let (sender, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
             drop(BufReader::new(output).read_line(&mut line));
             drop(sender.send(line));
         });
-        heard.recv_timeout(GIVE_UP_AFTER).expect("a process neither says that it serves nor ends")
+        receiver.recv_timeout(GIVE_UP_AFTER).expect("a process neither says that it serves nor ends")
     }
 }
 
@@ -104,8 +104,9 @@ impl NodeProcess {
     /// Waits until it reports that it serves.
     pub(crate) fn ready(&mut self) -> Value {
         let line = self.0.first_line();
-        let said = serde_json::from_str(&line).ok();
-        said.filter(|said: &Value| said["manager"].is_string())
+        let ready_line = serde_json::from_str(&line).ok();
+        ready_line
+            .filter(|ready_line: &Value| ready_line["manager"].is_string())
             .unwrap_or_else(|| panic!("the node did not start: {line:?}"))
     }
 

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,6 +26,27 @@ fn against(cluster: &ServingProgram, arguments: &[impl AsRef<OsStr>]) -> Command
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     command
+}
+
+/// The two ends of a pseudo-terminal.
+pub(crate) struct PseudoTerminal {
+    /// What is written here is typed; what is read here was printed.
+    pub(crate) controller: File,
+    pub(crate) terminal: File,
+    /// Where other processes open the terminal.
+    pub(crate) path: PathBuf,
+}
+
+impl PseudoTerminal {
+    pub(crate) fn open() -> PseudoTerminal {
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&controller).unwrap();
+        unlockpt(&controller).unwrap();
+        let name = ptsname(&controller, Vec::new()).unwrap();
+        let path = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+        let terminal = File::options().read(true).write(true).open(&path).unwrap();
+        PseudoTerminal { controller: File::from(controller), terminal, path }
+    }
 }
 
 /// A program with a terminal.
@@ -62,18 +83,12 @@ impl TerminalProgram {
     }
 
     fn with(mut command: Command, connect: impl FnOnce(&mut Command, File)) -> TerminalProgram {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&controller).unwrap();
-        unlockpt(&controller).unwrap();
-        let name = ptsname(&controller, Vec::new()).unwrap();
-        let path = Path::new(OsStr::from_bytes(name.to_bytes()));
-        let terminal = File::options().read(true).write(true).open(path).unwrap();
+        let PseudoTerminal { controller, terminal, .. } = PseudoTerminal::open();
         connect(&mut command, terminal);
         let started = Instant::now();
         let child = RunningProcess::start(&mut command);
         // This end is closed too, so that the terminal ends with the program.
         drop(command);
-        let controller = File::from(controller);
         let keys = controller.try_clone().unwrap();
         let output = Arc::new(Mutex::new(Vec::new()));
         let reader = std::thread::spawn({

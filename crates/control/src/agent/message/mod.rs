@@ -74,7 +74,7 @@ pub enum AgentBody {
         /// The epoch that it has.
         have: MapEpoch,
         /// The piece that it needs of an unfinished transfer; none: everything that it lacks.
-        piece: Option<PieceOf>,
+        piece: Option<DeltaPieceId>,
         /// The message only confirms the epoch.
         is_confirmation: bool,
     },
@@ -83,7 +83,7 @@ pub enum AgentBody {
         /// The control group, with the mark of the state that this map belongs to.
         news: ControlGroupNews,
         /// Which piece of which delta.
-        piece: PieceOf,
+        piece: DeltaPieceId,
         /// The number of pieces; zero: the message has only the epoch.
         pieces: u32,
         /// Its bytes.
@@ -112,7 +112,7 @@ pub enum AgentBody {
         /// The start of the requester that had been heard from at the bootstrap; zero if none.
         expects: Incarnation,
         /// If the sender bootstrapped in this start: all the starts that had been heard from.
-        starts_heard: Vec<(Address, Incarnation)>,
+        known_starts: Vec<(Address, Incarnation)>,
     },
     /// The receiver belongs to another cluster than the sender, which names its own.
     OtherCluster,
@@ -120,7 +120,7 @@ pub enum AgentBody {
 
 /// Names a piece of an encoded delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PieceOf {
+pub struct DeltaPieceId {
     /// The epoch to which the changes apply; zero for a whole map.
     pub since: MapEpoch,
     /// The epoch to which they lead.
@@ -278,18 +278,23 @@ fn write(body: &AgentBody) -> proto::BodyProto {
             proto::BodyProto::Loads(proto::Loads { loads: loads.iter().map(load).collect() })
         }
         AgentBody::BootstrapRequest { incarnation } => {
-            proto::BodyProto::FounderAsks(proto::FounderQueryProto { incarnation: incarnation.get() })
+            proto::BodyProto::BootstrapQuery(proto::BootstrapQueryProto { incarnation: incarnation.get() })
         }
-        AgentBody::BootstrapState { incarnation, is_bootstrapped: founded, expects, starts_heard: heard } => {
-            let start = |(founder, incarnation): &(Address, Incarnation)| proto::FounderStart {
-                founder: founder.as_str().to_owned(),
+        AgentBody::BootstrapState {
+            incarnation,
+            is_bootstrapped: founded,
+            expects,
+            known_starts: starts,
+        } => {
+            let start = |(member, incarnation): &(Address, Incarnation)| proto::BootstrapStartProto {
+                member: member.as_str().to_owned(),
                 incarnation: incarnation.get(),
             };
-            proto::BodyProto::FounderIs(proto::FounderStateProto {
+            proto::BodyProto::BootstrapReply(proto::BootstrapReplyProto {
                 incarnation: incarnation.get(),
                 founded: *founded,
                 expects: expects.get(),
-                heard: heard.iter().map(start).collect(),
+                starts: starts.iter().map(start).collect(),
             })
         }
         AgentBody::OtherCluster => proto::BodyProto::OtherCluster(proto::OtherCluster {}),
@@ -329,8 +334,11 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             news: read_news(&answer.news)?,
         },
         proto::BodyProto::MapWanted(wanted) => {
-            let of =
-                PieceOf { since: MapEpoch(wanted.since), epoch: MapEpoch(wanted.epoch), piece: wanted.piece };
+            let of = DeltaPieceId {
+                since: MapEpoch(wanted.since),
+                epoch: MapEpoch(wanted.epoch),
+                piece: wanted.piece,
+            };
             AgentBody::MapRequest {
                 node: wanted.known.then_some(NodeId(wanted.node)),
                 have: MapEpoch(wanted.have),
@@ -346,7 +354,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             let (since, epoch) = (MapEpoch(piece.since), MapEpoch(piece.epoch));
             AgentBody::MapPiece {
                 news: read_news(&piece.news)?,
-                piece: PieceOf { since, epoch, piece: piece.piece },
+                piece: DeltaPieceId { since, epoch, piece: piece.piece },
                 pieces: piece.pieces,
                 bytes: piece.bytes,
             }
@@ -367,21 +375,21 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             };
             AgentBody::Loads(loads.loads.iter().map(load).collect())
         }
-        proto::BodyProto::FounderAsks(query) => {
+        proto::BodyProto::BootstrapQuery(query) => {
             AgentBody::BootstrapRequest { incarnation: Incarnation(query.incarnation) }
         }
-        proto::BodyProto::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
-            return Err(wrong("more founders than there may be"));
+        proto::BodyProto::BootstrapReply(is) if is.starts.len() > MANAGERS_MAX => {
+            return Err(wrong("more bootstrap members than there may be"));
         }
-        proto::BodyProto::FounderIs(is) => {
-            let start = |one: &proto::FounderStart| {
-                Ok((Address::new(&one.founder).map_err(wrong)?, Incarnation(one.incarnation)))
+        proto::BodyProto::BootstrapReply(is) => {
+            let start = |one: &proto::BootstrapStartProto| {
+                Ok((Address::new(&one.member).map_err(wrong)?, Incarnation(one.incarnation)))
             };
             AgentBody::BootstrapState {
                 incarnation: Incarnation(is.incarnation),
                 is_bootstrapped: is.founded,
                 expects: Incarnation(is.expects),
-                starts_heard: is.heard.iter().map(start).collect::<Result<_, MessageError>>()?,
+                known_starts: is.starts.iter().map(start).collect::<Result<_, MessageError>>()?,
             }
         }
         proto::BodyProto::OtherCluster(_) => AgentBody::OtherCluster,

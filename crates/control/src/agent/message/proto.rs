@@ -33,9 +33,9 @@ pub(super) enum BodyProto {
     #[prost(message, tag = "10")]
     Loads(Loads),
     #[prost(message, tag = "11")]
-    FounderAsks(FounderQueryProto),
+    BootstrapQuery(BootstrapQueryProto),
     #[prost(message, tag = "12")]
-    FounderIs(FounderStateProto),
+    BootstrapReply(BootstrapReplyProto),
     #[prost(message, tag = "13")]
     OtherCluster(OtherCluster),
 }
@@ -146,13 +146,13 @@ pub(super) struct LoadProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FounderQueryProto {
+pub(super) struct BootstrapQueryProto {
     #[prost(fixed64, tag = "1")]
     pub(super) incarnation: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FounderStateProto {
+pub(super) struct BootstrapReplyProto {
     #[prost(fixed64, tag = "1")]
     pub(super) incarnation: u64,
     #[prost(bool, tag = "2")]
@@ -160,13 +160,13 @@ pub(super) struct FounderStateProto {
     #[prost(fixed64, tag = "3")]
     pub(super) expects: u64,
     #[prost(message, repeated, tag = "4")]
-    pub(super) heard: Vec<FounderStart>,
+    pub(super) starts: Vec<BootstrapStartProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct FounderStart {
+pub(super) struct BootstrapStartProto {
     #[prost(string, tag = "1")]
-    pub(super) founder: String,
+    pub(super) member: String,
     #[prost(fixed64, tag = "2")]
     pub(super) incarnation: u64,
 }

@@ -20,7 +20,7 @@ fn short_bodies() -> Vec<AgentBody> {
         leader: Some(ManagerId(3)),
     };
     let id = RequestId { origin: 5, number: 6 };
-    let piece = PieceOf { since: MapEpoch(3), epoch: MapEpoch(9), piece: 1 };
+    let piece = DeltaPieceId { since: MapEpoch(3), epoch: MapEpoch(9), piece: 1 };
     let done =
         CommandOutcome { result: Ok(CommandResult { number: 1, epoch: MapEpoch(2) }), applied_count: 3 };
     let refused = CommandOutcome { result: Err(CommandRefusal::NotControl), applied_count: 3 };
@@ -47,7 +47,7 @@ fn short_bodies() -> Vec<AgentBody> {
         AgentBody::MapPiece { news: news.clone(), piece, pieces: 2, bytes: vec![1] },
         AgentBody::MapPiece {
             news: ControlGroupNews::default(),
-            piece: PieceOf { piece: 0, ..piece },
+            piece: DeltaPieceId { piece: 0, ..piece },
             pieces: 0,
             bytes: Vec::new(),
         },
@@ -86,12 +86,12 @@ fn loads(count: usize) -> AgentBody {
     AgentBody::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); count])
 }
 
-fn bootstrap_state(heard: Vec<(Address, Incarnation)>) -> AgentBody {
+fn bootstrap_state(starts: Vec<(Address, Incarnation)>) -> AgentBody {
     AgentBody::BootstrapState {
         incarnation: Incarnation(4),
         is_bootstrapped: true,
         expects: Incarnation(5),
-        starts_heard: heard,
+        known_starts: starts,
     }
 }
 
@@ -124,7 +124,7 @@ fn messages_match_golden_bytes_and_decode() {
 #[test]
 fn message_beyond_a_length_limit_is_refused() {
     let refused = |body| Message::decode(&message(body).encode()).unwrap_err().to_string();
-    let piece = PieceOf { since: MapEpoch(0), epoch: MapEpoch(9), piece: 0 };
+    let piece = DeltaPieceId { since: MapEpoch(0), epoch: MapEpoch(9), piece: 0 };
     let map = |piece, pieces, bytes| AgentBody::MapPiece {
         news: ControlGroupNews::default(),
         piece,
@@ -134,7 +134,7 @@ fn message_beyond_a_length_limit_is_refused() {
     assert!(refused(map(piece, 2, vec![0; PIECE_BYTES - 1])).contains("bytes"));
     assert!(refused(map(piece, 1, vec![0; PIECE_BYTES + 1])).contains("bytes"));
     assert!(refused(map(piece, MAP_PIECES_MAX as u32 + 1, vec![0; PIECE_BYTES])).contains("piece 0 of"));
-    assert!(refused(map(PieceOf { piece: 2, ..piece }, 2, vec![0])).contains("piece 2 of 2"));
+    assert!(refused(map(DeltaPieceId { piece: 2, ..piece }, 2, vec![0])).contains("piece 2 of 2"));
     assert!(refused(AgentBody::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX + 1])).contains("too long"));
     let about = vec![(NodeId(2), Incarnation(3)); REPORTS_MAX + 1];
     assert!(refused(AgentBody::Reports { by: NodeId(1), about }).contains("more reports"));
@@ -144,7 +144,7 @@ fn message_beyond_a_length_limit_is_refused() {
     );
     assert!(
         refused(bootstrap_state(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX + 1]))
-            .contains("founders")
+            .contains("bootstrap members")
     );
     let mut other = message(AgentBody::OtherCluster).encode();
     other[0] = 9;

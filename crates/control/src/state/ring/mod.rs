@@ -80,9 +80,9 @@ impl Ring {
         &self.points
     }
 
-    /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the
-    /// ring that are in other domains, or failing that on other nodes, or failing that other instances. Among
-    /// these, instances with fewer copies than their weight allows are preferred.
+    /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the ring. These
+    /// are in other domains, or failing that on other nodes, or failing that other instances. Among these, instances
+    /// with fewer copies than their weight allows are preferred.
     pub fn spread(&self, config: &KeyspaceConfig) -> Vec<ReplicaGroup> {
         let total: u128 = self.points.iter().map(|point| u128::from(point.weight)).sum();
         let partitions = u128::from(config.partitions.get());
@@ -163,7 +163,7 @@ fn interleaved(mut queues: Vec<VecDeque<RingPoint>>) -> Vec<RingPoint> {
                 let placed = sizes[*at] - queues[*at].len() as u128;
                 ((turn * sizes[*at]) as i128 - (placed * total as u128) as i128, std::cmp::Reverse(*at))
             })
-            .expect("places are left as long as somebody waits");
+            .expect("places are left as long as a partition waits");
         points.extend(queues[furthest].pop_front());
     }
     points

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::{
-    Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogNotice, LogWanted,
+    Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogEndQuery,
+    LogNotice,
 };
 use zerohop_control::command::{ControlCommand, LogEnd, ManagerId, ManagerInfo, ReportedLog};
 use zerohop_control::manager::LeadSettings;
@@ -53,7 +54,7 @@ pub(crate) enum SimulatedNodeEvent {
     LogEnds {
         at: usize,
         life: u64,
-        wanted: Vec<LogWanted>,
+        wanted: Vec<LogEndQuery>,
     },
     /// Primaries repeat their requests.
     RepeatRequests {
@@ -95,7 +96,7 @@ pub(crate) struct Machine {
 pub(crate) struct Nodes {
     pub(crate) now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), SimulatedNodeEvent>,
+    event_queue: BTreeMap<(u64, u64, u64), SimulatedNodeEvent>,
     pub(crate) machines: Vec<Machine>,
     bootstrap_members: Vec<ManagerInfo>,
     /// The addresses of managers, as all shells know them.
@@ -115,16 +116,16 @@ fn address(at: usize, port: usize) -> Address {
     Address::new(&format!("node-{at}:{}", 7400 + port)).expect("is an address")
 }
 
-fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
+fn machine(at: usize, members: &[ManagerInfo]) -> Machine {
     Machine {
         address: address(at, 0),
         agent: None,
         life: 0,
         started: 0,
         control: Disk::default(),
-        manager: founders.get(at).map(|founder| founder.id),
+        manager: members.get(at).map(|member| member.id),
         has_log: false,
-        is_bootstrap_member: at < founders.len(),
+        is_bootstrap_member: at < members.len(),
         number: None,
         first_instance: InstanceId(0),
         incarnation: Incarnation(0),
@@ -141,16 +142,16 @@ pub(crate) const CLUSTER: ClusterId = ClusterId([9; 16]);
 impl Nodes {
     pub(crate) fn new(seed: u64, setting: Setting) -> Nodes {
         let root = Random::new(seed);
-        let founders: Vec<ManagerInfo> = (0..setting.managers)
+        let members: Vec<ManagerInfo> = (0..setting.managers)
             .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: address(at, 0) })
             .collect();
-        let machines = (0..setting.managers + setting.others).map(|at| machine(at, &founders));
+        let machines = (0..setting.managers + setting.others).map(|at| machine(at, &members));
         Nodes {
             now: 0,
             order: 0,
-            agenda: BTreeMap::new(),
+            event_queue: BTreeMap::new(),
             machines: machines.collect(),
-            bootstrap_members: founders.clone(),
+            bootstrap_members: members.clone(),
             moved: Vec::new(),
             network_cuts: BTreeMap::new(),
             setting,
@@ -167,7 +168,9 @@ impl Nodes {
     /// Runs until this time, or until the next event of the caller, which is returned.
     pub(crate) fn run(&mut self, until: u64) -> Option<u64> {
         while self.checker.violations.is_empty() {
-            let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= until) else { break };
+            let Some(entry) = self.event_queue.first_entry().filter(|entry| entry.key().0 <= until) else {
+                break;
+            };
             self.now = entry.key().0;
             match entry.remove() {
                 SimulatedNodeEvent::Other(what) => return Some(what),
@@ -181,7 +184,7 @@ impl Nodes {
     pub(crate) fn at(&mut self, time: u64, event: SimulatedNodeEvent) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
-        self.agenda.insert((time, draw, self.order), event);
+        self.event_queue.insert((time, draw, self.order), event);
     }
 
     fn hash_event(&mut self, word: u64) {
@@ -203,7 +206,7 @@ impl Nodes {
                 self.handle_event(at, AgentEvent::Opened { intact, closed });
             }
             SimulatedNodeEvent::LogEnds { at, life, wanted } if self.machines[at].life == life => {
-                let end = |one: &LogWanted| ReportedLog {
+                let end = |one: &LogEndQuery| ReportedLog {
                     keyspace: one.keyspace,
                     partition: one.partition,
                     epoch: one.epoch,
@@ -236,7 +239,7 @@ impl Nodes {
             let time = (machine.started + wake.0).max(self.now + 1);
             let life = machine.life;
             // One tick for each time is enough; an earlier schedule for a later time does no harm.
-            let is_there = self.agenda.range((time, 0, 0)..(time + 1, 0, 0)).any(
+            let is_there = self.event_queue.range((time, 0, 0)..(time + 1, 0, 0)).any(
                 |(_, event)| matches!(event, SimulatedNodeEvent::Tick { at: other, .. } if *other == at),
             );
             if !is_there {
@@ -250,7 +253,7 @@ impl Nodes {
             return;
         }
         let moved = self.moved.clone();
-        let (founders, newest) = (self.bootstrap_members.clone(), self.newest());
+        let (members, newest) = (self.bootstrap_members.clone(), self.newest());
         let random = self.faults.next() | 1;
         let seed = self.schedule.next();
         let machine = &mut self.machines[at];
@@ -263,7 +266,7 @@ impl Nodes {
             Some(_) if !log.is_empty() => ControlRole::Log(log),
             Some(id) if machine.is_bootstrap_member && !machine.has_log => {
                 let places = (0..self.setting.managers + self.setting.others).map(|at| address(at, 0));
-                ControlRole::Bootstrap { id, members: founders.clone(), addresses: places.collect() }
+                ControlRole::Bootstrap { id, members: members.clone(), addresses: places.collect() }
             }
             Some(id) => ControlRole::New { id },
         };
@@ -271,7 +274,7 @@ impl Nodes {
         settings.node = machine.number;
         settings.instances = vec![address(at, 1), address(at, 2)];
         settings.domain = at as u32;
-        settings.contacts = founders.iter().map(|founder| founder.addr.clone()).collect();
+        settings.contacts = members.iter().map(|member| member.addr.clone()).collect();
         settings.contacts.extend(moved.iter().map(|one| one.addr.clone()));
         settings.moved = moved;
         settings.control = control;

@@ -78,17 +78,17 @@ fn regroup(state: &ControlState, keyspace: KeyspaceId, random: &mut Random) -> C
     let group = found.group(partition).expect("is in the keyspace").to_group();
     let instances: Vec<InstanceId> =
         map.nodes().flat_map(|node| node.instances().map(|instance| instance.id)).collect();
-    let anybody = *random.pick(&instances);
+    let instance = *random.pick(&instances);
     let one = |of: &[InstanceId], random: &mut Random| match of {
-        [] => anybody,
+        [] => instance,
         of if random.chance(900) => *random.pick(of),
-        _ => anybody,
+        _ => instance,
     };
     let (in_sync, follower) = (one(&group.in_sync, random), one(&group.followers, random));
     let step = match random.below(11) {
         0..2 => GroupStep::Admit(follower),
         2 => GroupStep::Exclude(in_sync),
-        3 => GroupStep::AddFollower { instance: anybody, target: random.chance(500) },
+        3 => GroupStep::AddFollower { instance, target: random.chance(500) },
         4 => GroupStep::RemoveFollower(follower),
         5 => GroupStep::Promote(in_sync),
         6 => GroupStep::Promote(follower),

@@ -75,7 +75,7 @@ pub(crate) struct ManagerWorld {
     seed: u64,
     now: u64,
     order: u64,
-    agenda: BTreeMap<(u64, u64, u64), SimulatedManagerEvent>,
+    event_queue: BTreeMap<(u64, u64, u64), SimulatedManagerEvent>,
     slots: Vec<ManagerSlot>,
     clients: Vec<CommandClient>,
     /// Ordered pairs of slots between which no message passes, with the end of that time.
@@ -116,10 +116,10 @@ impl ManagerWorld {
         // A group of one manager does not survive the loss of that manager's disk.
         let spares = if scenario.managers > 1 && root.fork(6).chance(500) { 2 } else { 0 };
         let scenario = ManagerScenario { spares, ..scenario };
-        let founders: Vec<ManagerInfo> = (0..scenario.managers as usize)
+        let members: Vec<ManagerInfo> = (0..scenario.managers as usize)
             .map(|slot| ManagerInfo { id: ManagerId(slot as u64 + 1), addr: address(slot) })
             .collect();
-        let logs = founders.iter().map(|founder| (founder.id, RaftManager::found(founder.id, &founders)));
+        let logs = members.iter().map(|member| (member.id, RaftManager::found(member.id, &members)));
         let spares = (1..=scenario.spares).map(|spare| ManagerId(100 + spare));
         let logs = logs.chain(spares.map(|id| (id, RaftManager::join(id))));
         let slots = logs.enumerate().map(|(slot, (id, log))| ManagerSlot {
@@ -149,7 +149,7 @@ impl ManagerWorld {
             seed,
             now: 0,
             order: 0,
-            agenda: BTreeMap::new(),
+            event_queue: BTreeMap::new(),
             slots,
             clients,
             network_cuts: BTreeMap::new(),
@@ -178,7 +178,7 @@ impl ManagerWorld {
 
     /// Runs to the end; the checker has the violations.
     pub(crate) fn run_to_end(mut self) -> ManagerWorld {
-        while let Some(((now, ..), event)) = self.agenda.pop_first() {
+        while let Some(((now, ..), event)) = self.event_queue.pop_first() {
             if now > QUIET_END || !self.checker.violations.is_empty() {
                 break;
             }
@@ -194,7 +194,7 @@ impl ManagerWorld {
     fn at(&mut self, time: u64, event: SimulatedManagerEvent) {
         self.order += 1;
         let draw = self.schedule.below(1 << 20);
-        self.agenda.insert((time, draw, self.order), event);
+        self.event_queue.insert((time, draw, self.order), event);
     }
 
     fn alarm(&mut self, client: usize, time: u64) {

@@ -63,7 +63,7 @@ impl DiskOperation {
 
 /// A probability: `numerator` in `denominator`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chance {
+pub struct Probability {
     /// How often.
     pub numerator: u32,
     /// Out of how many; at least 1.
@@ -78,12 +78,12 @@ pub struct Chance {
 #[derive(Clone, Debug, Default)]
 pub struct SimulatedFaults {
     /// How likely each operation is to fail.
-    pub fail: BTreeMap<DiskOperation, Chance>,
+    pub fail: BTreeMap<DiskOperation, Probability>,
     /// How likely an operation that needs a descriptor is to find none, and to do nothing. A file with unsynced bytes has one, so its sync
     /// needs no other.
-    pub scarce: Option<Chance>,
+    pub scarce: Option<Probability>,
     /// How likely any operation is to take `stall_us` longer.
-    pub stall: Option<Chance>,
+    pub stall: Option<Probability>,
     /// Simulated microseconds of a stall.
     pub stall_us: u64,
     /// A planted bug: syncs of files succeed and make nothing durable.
@@ -96,21 +96,21 @@ impl SimulatedFaults {
     /// With a chance that an operation fails.
     #[must_use]
     pub fn failing(mut self, operation: DiskOperation, numerator: u32, denominator: u32) -> Self {
-        self.fail.insert(operation, Chance { numerator, denominator });
+        self.fail.insert(operation, Probability { numerator, denominator });
         self
     }
 
     /// With a chance that an operation finds no descriptor.
     #[must_use]
     pub fn scarce(mut self, numerator: u32, denominator: u32) -> Self {
-        self.scarce = Some(Chance { numerator, denominator });
+        self.scarce = Some(Probability { numerator, denominator });
         self
     }
 
     /// With a chance that any operation takes longer.
     #[must_use]
     pub fn stalling(mut self, numerator: u32, denominator: u32, stall_us: u64) -> Self {
-        self.stall = Some(Chance { numerator, denominator });
+        self.stall = Some(Probability { numerator, denominator });
         self.stall_us = stall_us;
         self
     }

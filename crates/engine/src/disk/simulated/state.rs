@@ -30,9 +30,18 @@ pub(super) struct SimulatedState {
     pub(super) random: Streams,
 }
 
-/// When the power fails.
+/// Calls that are refused for lack of a resource: after some that pass.
+#[derive(Clone, Debug)]
+pub(super) struct Refusals {
+    pub(super) error: DiskError,
+    pub(super) before: u64,
+    pub(super) times: u64,
+}
+
+/// When the power fails, and which calls fail before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PowerState {
+    pub(super) refusals: Option<Refusals>,
     /// Calls that still succeed, if it is to fail; 0: it is off.
     pub(super) operations_until_cut: Option<u64>,
     pub(super) aimed: Option<AimedPowerCut>,
@@ -123,6 +132,34 @@ impl SimulatedState {
         match self.random.scarcity.chance(chance.numerator.into(), chance.denominator.into()) {
             true => Err(DiskError::Scarce { what: "the simulated process has no free descriptor" }),
             false => Ok(()),
+        }
+    }
+
+    /// The error for an operation that [`super::SimulatedDisk::refuse`] refuses.
+    pub(super) fn refuse_once(&mut self, operation: DiskOperation) -> DiskResult<()> {
+        let is_off = self.power_is_off();
+        let Some(refusals) = self.power.refusals.as_mut().filter(|_| !is_off) else { return Ok(()) };
+        let needs_space = matches!(
+            operation,
+            DiskOperation::Open
+                | DiskOperation::Append
+                | DiskOperation::Truncate
+                | DiskOperation::Rename
+                | DiskOperation::Remove
+        );
+        if refusals.error == DiskError::Full && !needs_space {
+            return Ok(());
+        }
+        match refusals {
+            Refusals { before: 0, times: 0, .. } => Ok(()),
+            Refusals { before: 0, times, error } => {
+                *times -= 1;
+                Err(error.clone())
+            }
+            Refusals { before, .. } => {
+                *before -= 1;
+                Ok(())
+            }
         }
     }
 

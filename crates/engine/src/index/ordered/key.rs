@@ -103,7 +103,7 @@ pub(super) fn head_of(suffix: &[u8]) -> u32 {
     }
 }
 
-/// The number of heads below `head`. Halves without a branch until one comparison of many lanes can count the rest.
+/// The number of heads below `head`. Halves without a branch until one vector comparison can count the rest.
 #[inline]
 pub(super) fn heads_below(heads: &[[u8; HEAD]], head: u32) -> usize {
     const COUNTED_MAX: usize = 64;

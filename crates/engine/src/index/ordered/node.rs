@@ -1,11 +1,11 @@
 //! Nodes of the tree: leaves with records, inner nodes with separators; insert and remove.
 //!
-//! The *fences* of a node are the separators on its left and right, in its parent or further up: every key below it is at or
-//! above the left one and below the right one. A separator is the shortest key that divides two neighbours.
+//! The *fences* of a node are the separators on its left and right, in its parent or further up. Every key below it is
+//! at or above the left fence and below the right one. A separator is the shortest key that divides two neighbours.
 //!
-//! A node is *small* below a quarter of its size. Neighbours in one parent of which one is small are joined if both fit three
-//! quarters of a node, so no sequence of removals leaves more than every other node small, unless the two have no common
-//! prefix and would be large without.
+//! A node is *small* below a quarter of its size. Two neighbours in one parent are joined if one is small and both fit
+//! three quarters of a node. So no sequence of removals leaves more than every other node small, unless the two have no
+//! common prefix and would be large without.
 
 use super::key::{KeyParts, shortest_separator};
 use super::page::SortedPage;

@@ -1,7 +1,7 @@
 //! A page of the tree: sorted keys, without the prefix that all of them share, in one buffer.
 //!
 //! ```text
-//!   prefix │ heads: 4 B each │ ends: 2 B each │ values: 8 B each (leaves) │ heap: keys behind the prefix, in order │ room
+//!   prefix │ heads: 4 B each │ ends: 2 B each │ values: 8 B each (leaves) │ heap: keys behind the prefix, in order │ free space
 //! ```
 //!
 //! A *head* is the first four bytes of a key behind the prefix, padded with zeros, as a number: heads compare as the keys do,
@@ -32,7 +32,7 @@ const GRANULE: usize = 64;
 pub(super) struct SortedPage<const VALUE: usize> {
     bytes: Box<[u8]>,
     count: u16,
-    /// Entries that the arrays have room for.
+    /// Entries that the arrays have space for.
     slots: u16,
     prefix: u16,
     /// The length of each key behind the prefix if they are all of one; `VARIED` otherwise.
@@ -47,22 +47,22 @@ struct LongKeys {
     bytes: usize,
 }
 
-/// Room that a page gets beside its entries.
+/// PageSpace that a page gets beside its entries.
 #[derive(Clone, Copy)]
-pub(super) struct Room {
+pub(super) struct PageSpace {
     /// An entry that will be inserted next.
     pub(super) entries: usize,
     /// Its bytes in the heap.
     pub(super) heap: usize,
-    /// Whether there is room for others.
+    /// Whether there is space for others.
     pub(super) growth: bool,
     /// The whole buffer has at least so many bytes.
     pub(super) total: usize,
 }
 
-impl Room {
-    pub(super) const NONE: Room = Room { entries: 0, heap: 0, growth: false, total: 0 };
-    pub(super) const GROWTH: Room = Room { entries: 0, heap: 0, growth: true, total: 0 };
+impl PageSpace {
+    pub(super) const NONE: PageSpace = PageSpace { entries: 0, heap: 0, growth: false, total: 0 };
+    pub(super) const GROWTH: PageSpace = PageSpace { entries: 0, heap: 0, growth: true, total: 0 };
 }
 
 /// Entries of a page that become a part of another one.
@@ -193,7 +193,7 @@ impl<const VALUE: usize> SortedPage<VALUE> {
         !starts_with(key, self.prefix())
     }
 
-    /// Whether the buffer has room for `key`.
+    /// Whether the buffer has space for `key`.
     #[inline]
     pub(super) fn has_room(&self, key: &[u8]) -> bool {
         self.count < self.slots
@@ -215,7 +215,7 @@ impl<const VALUE: usize> SortedPage<VALUE> {
     pub(super) fn for_many(key: &[u8], value: [u8; VALUE]) -> Self {
         let mut page = Self::new();
         page.insert_at(0, key, value);
-        page.rebuild(page.common_prefix(), Room { total: Self::BYTES_MAX, ..Room::GROWTH });
+        page.rebuild(page.common_prefix(), PageSpace { total: Self::BYTES_MAX, ..PageSpace::GROWTH });
         page
     }
 
@@ -227,7 +227,10 @@ impl<const VALUE: usize> SortedPage<VALUE> {
         if !self.has_room(key) {
             let prefix = self.common_prefix().min(common(self.prefix(), key));
             let bytes = heap_bytes(key, prefix);
-            self.rebuild(prefix, Room { entries: 1, heap: bytes, growth: true, total: self.bytes.len() });
+            self.rebuild(
+                prefix,
+                PageSpace { entries: 1, heap: bytes, growth: true, total: self.bytes.len() },
+            );
         }
         let (prefix, count) = (self.prefix as usize, self.count());
         let (ends, values, heap) = (self.ends_at(), self.values_at(), self.heap_at());
@@ -284,20 +287,20 @@ impl<const VALUE: usize> SortedPage<VALUE> {
         bytes.copy_within(heap + start + length..heap + used, heap + start);
         self.count -= 1;
         if self.bytes.len() > self.size() * 4 / 3 + 2 * GRANULE {
-            self.rebuild(self.common_prefix(), Room::GROWTH);
+            self.rebuild(self.common_prefix(), PageSpace::GROWTH);
         }
     }
 
-    /// Removes the room that the buffer has for growth.
+    /// Removes the space that the buffer has for growth.
     pub(super) fn trim(&mut self) {
-        self.rebuild(self.common_prefix(), Room::NONE);
+        self.rebuild(self.common_prefix(), PageSpace::NONE);
     }
 
     /// The page in two, the second beginning at `at`.
     pub(super) fn split_at(mut self, at: usize) -> (Self, Self) {
         let count = self.count();
-        let left = Self::assemble(&mut [Run { page: &mut self, range: 0..at }], Room::GROWTH);
-        let right = Self::assemble(&mut [Run { page: &mut self, range: at..count }], Room::GROWTH);
+        let left = Self::assemble(&mut [Run { page: &mut self, range: 0..at }], PageSpace::GROWTH);
+        let right = Self::assemble(&mut [Run { page: &mut self, range: at..count }], PageSpace::GROWTH);
         (left, right)
     }
 
@@ -305,7 +308,7 @@ impl<const VALUE: usize> SortedPage<VALUE> {
     pub(super) fn join(mut self, mut right: Self) -> Self {
         let (left_count, right_count) = (self.count(), right.count());
         let left = Run { page: &mut self, range: 0..left_count };
-        Self::assemble(&mut [left, Run { page: &mut right, range: 0..right_count }], Room::GROWTH)
+        Self::assemble(&mut [left, Run { page: &mut right, range: 0..right_count }], PageSpace::GROWTH)
     }
 
     /// The size of two neighbours in one page.
@@ -339,7 +342,7 @@ impl<const VALUE: usize> SortedPage<VALUE> {
     }
 
     /// One page of the entries of all runs, whose pages lose them.
-    fn assemble(runs: &mut [Run<'_, VALUE>], room: Room) -> Self {
+    fn assemble(runs: &mut [Run<'_, VALUE>], space: PageSpace) -> Self {
         let filled: Vec<usize> = (0..runs.len()).filter(|&at| !runs[at].range.is_empty()).collect();
         let prefix = match (filled.first(), filled.last()) {
             (Some(&first), Some(&last)) => {
@@ -349,19 +352,19 @@ impl<const VALUE: usize> SortedPage<VALUE> {
             }
             _ => return SortedPage::new(),
         };
-        Self::assemble_with(runs, prefix, room)
+        Self::assemble_with(runs, prefix, space)
     }
 
-    fn assemble_with(runs: &mut [Run<'_, VALUE>], prefix: usize, room: Room) -> Self {
+    fn assemble_with(runs: &mut [Run<'_, VALUE>], prefix: usize, space: PageSpace) -> Self {
         let heap = |run: &Run<'_, VALUE>| run.page.size_of_heap(run.range.clone(), prefix);
-        let heap = runs.iter().map(heap).sum::<usize>() + room.heap;
-        let count = runs.iter().map(|run| run.range.len()).sum::<usize>() + room.entries;
+        let heap = runs.iter().map(heap).sum::<usize>() + space.heap;
+        let count = runs.iter().map(|run| run.range.len()).sum::<usize>() + space.entries;
         let exact = prefix + Self::SLOT * count + heap;
         let mut slots = count;
         let mut total = exact;
-        if room.growth {
+        if space.growth {
             let spare = (exact / 8).min(Self::BYTES_MAX.saturating_sub(exact));
-            total = (exact + spare).next_multiple_of(GRANULE).max(room.total);
+            total = (exact + spare).next_multiple_of(GRANULE).max(space.total);
             slots += (total - exact) / (exact / count.max(1)).max(Self::SLOT);
         }
         let mut page = SortedPage {
@@ -437,9 +440,9 @@ impl<const VALUE: usize> SortedPage<VALUE> {
         self.count += 1;
     }
 
-    fn rebuild(&mut self, prefix: usize, room: Room) {
+    fn rebuild(&mut self, prefix: usize, space: PageSpace) {
         let range = 0..self.count();
-        let page = Self::assemble_with(&mut [Run { page: self, range }], prefix, room);
+        let page = Self::assemble_with(&mut [Run { page: self, range }], prefix, space);
         // Boxes of an empty page have moved to the new one.
         *self = page;
     }

@@ -6,8 +6,8 @@
 //!      └────────────── nothing in it is used ────────────────────────┘
 //! ```
 //!
-//! A victim is used again once a flush has ended that began after it was judged: it makes the copies durable, and with them the
-//! entries and creations because of which others were left out.
+//! A victim is used again once a flush has ended that began after it was judged. The flush makes the copies durable,
+//! and with them the entries and creations because of which others were left out.
 
 use super::format::LogStream;
 use super::live::UsedBytes;
@@ -81,7 +81,7 @@ pub struct CompactionStep {
 pub struct StreamFigures {
     /// What is used. Of a split's parent, each child counts.
     pub used: UsedBytes,
-    /// Bytes of entries that nobody uses.
+    /// Bytes of unused entries.
     pub dead: u64,
     /// The number of segments.
     pub segments: u64,
@@ -197,7 +197,7 @@ impl LogCompaction {
         Ok(CompactionStep { read, copied, freed: None, is_idle: false })
     }
 
-    /// Takes the next victims: all that nobody uses, or one to walk through. Returns whether there was one.
+    /// Takes the next victims: all that are unused, or one to walk through. Returns whether there was one.
     fn begin(&mut self, log: &SharedLog, rounds: &LogRounds, disk: &mut impl Disk) -> bool {
         let victims = self.victims(log, rounds);
         self.pace.counted_at = None;
@@ -237,7 +237,7 @@ impl LogCompaction {
         victims(log, rounds, &self.holds, is_busy)
     }
 
-    /// A victim whose entries are where they survive a crash, and which nobody reads.
+    /// A victim whose entries are where they survive a crash, and which has no reader.
     fn freeable(&self, log: &SharedLog) -> Option<u64> {
         let done = log.flushes.cold_done;
         let mut judged = self.waiting.iter();

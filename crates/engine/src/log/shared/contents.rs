@@ -43,8 +43,8 @@ impl LogContents {
         self.highest = LogPartition(directory.next_number.saturating_sub(1));
     }
 
-    /// Whether all partitions that own entries of this number have a newer section, which can be read. The file of one that nobody
-    /// needs may be gone.
+    /// Whether all partitions that own entries of this number have a newer section, which can be read. The file of one that
+    /// is not needed may be gone.
     pub(super) fn is_superseded(&self, number: LogPartition) -> bool {
         let known = &self.sections.by_number;
         let has_newer = |row: &Creation| {

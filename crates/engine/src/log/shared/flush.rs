@@ -186,8 +186,8 @@ impl SharedLog {
         Ok(())
     }
 
-    /// The entries whose places have changed since the last call, in the order of the changes. Who has recorded places changes
-    /// them now, and before a checkpoint has them.
+    /// The entries whose places have changed since the last call, in the order of the changes. The owner of
+    /// recorded places changes them now, and before a checkpoint has them.
     pub fn take_moved(&mut self) -> Vec<MovedEntry> {
         if !self.failed.moved.is_empty() {
             self.sealed.values_mut().for_each(|segment| segment.state.is_pinned = false);

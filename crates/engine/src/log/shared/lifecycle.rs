@@ -26,7 +26,7 @@ pub struct CountedEntry {
 
 impl SharedLog {
     /// Opens log partitions that begin, each with a number of its own, in one local entry. A split gives the parent as
-    /// `dropped`, whose number is nobody's from here on but the children's.
+    /// `dropped`, whose number only the children own from here on.
     ///
     /// # Errors
     /// [`EngineError::Stopped`]; [`EngineError::Limit`] if there are no more numbers.
@@ -72,7 +72,7 @@ impl SharedLog {
         Ok(slots)
     }
 
-    /// The entries of a log partition belong to nobody from here on.
+    /// The entries of a log partition have no owner from here on.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].
@@ -84,7 +84,7 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Log partitions without a creation belong to nobody.
+    /// Log partitions without a creation have no owner.
     pub(super) fn mark_ownerless(&mut self, unregistered_partitions: &[LogPartition]) -> EngineResult<()> {
         self.check_runs()?;
         let row = |number: &LogPartition| Creation {

@@ -167,7 +167,7 @@ impl SegmentUse {
         }
     }
 
-    /// All entries were read, and nobody uses those that are still counted.
+    /// All entries were read, and those that are still counted are unused.
     pub(crate) fn clear(&mut self) {
         *self = SegmentUse::default();
     }

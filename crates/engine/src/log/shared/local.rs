@@ -25,7 +25,7 @@ pub struct Creation {
     pub continues: Option<(LogPartition, u64)>,
     /// The partition is incomplete: a later creation without this continues it.
     pub is_incoming: bool,
-    /// The number is nobody's from here on, unless another continues it.
+    /// The number has no owner from here on, unless another continues it.
     pub is_dropped: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The log of a partition is its newest section, and the **longest prefix without a gap** of what follows it in both streams. A
 //! gap is damage, and the log goes on behind it, only if a mark proves that the missing entries were durable. Nothing is cut
-//! from a file: what follows the end of a log belongs to nobody once [`resume`] has written creations that continue the logs
+//! from a file: what follows the end of a log has no owner once [`resume`] has written creations that continue the logs
 //! through their ends.
 //!
 //! If the newest section of a partition is corrupt, all segments are read, and its older section counts; without one, the log
@@ -157,7 +157,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
         next_number: contents.highest.0.saturating_add(1),
         creations: contents.creations,
         newest: files.newest(),
-        // Not the ends of what was read: there are bytes below them that belong to nobody before creations are durable.
+        // Not the ends of what was read: there are bytes below them without an owner before creations are durable.
         ends: contents.ends,
         voids: contents.voids,
         spares: files.spares,

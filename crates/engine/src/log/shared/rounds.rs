@@ -85,7 +85,7 @@ pub enum RoundState {
     Abandoned,
 }
 
-/// Which entries of a log partition no checkpoint has: those above the commit index, as far as somebody owns them.
+/// Which entries of a log partition no checkpoint has: those above the commit index, as far as they have an owner.
 type Owners = BTreeMap<LogPartition, Vec<(Ancestor, u64)>>;
 
 impl LogRounds {
@@ -329,8 +329,8 @@ impl LogRounds {
         }
     }
 
-    /// The partitions whose sections a round should have, the most urgent first: those with entries in the oldest segments that
-    /// no section has, then those whose sections keep a file of which less than half counts.
+    /// The partitions whose sections a round should have, the most urgent first. First come those with entries in the
+    /// oldest segments that no section has. Then come those whose sections keep a file of which less than half counts.
     #[must_use]
     pub fn plan(&self, log: &SharedLog) -> Vec<LogSlot> {
         let by_number = self.sections_by_number();
@@ -367,8 +367,8 @@ impl LogRounds {
         plan.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Sealed segments whose entries are all below the older of the two sections of their partitions, or dead: compaction may copy
-    /// what is live in them, and recycle them once the copies survive a crash.
+    /// Sealed segments whose entries are all below the older of the two sections of their partitions, or dead.
+    /// Compaction may copy what is live in them, and recycle them once the copies survive a crash.
     #[must_use]
     pub fn victims(&self, log: &SharedLog) -> Vec<u64> {
         // The creations and marks in it are in both of the newest directories.

@@ -5,8 +5,8 @@
 //!              ^-----^-----^----- ^ last
 //! ```
 //!
-//! Whoever knows the place of an entry does not search it. What is left are entries that only the log knows, and those that
-//! follow an index.
+//! An entry whose place is known is not searched for. The search finds entries that only the log knows, and those that follow
+//! an index.
 
 use std::cmp::Reverse;
 

@@ -301,7 +301,7 @@ impl SharedSegment {
     }
 
     /// Issues to the file what is in memory only; without `all` only full pieces. The file may be one of the spares, which are
-    /// paths of files whose contents nobody needs.
+    /// paths of files whose contents are not needed.
     pub(crate) fn write_out(
         &mut self,
         disk: &mut impl Disk,

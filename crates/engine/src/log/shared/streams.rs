@@ -37,7 +37,7 @@ pub struct SharedLogOptions {
     pub segment_bytes: u64,
     /// Length of a segment of the large stream.
     pub large_segment_bytes: u64,
-    /// Files without contents that compaction may use, and nobody else.
+    /// Files without contents that only compaction may use.
     pub reserve_spares: usize,
 }
 
@@ -268,7 +268,7 @@ impl SharedLog {
         Ok(())
     }
 
-    /// Makes a spare of a sealed segment: nobody needs its contents. If there are many spares, its file is removed.
+    /// Makes a spare of a sealed segment: its contents are not needed. If there are many spares, its file is removed.
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`] if the segment is not sealed and durable; [`EngineError::Disk`].

@@ -101,7 +101,7 @@ impl Obstacles {
         if is_planted(Bug::RemovalLeftOut) {
             return true;
         }
-        // A log that has begun since may own entries that nobody looked at.
+        // A log that has begun since may own entries that the walk has not seen.
         let Some(known) = self.by_slot.get(&slot) else { return false };
         let others = known.lowest.iter().filter(|(_, segment)| *segment != victim);
         let is_free = others.map(|(lowest, _)| *lowest).min().is_none_or(|lowest| index <= lowest);
@@ -214,7 +214,7 @@ pub(super) fn choose(victims: &[Victim], is_short: bool) -> Option<Victim> {
     empty.or_else(best).or_else(obstacle).copied()
 }
 
-/// Whether somebody reads entries of a segment.
+/// Whether a reader uses entries of a segment.
 pub(super) fn has_hold(segment: &SharedSegment, owners: &SlotOwners, holds: &[HoldRow]) -> bool {
     if is_planted(Bug::HoldIgnored) {
         return false;

@@ -1,4 +1,4 @@
-//! The walk of compaction through one victim: a piece is read, its entries are judged, and those that somebody uses are copied.
+//! The walk of compaction through one victim: a piece is read, its entries are judged, and those that are used are copied.
 
 use super::copies::LongCopy;
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogPlace, SharedHead, SharedKind};
@@ -60,12 +60,12 @@ pub(super) struct WalkStep {
 /// The walk through one victim.
 pub(super) struct VictimWalk {
     pub(super) segment: u64,
-    /// Bytes that nobody can read, and which are no void.
+    /// Bytes that cannot be read, and which are no void.
     pub(super) is_bad: bool,
     at: u64,
     /// Bytes to read at once: few where the device reports a bad sector.
     window: usize,
-    /// Bad bytes were met before this offset, and the next valid entry is looked for.
+    /// Bytes before this offset are bad, and the next valid entry is looked for.
     searched_from: Option<u64>,
     obstacles: Obstacles,
     owners: SlotOwners,
@@ -74,17 +74,17 @@ pub(super) struct VictimWalk {
     long: Option<LongCopy>,
 }
 
-/// What stands at an offset.
-enum Met {
+/// What is at an offset of a segment.
+enum SegmentContent {
     Entry(SharedHead),
     /// Nothing, for so many bytes.
-    Room(usize),
-    /// More bytes are needed to say.
-    Cut,
+    Padding(usize),
+    /// More bytes are needed to tell.
+    Incomplete,
     Bad,
 }
 
-struct MetEntry {
+struct WalkEntry {
     at: u64,
     head: SharedHead,
     slots: Vec<LogSlot>,
@@ -139,12 +139,12 @@ impl VictimWalk {
         }
         let is_small = std::mem::replace(&mut self.window, STEP_READ_BYTES) < STEP_READ_BYTES;
         let mut step = WalkStep { read: bytes.len(), ..WalkStep::default() };
-        let (from, mut met) = (self.at, Vec::new());
+        let (from, mut found) = (self.at, Vec::new());
         let mut is_footer = false;
         while self.at < from + bytes.len() as u64 {
             let rest = &bytes[(self.at - from) as usize..];
-            match meet(&base, rest, self.at, end) {
-                Met::Entry(head) if self.is_sound(&head, rest) => {
+            match content_at(&base, rest, self.at, end) {
+                SegmentContent::Entry(head) if self.is_sound(&head, rest) => {
                     self.searched_from = None;
                     is_footer = head.kind == SharedKind::Footer;
                     if is_footer {
@@ -158,27 +158,29 @@ impl VictimWalk {
                     }
                     if !is_whole {
                         let key = rest[HEAD_BYTES..head.payload_at()].to_vec();
-                        self.meet_long(log, owner, &head, &key, &slots)?;
+                        self.begin_long(log, owner, &head, &key, &slots)?;
                         return Ok(step);
                     }
                     if !slots.is_empty() {
-                        met.push(MetEntry { at: self.at, head, slots });
+                        found.push(WalkEntry { at: self.at, head, slots });
                     }
                     self.at += head.entry_bytes() as u64;
                 }
-                Met::Cut if self.at > from => break,
-                Met::Cut if is_small => {
+                SegmentContent::Incomplete if self.at > from => break,
+                SegmentContent::Incomplete if is_small => {
                     // Its key is behind the bad sector.
                     self.at = (self.at + 1).next_multiple_of(ALIGN_BYTES as u64);
                     self.is_bad = true;
                 }
-                Met::Room(room) => self.at += room as u64,
-                Met::Entry(_) | Met::Cut | Met::Bad => self.search(log),
+                SegmentContent::Padding(length) => self.at += length as u64,
+                SegmentContent::Entry(_) | SegmentContent::Incomplete | SegmentContent::Bad => {
+                    self.search(log)
+                }
             }
         }
-        let copied = self.copy(log, owner, (from, bytes), &met)?;
+        let copied = self.copy(log, owner, (from, bytes), &found)?;
         step.copied = copied;
-        step.is_done = is_footer && met.iter().all(|met| met.at < self.at);
+        step.is_done = is_footer && found.iter().all(|entry| entry.at < self.at);
         if step.is_done {
             self.at = end;
         }
@@ -218,19 +220,19 @@ impl VictimWalk {
         log: &mut SharedLog,
         owner: &mut impl LogOwner,
         (from, bytes): (u64, &[u8]),
-        met: &[MetEntry],
+        found: &[WalkEntry],
     ) -> EngineResult<usize> {
-        let entry_of = |met: &MetEntry| {
-            let at = (met.at - from) as usize;
-            &bytes[at..at + met.head.entry_bytes()]
+        let bytes_of = |entry: &WalkEntry| {
+            let at = (entry.at - from) as usize;
+            &bytes[at..at + entry.head.entry_bytes()]
         };
-        let owned = met.iter().flat_map(|met| met.slots.iter().map(move |slot| (met, *slot)));
+        let owned = found.iter().flat_map(|entry| entry.slots.iter().map(move |slot| (entry, *slot)));
         let entries: Vec<VictimEntry<'_>> = owned
-            .map(|(met, slot)| VictimEntry {
+            .map(|(entry, slot)| VictimEntry {
                 slot,
-                head: &met.head,
-                key: &entry_of(met)[HEAD_BYTES..met.head.payload_at()],
-                place: LogPlace { segment: self.segment, offset: met.at as u32 },
+                head: &entry.head,
+                key: &bytes_of(entry)[HEAD_BYTES..entry.head.payload_at()],
+                place: LogPlace { segment: self.segment, offset: entry.at as u32 },
             })
             .collect();
         let (mut copied, mut uses) = (0, Vec::with_capacity(JUDGED_AT_ONCE));
@@ -278,7 +280,7 @@ impl VictimWalk {
     }
 
     /// An entry that is too long for one step stands at the walk's place.
-    fn meet_long(
+    fn begin_long(
         &mut self,
         log: &mut SharedLog,
         owner: &mut impl LogOwner,
@@ -369,23 +371,23 @@ fn owners_of(log: &SharedLog) -> (u32, usize) {
     (log.next.partition, log.free_slots.len())
 }
 
-/// What stands at an offset of a segment whose bytes from there on are `rest`, or begin with it.
-fn meet(base: &HeadBase, rest: &[u8], at: u64, end: u64) -> Met {
+/// What is at an offset of a segment whose bytes from there on are `rest`, or begin with it.
+fn content_at(base: &HeadBase, rest: &[u8], at: u64, end: u64) -> SegmentContent {
     let left = (end - at) as usize;
     let is_cut = rest.len() < left;
     if rest.len() < HEAD_BYTES && is_cut {
-        return Met::Cut;
+        return SegmentContent::Incomplete;
     }
     if let Some(head) = SharedHead::decode_unsummed(base, rest) {
         if SharedHead::decode(base, rest).is_some() && may_begin(&head, at) && head.entry_bytes() <= left {
-            return Met::Entry(head);
+            return SegmentContent::Entry(head);
         }
         if head.payload_at() > rest.len() && is_cut {
-            return Met::Cut;
+            return SegmentContent::Incomplete;
         }
     }
     let gap = ((at + 1).next_multiple_of(ALIGN_BYTES as u64) - at) as usize;
     let gap = rest.get(..gap).unwrap_or(rest);
     let is_room = gap.len() < HEAD_BYTES && gap.iter().all(|&byte| byte == 0);
-    if is_room { Met::Room(gap.len()) } else { Met::Bad }
+    if is_room { SegmentContent::Padding(gap.len()) } else { SegmentContent::Bad }
 }

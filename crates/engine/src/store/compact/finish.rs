@@ -6,25 +6,62 @@ use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
+use crate::log::push_footer;
 use crate::store::PartitionStore;
 use crate::{Damage, DamageKind};
 
 impl PartitionStore {
-    /// Gives the complete copy its name.
-    pub(super) fn name_output<D: Disk>(
+    /// All entries are copied: ends the copy, and begins to sync it.
+    pub(super) fn end_copy<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         job: &mut CompactionJob,
     ) -> EngineResult<CompactionStage> {
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        // It covers the range to its end, whatever the last live entry is.
+        (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
+        let allocated = push_footer(output, self.commit);
+        io.memory.add_used(allocated);
+        if io.logs.separate(self.handle).is_in_memory_only() {
+            return Ok(CompactionStage::Swap);
+        }
+        output.write_out(&mut io.disk, true)?;
+        io.disk.reached(CrashPoint::CompactionWritten);
+        let Some(file) = output.file else { unreachable!("it was written") };
+        let ticket = io.disk.sync_begin(file)?;
+        // Both at the same time: each sync may have to wait behind others.
+        if io.logs.separate_mut(self.handle).synced_index() < self.commit {
+            io.with_separate(self.handle, |log, io| log.sync_begin_or_full(io))?;
+        }
+        Ok(CompactionStage::Sync(ticket, self.commit))
+    }
+
+    /// Gives the complete copy its name, and begins to sync the name, now or at a later step.
+    pub(super) fn name_output<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut CompactionJob,
+    ) -> EngineResult<()> {
         let log = io.logs.separate(self.handle);
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
-        let Some(file) = output.file else { unreachable!("it was written") };
         let name = format!("{}/{}", log.folder, output.header.file_name());
         io.disk.rename(&output.path, &name)?;
         output.path = name;
+        job.stage = CompactionStage::Named;
         io.disk.reached(CrashPoint::CompactionNamed);
-        let begun = io.disk.sync_begin_with_name(file, &log.folder);
-        Ok(CompactionStage::Name(begun.map_err(DiskError::beyond_repair)?))
+        match self.sync_name(io, job) {
+            Err(error) if error.is_out_of_space() => Ok(()),
+            begun => begun,
+        }
+    }
+
+    /// Begins to sync the copy's name. Without a descriptor for the folder nothing is done, and a later step repeats it.
+    pub(super) fn sync_name<D: Disk>(&mut self, io: &mut Io<D>, job: &mut CompactionJob) -> EngineResult<()> {
+        let file = job.output.as_ref().and_then(|output| output.file);
+        let Some(file) = file else { unreachable!("the copy was written, and lives until the swap") };
+        let begun = io.disk.sync_begin_with_name(file, &io.logs.separate(self.handle).folder);
+        job.stage = CompactionStage::Name(begun.map_err(DiskError::beyond_repair_unless_scarce)?);
+        Ok(())
     }
 
     /// The new segment replaces the old ones in the log.
@@ -91,9 +128,11 @@ impl PartitionStore {
             io.memory.freed(output.resident_bytes());
             if let Some(file) = output.file {
                 io.disk.close(file);
-                // Files that cannot be removed now are removed at the next recovery.
-                let removed = io.disk.remove(&output.path);
-                self.stop_on_failure(removed.map_err(Into::into))?;
+                // Files that cannot be removed now are removed by the next compaction of these segments, or at the next recovery.
+                match io.disk.remove(&output.path) {
+                    Err(error) if !error.is_temporary() => self.stop_on_failure(Err(error.into()))?,
+                    _ => {}
+                }
             }
         }
         match error {

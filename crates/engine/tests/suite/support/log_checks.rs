@@ -190,7 +190,7 @@ impl LogWorld {
             }
             partition.settle(&mut log, false);
         }
-        assert!(recovered.is_empty(), "nobody began {:?}", recovered.keys());
+        assert!(recovered.is_empty(), "no partition began {:?}", recovered.keys());
         // Removals that the sections cover are not known.
         log.end_counting(false);
         self.log = log;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
-use zerohop_engine::disk::simulated::{Chance, DiskOperation, SimulatedDisk, SimulatedFaults};
+use zerohop_engine::disk::simulated::{DiskOperation, Probability, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::log::shared::compact::LogCompaction;
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
 use zerohop_engine::log::shared::live::EntryUse;
@@ -121,7 +121,7 @@ impl LogWorld {
             DiskOperation::Truncate,
             DiskOperation::SyncDir,
         ];
-        let chance = Chance { numerator: 1, denominator: 40 };
+        let chance = Probability { numerator: 1, denominator: 40 };
         let fail = operations.into_iter().map(|operation| (operation, chance)).collect();
         self.disk.set_faults(SimulatedFaults { fail, ..SimulatedFaults::default() });
     }

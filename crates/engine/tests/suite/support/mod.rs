@@ -55,7 +55,7 @@ pub fn run_seed(seed: u64, is_shared: bool) -> Result<(), String> {
 
 /// The seeds of `ZEROHOP_SEEDS=from..to`, or this many from 0.
 pub fn seeds(usual: u64) -> std::ops::Range<u64> {
-    let Ok(asked) = std::env::var("ZEROHOP_SEEDS") else { return 0..usual };
-    let parsed = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
-    parsed.unwrap_or_else(|| panic!("ZEROHOP_SEEDS={asked} is not FROM..TO"))
+    let Ok(text) = std::env::var("ZEROHOP_SEEDS") else { return 0..usual };
+    let parsed = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    parsed.unwrap_or_else(|| panic!("ZEROHOP_SEEDS={text} is not FROM..TO"))
 }

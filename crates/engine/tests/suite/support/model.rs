@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use zerohop_engine::{
-    CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, TrimTo,
+    CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, TrimPoint,
 };
 
 /// An entry of the log.
@@ -47,12 +47,12 @@ impl ModelValue {
     }
 
     /// The target of a trim of this many units; `None` if nothing is left.
-    pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
+    pub fn trim_point(&self, units: u64) -> Option<TrimPoint> {
         let mut skip = self.skipped + units;
         for (index, payload) in &self.parts {
             let here = units_of(self.is_list, payload);
             if skip < here {
-                return Some(TrimTo { part: *index, skip });
+                return Some(TrimPoint { part: *index, skip });
             }
             skip -= here;
         }
@@ -146,7 +146,7 @@ pub fn apply(records: &mut RecordsOfModel, entry: &ModelEntry) {
         },
         EntryKind::Trim => {
             let value = records.get_mut(key).filter(|value| value.chunk.is_none());
-            if let (Some(value), Some(to)) = (value, TrimTo::decode(payload)) {
+            if let (Some(value), Some(to)) = (value, TrimPoint::decode(payload)) {
                 value.parts.retain(|(index, _)| *index >= to.part);
                 value.skipped = to.skip;
                 value.newest = meta.index;

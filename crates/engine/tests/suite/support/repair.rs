@@ -1,7 +1,7 @@
 //! Entries become corrupt, and are repaired with another replica's entry.
 
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{CorruptEntry, Durability, ScrubFrom};
+use zerohop_engine::{CorruptEntry, Durability, ScrubPosition};
 
 use super::part::ModelledPartition;
 use super::world::EngineWorld;
@@ -66,7 +66,7 @@ impl EngineWorld {
     }
 
     fn scrub(&mut self, handle: zerohop_engine::Handle) -> Result<Vec<CorruptEntry>, String> {
-        let (mut corrupt, mut from) = (Vec::new(), Some(ScrubFrom::default()));
+        let (mut corrupt, mut from) = (Vec::new(), Some(ScrubPosition::default()));
         while let Some(at) = from {
             let scrubbed = self.engine().scrub(handle, at, 64 << 10).map_err(|e| format!("scrub: {e}"))?;
             corrupt.extend(scrubbed.corrupt);

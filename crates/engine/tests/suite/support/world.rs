@@ -128,7 +128,9 @@ impl EngineWorld {
     ) -> Result<ErrorVerdict, String> {
         self.trace(|| format!("{what} -> {error}"));
         match error {
-            EngineError::DiskFull { .. } if self.plan.fills_disk => Ok(ErrorVerdict::Refused),
+            EngineError::DiskFull { .. } | EngineError::Scarce { .. } if self.plan.fills_disk => {
+                Ok(ErrorVerdict::Refused)
+            }
             EngineError::MemoryFull { .. } if durability == Durability::Memory => Ok(ErrorVerdict::Refused),
             EngineError::Stopped { .. } if self.disturbed => Ok(ErrorVerdict::Refused),
             EngineError::Disk(_) if self.disturbed => Ok(ErrorVerdict::Failed),

@@ -24,7 +24,7 @@ use crate::checksum::{ALGORITHMS, Algorithm, Hasher};
 const PIECE: usize = 1 << 20;
 
 /// What the request says about its body.
-pub(super) struct Expected {
+pub(super) struct DeclaredBody {
     length: Option<u64>,
     length_max: u64,
     md5: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub(super) struct StoredBody {
     pub(super) checksum: Checksum,
 }
 
-impl Expected {
+impl DeclaredBody {
     /// Reads the headers of a request. `stored` is the algorithm of the upload, if the body is a part of one that has chosen.
     pub(super) fn new(
         headers: &HeaderMap,
@@ -98,7 +98,7 @@ pub(super) async fn receive<S: Store>(
     lifetimes: Lifetimes,
     idle: Duration,
     stream: Option<StreamingBlob>,
-    expected: Expected,
+    expected: DeclaredBody,
 ) -> S3Result<StoredBody> {
     let mut algorithms: Vec<Algorithm> = expected.checksums.iter().map(|(algorithm, _)| *algorithm).collect();
     algorithms.extend(&expected.announced);
@@ -161,7 +161,7 @@ pub(super) async fn receive<S: Store>(
     })
 }
 
-fn verify(expected: &Expected, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>)]) -> S3Result<()> {
+fn verify(expected: &DeclaredBody, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>)]) -> S3Result<()> {
     let mut checksums = expected.checksums.clone();
     if !expected.announced.is_empty() {
         let trailers = expected.trailers.as_ref().and_then(TrailingHeaders::take).unwrap_or_default();

@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use zerohop_objects::{self as layer, DeleteBucket, ListBuckets, Store};
 
-use super::{ObjectApi, convert, errors};
+use super::{ObjectApi, convert, errors, needs};
 
 pub(super) async fn create_bucket<S: Store>(
     api: &ObjectApi<S>,
@@ -55,7 +55,7 @@ pub(super) async fn list_buckets<S: Store>(
     api: &ObjectApi<S>,
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<ListBucketsOutput> {
-    let input = &request.input;
+    let (input, user) = (&request.input, needs::user(&request)?);
     let max = usize::try_from(input.max_buckets.unwrap_or(10_000)).ok().filter(|max| *max > 0);
     let max = max.ok_or_else(|| {
         errors::refuse(S3ErrorCode::InvalidArgument, "The number of buckets is not positive.")
@@ -64,7 +64,9 @@ pub(super) async fn list_buckets<S: Store>(
     let list = ListBuckets::new(prefix, input.continuation_token.as_deref(), max.min(10_000));
     let (found, has_more) = api.run(list).await?;
     let last = found.last().map(|(name, _)| name.clone());
-    let buckets = found.into_iter().map(|(name, bucket)| Bucket {
+    // A page may have fewer buckets than asked for, or none, and still have a next one.
+    let permitted = found.into_iter().filter(|(name, _)| user.knows(name));
+    let buckets = permitted.map(|(name, bucket)| Bucket {
         name: Some(name),
         creation_date: Some(convert::timestamp(bucket.created)),
         bucket_region: Some(api.region.clone()),

@@ -20,6 +20,7 @@ pub(super) fn of(error: ObjectError) -> S3Error {
         ObjectError::BodyExpired => S3ErrorCode::RequestTimeout,
         ObjectError::Busy => S3ErrorCode::SlowDown,
         ObjectError::Corrupt(_) => S3ErrorCode::InternalError,
+        ObjectError::NoRoom => custom("InsufficientStorage"),
         ObjectError::Unavailable(_) => S3ErrorCode::ServiceUnavailable,
     };
     // What is wrong inside is for the log of the node, not for clients.
@@ -27,7 +28,12 @@ pub(super) fn of(error: ObjectError) -> S3Error {
         tracing::error!(%error, "an operation of S3 fails");
         return S3Error::with_message(code, "The operation failed; repeat it.");
     }
-    S3Error::with_message(code, error.to_string())
+    let mut answer = S3Error::with_message(code, error.to_string());
+    // Clients do not repeat such a request: it would fail again.
+    if error == ObjectError::NoRoom {
+        answer.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
+    }
+    answer
 }
 
 /// The error of S3 for a body that did not end well. s3s has no types for these outside of itself.

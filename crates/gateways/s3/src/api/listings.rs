@@ -13,11 +13,11 @@ use crate::checksum::Algorithm;
 
 /// How names stand in an answer.
 #[derive(Clone, Copy)]
-struct Naming {
+struct NameEncoding {
     is_encoded: bool,
 }
 
-impl Naming {
+impl NameEncoding {
     fn new(encoding: Option<&EncodingType>) -> S3Result<Self> {
         match encoding.map(EncodingType::as_str) {
             None => Ok(Self { is_encoded: false }),
@@ -63,7 +63,7 @@ fn count(value: usize) -> i32 {
 /// The objects, the common prefixes, and the last entry if there are more.
 fn contents(
     page: ListPage<ObjectRecord>,
-    naming: Naming,
+    naming: NameEncoding,
 ) -> (Vec<Object>, Vec<CommonPrefix>, Option<Vec<u8>>) {
     let (mut objects, mut prefixes) = (Vec::new(), Vec::new());
     let last = page.entries.last().filter(|_| page.is_truncated).map(|entry| entry.name().to_vec());
@@ -93,7 +93,7 @@ pub(super) async fn list_objects<S: Store>(
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<ListObjectsOutput> {
     let input = &request.input;
-    let (max, naming) = (page_limit(input.max_keys)?, Naming::new(input.encoding_type.as_ref())?);
+    let (max, naming) = (page_limit(input.max_keys)?, NameEncoding::new(input.encoding_type.as_ref())?);
     let after = input.marker.as_ref().map(|marker| marker.as_bytes().to_vec());
     let list = list_request(&input.bucket, input.prefix.as_ref(), input.delimiter.as_ref(), after, max);
     let (objects, prefixes, last) = contents(api.run(layer::list_objects(list)).await?, naming);
@@ -117,7 +117,7 @@ pub(super) async fn list_objects_v2<S: Store>(
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<ListObjectsV2Output> {
     let input = &request.input;
-    let (max, naming) = (page_limit(input.max_keys)?, Naming::new(input.encoding_type.as_ref())?);
+    let (max, naming) = (page_limit(input.max_keys)?, NameEncoding::new(input.encoding_type.as_ref())?);
     // The token is opaque to clients and never encoded as a name.
     let after = match &input.continuation_token {
         Some(token) => Some(base64::decode(token).ok_or_else(|| {
@@ -149,7 +149,7 @@ pub(super) async fn list_multipart_uploads<S: Store>(
     request: S3Request<ListMultipartUploadsInput>,
 ) -> S3Result<ListMultipartUploadsOutput> {
     let input = &request.input;
-    let (max, naming) = (page_limit(input.max_uploads)?, Naming::new(input.encoding_type.as_ref())?);
+    let (max, naming) = (page_limit(input.max_uploads)?, NameEncoding::new(input.encoding_type.as_ref())?);
     let after = input.key_marker.as_ref().map(|marker| marker.as_bytes().to_vec());
     let mut list = list_request(&input.bucket, input.prefix.as_ref(), input.delimiter.as_ref(), after, max);
     list.after_id = input.upload_id_marker.as_deref().and_then(SetId::parse);

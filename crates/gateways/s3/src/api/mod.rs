@@ -6,6 +6,7 @@ mod convert;
 mod copies;
 mod errors;
 mod listings;
+mod needs;
 mod objects;
 mod uploads;
 
@@ -97,6 +98,7 @@ macro_rules! operations {
         #[async_trait::async_trait]
         impl<S: Store + 'static> S3 for ObjectApi<S> {
             $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
+                needs::check(&request)?;
                 $module::$name(self, request).await.map(S3Response::new)
             })*
 
@@ -104,6 +106,7 @@ macro_rules! operations {
                 &self,
                 request: S3Request<GetObjectInput>,
             ) -> S3Result<S3Response<GetObjectOutput>> {
+                needs::check(&request)?;
                 objects::get_object(self, request).await
             }
 
@@ -111,6 +114,7 @@ macro_rules! operations {
                 &self,
                 request: S3Request<HeadObjectInput>,
             ) -> S3Result<S3Response<HeadObjectOutput>> {
+                needs::check(&request)?;
                 objects::head_object(self, request).await
             }
         }

@@ -4,9 +4,12 @@ use hyper::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
 use zerohop_objects::{self as layer, BodyId, FoundObject, ObjectRecord, PutObject, Store, WHOLE_OBJECT};
+use zerohop_wire::Permission;
 
-use super::body::{Expected, receive, send};
-use super::{BODY_MAX, ObjectApi, check_version, checksum_type, convert, errors, object_name, set_checksum};
+use super::body::{DeclaredBody, receive, send};
+use super::{
+    BODY_MAX, ObjectApi, check_version, checksum_type, convert, errors, needs, object_name, set_checksum,
+};
 
 pub(super) async fn put_object<S: Store>(
     api: &ObjectApi<S>,
@@ -24,7 +27,7 @@ pub(super) async fn put_object<S: Store>(
     let input = &mut request.input;
     let stream = input.body.take();
     let length = input.content_length;
-    let expected = Expected::new(&request.headers, trailers, length, BODY_MAX, None)?;
+    let expected = DeclaredBody::new(&request.headers, trailers, length, BODY_MAX, None)?;
     let bucket = request.input.bucket.clone();
     let (set, lifetimes) = (api.new_set(), api.lifetimes);
     let until = api.run(layer::stage_body(bucket.clone(), set, lifetimes)).await?;
@@ -234,10 +237,14 @@ pub(super) async fn delete_objects<S: Store>(
     if input.delete.objects.len() > 1000 || input.delete.objects.is_empty() {
         return Err(errors::refuse(S3ErrorCode::MalformedXML, "A delete names 1 to 1000 objects."));
     }
+    let user = needs::user(&request)?;
     let is_quiet = input.delete.quiet == Some(true);
     let (mut deleted, mut failures) = (Vec::new(), Vec::new());
     for object in &input.delete.objects {
-        let result = delete_one(api, &input.bucket, object).await;
+        let result = match user.may(Permission::Write, &input.bucket, &object.key) {
+            true => delete_one(api, &input.bucket, object).await,
+            false => Err(needs::denied()),
+        };
         match result {
             Ok(()) if is_quiet => {}
             Ok(()) => deleted.push(DeletedObject { key: Some(object.key.clone()), ..Default::default() }),

@@ -7,7 +7,7 @@ use zerohop_objects::{
     UploadRecord,
 };
 
-use super::body::{Expected, receive};
+use super::body::{DeclaredBody, receive};
 use super::{BODY_MAX, ObjectApi, checksum_type, convert, errors, object_name, set_checksum};
 use crate::base64;
 use crate::checksum::{self, ALGORITHMS, Algorithm};
@@ -80,7 +80,7 @@ pub(super) async fn upload_part<S: Store>(
     let chosen = Algorithm::of_number(upload.checksum_algorithm);
     let stored = Some(chosen.unwrap_or(Algorithm::Crc64Nvme));
     let length = input.content_length;
-    let expected = Expected::new(&request.headers, trailers, length, BODY_MAX, stored)?;
+    let expected = DeclaredBody::new(&request.headers, trailers, length, BODY_MAX, stored)?;
     let store = &*api.store;
     let received = receive(store, body, until, lifetimes, api.idle, stream, expected).await?;
     let put = PutPart {

@@ -5,40 +5,40 @@ use std::time::Duration;
 
 use zerohop_objects::{Lifetimes, Sweep, run};
 
-use crate::signed::{Answer, Served, Signed, hash};
+use crate::test_gateway::{Answer, SignedRequest, TestGateway, hash};
 
 /// The CRC-32 of `0123456789`, in Base64.
 const CRC_OF_DIGITS: &str = "poTHxg==";
 
-fn with_trailer(path: &str) -> Signed<'_> {
-    Signed::new("PUT", path)
+fn with_trailer(path: &str) -> SignedRequest<'_> {
+    SignedRequest::new("PUT", path)
         .content("STREAMING-UNSIGNED-PAYLOAD-TRAILER")
         .header("x-amz-decoded-content-length", "10")
         .header("x-amz-trailer", "x-amz-checksum-crc32")
         .header("content-encoding", "aws-chunked")
 }
 
-async fn put_with_trailer(served: &Served, path: &str, body: &str, piece: usize) -> Answer {
+async fn put_with_trailer(gateway: &TestGateway, path: &str, body: &str, piece: usize) -> Answer {
     let (head, _) = with_trailer(path).head(body.len());
-    served.exchange(format!("{head}{body}").as_bytes(), piece).await
+    gateway.exchange(format!("{head}{body}").as_bytes(), piece).await
 }
 
 /// Nothing of refused bodies is left when the sweep has come.
-async fn assert_bodies(served: &Served, expected: usize) {
-    served.store.ahead.fetch_add(3_600_000, Ordering::Relaxed);
-    run(&*served.store, Sweep::new(Lifetimes::default(), 1000)).await.expect("the store answers");
-    assert_eq!(served.store.blob_count(), expected);
+async fn assert_bodies(gateway: &TestGateway, expected: usize) {
+    gateway.store.ahead.fetch_add(3_600_000, Ordering::Relaxed);
+    run(&*gateway.store, Sweep::new(Lifetimes::default(), 1000)).await.expect("the store answers");
+    assert_eq!(gateway.store.blob_count(), expected);
 }
 
 #[tokio::test]
 async fn chunks_with_a_trailer_are_verified_wherever_reads_divide_them() {
-    let served = Served::start(|_| ()).await;
+    let gateway = TestGateway::start(|_| ()).await;
     for piece in [1, 2, 3, 7, 1000] {
         let body = format!("4\r\n0123\r\n6\r\n456789\r\n0\r\nx-amz-checksum-crc32:{CRC_OF_DIGITS}\r\n\r\n");
-        let answer = put_with_trailer(&served, "/bucket/good", &body, piece).await;
+        let answer = put_with_trailer(&gateway, "/bucket/good", &body, piece).await;
         assert_eq!(answer.status, 200, "{answer:?}");
     }
-    let answer = served.send(&Signed::new("GET", "/bucket/good"), b"").await;
+    let answer = gateway.send(&SignedRequest::new("GET", "/bucket/good"), b"").await;
     assert_eq!((answer.status, answer.body.as_str()), (200, "0123456789"));
     assert!(!answer.head.contains("content-encoding"), "{}", answer.head);
     assert!(answer.head.contains("x-amz-request-id"), "{}", answer.head);
@@ -49,20 +49,20 @@ async fn chunks_with_a_trailer_are_verified_wherever_reads_divide_them() {
         ("4\r\n0123\r\n0\r\nx-amz-checksum-crc32:poTHxg==\r\n\r\n", 400, ""),
         ("x\r\n0123456789\r\n0\r\n\r\n", 400, "InvalidRequest"),
     ] {
-        let answer = put_with_trailer(&served, "/bucket/bad", body, 1000).await;
+        let answer = put_with_trailer(&gateway, "/bucket/bad", body, 1000).await;
         assert_eq!(answer.status, status, "{body:?}: {answer:?}");
         assert!(code.is_empty() || answer.code() == code, "{body:?}: {answer:?}");
-        assert_eq!(served.status_of("/bucket/bad").await, 404, "{body:?}");
+        assert_eq!(gateway.status_of("/bucket/bad").await, 404, "{body:?}");
     }
-    assert_bodies(&served, 1).await;
+    assert_bodies(&gateway, 1).await;
 }
 
 #[tokio::test]
 async fn signature_of_every_chunk_is_checked() {
-    let served = Served::start(|_| ()).await;
+    let gateway = TestGateway::start(|_| ()).await;
     // The chunk whose signature is broken: none, the first, the second, the last.
     for broken in [None, Some(0), Some(1), Some(2)] {
-        let request = Signed::new("PUT", "/bucket/chunks")
+        let request = SignedRequest::new("PUT", "/bucket/chunks")
             .content("STREAMING-AWS4-HMAC-SHA256-PAYLOAD")
             .header("x-amz-decoded-content-length", "70000");
         let bytes = vec![b'x'; 70_000];
@@ -81,52 +81,52 @@ async fn signature_of_every_chunk_is_checked() {
             }
             sent.extend(chunk);
         }
-        let answer = served.exchange(&sent, 4096).await;
+        let answer = gateway.exchange(&sent, 4096).await;
         match broken {
             None => assert_eq!(answer.status, 200, "{answer:?}"),
             Some(_) => {
                 assert_eq!((answer.status, answer.code()), (403, "SignatureDoesNotMatch"), "{broken:?}")
             }
         }
-        let delete = Signed::new("DELETE", "/bucket/chunks");
+        let delete = SignedRequest::new("DELETE", "/bucket/chunks");
         let expected = if broken.is_none() { 200 } else { 404 };
-        assert_eq!(served.status_of("/bucket/chunks").await, expected, "{broken:?}");
-        served.send(&delete, b"").await;
+        assert_eq!(gateway.status_of("/bucket/chunks").await, expected, "{broken:?}");
+        gateway.send(&delete, b"").await;
     }
-    assert_bodies(&served, 0).await;
+    assert_bodies(&gateway, 0).await;
 }
 
 #[tokio::test]
 async fn wrong_digests_and_short_bodies_store_nothing() {
-    let served = Served::start(|_| ()).await;
-    let right = Signed::new("PUT", "/bucket/right").content(hash(b"abc"));
-    assert_eq!(served.send(&right, b"abc").await.status, 200);
-    let wrong = Signed::new("PUT", "/bucket/wrong").content(hash(b"abd"));
-    let answer = served.send(&wrong, b"abc").await;
+    let gateway = TestGateway::start(|_| ()).await;
+    let right = SignedRequest::new("PUT", "/bucket/right").content(hash(b"abc"));
+    assert_eq!(gateway.send(&right, b"abc").await.status, 200);
+    let wrong = SignedRequest::new("PUT", "/bucket/wrong").content(hash(b"abd"));
+    let answer = gateway.send(&wrong, b"abc").await;
     assert_eq!((answer.status, answer.code()), (400, "XAmzContentSHA256Mismatch"), "{answer:?}");
     // The connection ends in the middle of the body.
-    let (head, _) = Signed::new("PUT", "/bucket/short").head(1000);
+    let (head, _) = SignedRequest::new("PUT", "/bucket/short").head(1000);
     let mut stream =
-        tokio::net::TcpStream::connect(("127.0.0.1", served.port)).await.expect("the gateway listens");
+        tokio::net::TcpStream::connect(("127.0.0.1", gateway.port)).await.expect("the gateway listens");
     tokio::io::AsyncWriteExt::write_all(&mut stream, format!("{head}abc").as_bytes())
         .await
         .expect("it reads");
     drop(stream);
     for path in ["/bucket/wrong", "/bucket/short"] {
-        assert_eq!(served.status_of(path).await, 404, "{path}");
+        assert_eq!(gateway.status_of(path).await, 404, "{path}");
     }
-    assert_bodies(&served, 1).await;
+    assert_bodies(&gateway, 1).await;
 }
 
 #[tokio::test]
 async fn refusal_of_a_body_that_waits_ends_the_connection() {
-    let served = Served::start(|_| ()).await;
+    let gateway = TestGateway::start(|_| ()).await;
     for (bucket, is_closed) in [("bucket", false), ("nothing", true)] {
         let path = format!("/{bucket}/waits");
-        let (head, _) = Signed::new("PUT", &path).header("expect", "100-continue").head(3);
+        let (head, _) = SignedRequest::new("PUT", &path).header("expect", "100-continue").head(3);
         let head = head.replace("connection: close\r\n", "");
         let mut stream =
-            tokio::net::TcpStream::connect(("127.0.0.1", served.port)).await.expect("the gateway listens");
+            tokio::net::TcpStream::connect(("127.0.0.1", gateway.port)).await.expect("the gateway listens");
         let (mut answer, mut bytes) = (String::new(), [0; 4096]);
         tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.expect("it reads");
         while !answer.contains("\r\n\r\n") {
@@ -141,44 +141,44 @@ async fn refusal_of_a_body_that_waits_ends_the_connection() {
 
 #[tokio::test]
 async fn body_that_stops_is_refused() {
-    let served = Served::start(|options| options.idle_body = Duration::from_millis(50)).await;
-    let (head, _) = Signed::new("PUT", "/bucket/slow").head(1000);
-    let answer = served.exchange(format!("{head}abc").as_bytes(), usize::MAX).await;
+    let gateway = TestGateway::start(|options| options.idle_body = Duration::from_millis(50)).await;
+    let (head, _) = SignedRequest::new("PUT", "/bucket/slow").head(1000);
+    let answer = gateway.exchange(format!("{head}abc").as_bytes(), usize::MAX).await;
     assert_eq!((answer.status, answer.code()), (400, "RequestTimeout"), "{answer:?}");
-    assert_eq!(served.status_of("/bucket/slow").await, 404);
+    assert_eq!(gateway.status_of("/bucket/slow").await, 404);
 }
 
 #[tokio::test]
 async fn bulk_delete_needs_a_digest_that_is_right() {
-    let served = Served::start(|_| ()).await;
-    assert_eq!(served.send(&Signed::new("PUT", "/bucket/a"), b"x").await.status, 200);
+    let gateway = TestGateway::start(|_| ()).await;
+    assert_eq!(gateway.send(&SignedRequest::new("PUT", "/bucket/a"), b"x").await.status, 200);
     let list = b"<Delete><Object><Key>a</Key></Object></Delete>";
-    let mut delete = Signed::new("POST", "/bucket");
+    let mut delete = SignedRequest::new("POST", "/bucket");
     delete.query = "delete";
-    let answer = served.send(&delete, list).await;
+    let answer = gateway.send(&delete, list).await;
     assert_eq!((answer.status, answer.code()), (400, "InvalidRequest"), "{answer:?}");
-    let mut delete = Signed::new("POST", "/bucket").header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
+    let mut delete = SignedRequest::new("POST", "/bucket").header("content-md5", "AAAAAAAAAAAAAAAAAAAAAA==");
     delete.query = "delete";
-    let answer = served.send(&delete, list).await;
+    let answer = gateway.send(&delete, list).await;
     assert_eq!((answer.status, answer.code()), (400, "BadDigest"), "{answer:?}");
-    assert_eq!(served.status_of("/bucket/a").await, 200);
+    assert_eq!(gateway.status_of("/bucket/a").await, 200);
 }
 
 #[tokio::test]
 async fn requests_without_signature_and_large_headers_are_refused() {
-    let served = Served::start(|_| ()).await;
+    let gateway = TestGateway::start(|_| ()).await;
     let plain = "GET /bucket HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
-    let answer = served.exchange(plain.as_bytes(), usize::MAX).await;
+    let answer = gateway.exchange(plain.as_bytes(), usize::MAX).await;
     assert_eq!((answer.status, answer.code()), (403, "AccessDenied"), "{answer:?}");
-    let large = Signed::new("GET", "/bucket").header("x-amz-meta-large", "x".repeat(17 << 10));
-    let answer = served.send(&large, b"").await;
+    let large = SignedRequest::new("GET", "/bucket").header("x-amz-meta-large", "x".repeat(17 << 10));
+    let answer = gateway.send(&large, b"").await;
     assert_eq!((answer.status, answer.code()), (400, "RequestHeaderSectionTooLarge"), "{answer:?}");
-    let metadata = Signed::new("PUT", "/bucket/m").header("x-amz-meta-large", "x".repeat(3 << 10));
-    let answer = served.send(&metadata, b"").await;
+    let metadata = SignedRequest::new("PUT", "/bucket/m").header("x-amz-meta-large", "x".repeat(3 << 10));
+    let answer = gateway.send(&metadata, b"").await;
     assert_eq!((answer.status, answer.code()), (400, "MetadataTooLarge"), "{answer:?}");
     let name = format!("/bucket/{}", "k".repeat(1025));
-    let answer = served.send(&Signed::new("PUT", &name), b"").await;
+    let answer = gateway.send(&SignedRequest::new("PUT", &name), b"").await;
     assert_eq!((answer.status, answer.code()), (400, "KeyTooLongError"), "{answer:?}");
-    let answer = served.send(&Signed::new("PUT", "/bucket/a%00b"), b"").await;
+    let answer = gateway.send(&SignedRequest::new("PUT", "/bucket/a%00b"), b"").await;
     assert_eq!(answer.status, 400, "{answer:?}");
 }

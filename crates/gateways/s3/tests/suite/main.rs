@@ -1,7 +1,9 @@
 //! A gateway over a store in memory, and requests byte by byte.
 
+mod access;
 mod bodies;
+mod limits;
 mod memory;
 mod races;
-mod signed;
 mod signing;
+mod test_gateway;

@@ -1,16 +1,16 @@
 //! A store in memory, with the promises of the layer's trait.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use zerohop_objects::keys::RecordKey;
-use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, Versioned, Write};
+use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, VersionedRecord, Write};
 
 #[derive(Default)]
 struct StoreContents {
     version: u64,
-    records: BTreeMap<RecordKey, Versioned>,
+    records: BTreeMap<RecordKey, VersionedRecord>,
     blobs: BTreeMap<BodyId, Vec<u8>>,
 }
 
@@ -20,6 +20,8 @@ pub(crate) struct MemoryStore {
     contents: Arc<Mutex<StoreContents>>,
     /// Milliseconds that are added to the clock.
     pub(crate) ahead: AtomicU64,
+    /// Whether nothing can be written.
+    pub(crate) is_full: AtomicBool,
 }
 
 impl MemoryStore {
@@ -63,7 +65,7 @@ impl Store for MemoryStore {
         zerohop_system::entropy::random_bytes().expect("the system has random bytes")
     }
 
-    async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<Versioned>>, ObjectError> {
+    async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<VersionedRecord>>, ObjectError> {
         // Other requests run between any two calls.
         tokio::task::yield_now().await;
         let contents = self.contents();
@@ -76,6 +78,9 @@ impl Store for MemoryStore {
         writes: Vec<Write>,
     ) -> Result<bool, ObjectError> {
         tokio::task::yield_now().await;
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(ObjectError::NoRoom);
+        }
         let mut contents = self.contents();
         let stands = |(key, version): &(RecordKey, Option<Version>)| {
             contents.records.get(key).map(|record| record.version) == *version
@@ -87,7 +92,7 @@ impl Store for MemoryStore {
             contents.version += 1;
             let version = Version(contents.version);
             match write.value {
-                Some(value) => contents.records.insert(write.key, Versioned { version, value }),
+                Some(value) => contents.records.insert(write.key, VersionedRecord { version, value }),
                 None => contents.records.remove(&write.key),
             };
         }

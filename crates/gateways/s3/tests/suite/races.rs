@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use zerohop_objects::planted::{Bug, plant};
 
-use crate::signed::{Served, Signed};
+use crate::test_gateway::{SignedRequest, TestGateway};
 
 /// The writers whose conditional puts of one object succeed.
-async fn winners(served: &Arc<Served>, path: &str) -> Vec<String> {
+async fn winners(gateway: &Arc<TestGateway>, path: &str) -> Vec<String> {
     let puts: Vec<_> = (0..8)
         .map(|writer| {
-            let (served, path) = (Arc::clone(served), path.to_owned());
+            let (gateway, path) = (Arc::clone(gateway), path.to_owned());
             tokio::spawn(async move {
-                let put = Signed::new("PUT", &path).header("if-none-match", "*");
-                (served.send(&put, format!("{writer}").as_bytes()).await.status, writer)
+                let put = SignedRequest::new("PUT", &path).header("if-none-match", "*");
+                (gateway.send(&put, format!("{writer}").as_bytes()).await.status, writer)
             })
         })
         .collect();
@@ -29,18 +29,18 @@ async fn winners(served: &Arc<Served>, path: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn conditional_puts_have_one_winner() {
-    let served = Arc::new(Served::start(|_| ()).await);
+    let gateway = Arc::new(TestGateway::start(|_| ()).await);
     for round in 0..5 {
         let path = format!("/bucket/{round}");
-        let winners = winners(&served, &path).await;
-        let body = served.send(&Signed::new("GET", &path), b"").await.body;
+        let winners = winners(&gateway, &path).await;
+        let body = gateway.send(&SignedRequest::new("GET", &path), b"").await.body;
         assert_eq!(winners, [body]);
     }
     // The runtime has one thread, in which all requests run.
     plant(Some(Bug::NothingChecked));
     let mut most = 0;
     for round in 5..25 {
-        most = most.max(winners(&served, &format!("/bucket/{round}")).await.len());
+        most = most.max(winners(&gateway, &format!("/bucket/{round}")).await.len());
     }
     plant(None);
     assert!(most > 1, "unchecked commits are not seen");

@@ -31,13 +31,16 @@ impl Answer {
 }
 
 /// A request.
-pub(crate) struct Signed<'a> {
+pub(crate) struct SignedRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a str,
     pub(crate) query: &'a str,
     pub(crate) headers: Vec<(&'a str, String)>,
+    pub(crate) access_key: &'a str,
     /// The secret access key.
     pub(crate) secret: &'a str,
+    /// Seconds by which the client's clock is wrong.
+    pub(crate) clock_off: i64,
     /// The value of `x-amz-content-sha256`.
     pub(crate) content: String,
 }
@@ -49,14 +52,16 @@ pub(crate) struct ChunkSigner {
     previous: String,
 }
 
-impl<'a> Signed<'a> {
+impl<'a> SignedRequest<'a> {
     pub(crate) fn new(method: &'a str, path: &'a str) -> Self {
         Self {
             method,
             path,
             query: "",
             headers: Vec::new(),
+            access_key: "tester",
             secret: SECRET,
+            clock_off: 0,
             content: "UNSIGNED-PAYLOAD".to_owned(),
         }
     }
@@ -73,7 +78,8 @@ impl<'a> Signed<'a> {
 
     /// The head of the request for a body of `length` bytes, and what signs its chunks.
     pub(crate) fn head(&self, length: usize) -> (String, ChunkSigner) {
-        let date = date_text(zerohop_system::clock::unix_ms() / 1000);
+        let now = zerohop_system::clock::unix_ms() / 1000;
+        let date = date_text(now.saturating_add_signed(self.clock_off));
         let day = &date[..8];
         let mut headers: Vec<(&str, String)> = vec![
             ("host", "127.0.0.1".to_owned()),
@@ -100,9 +106,9 @@ impl<'a> Signed<'a> {
         let sent: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let separator = if self.query.is_empty() { "" } else { "?" };
         let head = format!(
-            "{} {}{separator}{} HTTP/1.1\r\n{sent}authorization: AWS4-HMAC-SHA256 Credential=tester/{scope}, \
+            "{} {}{separator}{} HTTP/1.1\r\n{sent}authorization: AWS4-HMAC-SHA256 Credential={}/{scope}, \
              SignedHeaders={names}, Signature={signature}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n",
-            self.method, self.path, self.query
+            self.method, self.path, self.query, self.access_key
         );
         (head, ChunkSigner { date, key, previous: signature })
     }

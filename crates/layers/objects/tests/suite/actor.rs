@@ -84,7 +84,7 @@ struct ActiveOperation {
 
 /// What the clients share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedState {
     pub(crate) uploads: Vec<KnownUpload>,
     values: u64,
     /// How many operations of each kind ended well.
@@ -110,7 +110,7 @@ impl Actor {
     pub(crate) fn step(
         &mut self,
         world: &mut World,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         random: &mut Random,
     ) -> Result<(), String> {
         let Some(mut running) = self.running.take() else {
@@ -196,7 +196,7 @@ impl Actor {
         mut running: ActiveOperation,
         step: Step<Outcome>,
         world: &World,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         _: &mut Random,
     ) -> Result<(), String> {
         match step {
@@ -232,7 +232,7 @@ impl Actor {
     }
 }
 
-fn succeeded(running: &ActiveOperation, shared: &mut Shared) {
+fn succeeded(running: &ActiveOperation, shared: &mut SharedState) {
     let kind = match &running.intent {
         Intent::None => "other",
         Intent::Put(_) => "put",
@@ -345,7 +345,7 @@ fn commit_machine(running: &ActiveOperation) -> Machine {
     }
 }
 
-fn new_value(shared: &mut Shared, random: &mut Random) -> (SetId, Vec<u8>) {
+fn new_value(shared: &mut SharedState, random: &mut Random) -> (SetId, Vec<u8>) {
     shared.values += 1;
     let mut id = [0; 16];
     random.fill(&mut id);
@@ -370,7 +370,7 @@ fn draw_conditions(world: &World, key: &[u8], random: &mut Random) -> Conditions
     }
 }
 
-fn draw(world: &World, shared: &mut Shared, random: &mut Random) -> ActiveOperation {
+fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveOperation {
     let target = draw_name(random);
     let (set, bytes) = new_value(shared, random);
     let mut running = ActiveOperation {
@@ -478,7 +478,7 @@ fn copy_range(
     running: &mut ActiveOperation,
     upload: KnownUpload,
     world: &World,
-    shared: &Shared,
+    shared: &SharedState,
     random: &mut Random,
 ) {
     let source = draw_name(random);

@@ -6,7 +6,7 @@ use zerohop_base::random::Random;
 use zerohop_objects::planted::{Bug, plant};
 use zerohop_objects::{Event, Procedure, Step, Sweep, abort_upload, delete_object};
 
-use crate::actor::{Actor, LIFETIMES, Shared};
+use crate::actor::{Actor, LIFETIMES, SharedState};
 use crate::world::{Intent, World};
 
 const STEPS: u64 = 6000;
@@ -14,7 +14,7 @@ const STEPS: u64 = 6000;
 /// The operations that ended well, or the violation.
 fn simulate(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
     let mut random = Random::new(seed);
-    let (mut world, mut shared) = (World::default(), Shared::default());
+    let (mut world, mut shared) = (World::default(), SharedState::default());
     world.now = 1000;
     for bucket in ["one", "two"] {
         drive(&mut world, zerohop_objects::create_bucket(bucket.to_owned(), Vec::new()), &Intent::None)?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{
     BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError, ObjectRecord,
-    PartRecord, Record, SetId, SetRecord, UploadRecord, Version, Versioned, WHOLE_OBJECT, Write,
+    PartRecord, Record, SetId, SetRecord, UploadRecord, Version, VersionedRecord, WHOLE_OBJECT, Write,
 };
 
 /// A version of an object in the model: from which moment on, and what it is.
@@ -108,9 +108,9 @@ impl World {
         })
     }
 
-    fn read(&self, key: &[u8]) -> Option<Versioned> {
+    fn read(&self, key: &[u8]) -> Option<VersionedRecord> {
         let (version, value) = self.records.get(key)?;
-        Some(Versioned { version: Version(*version), value: value.clone() })
+        Some(VersionedRecord { version: Version(*version), value: value.clone() })
     }
 
     fn commit(&mut self, writes: &[Write], intent: &Intent, conditions: &Conditions) -> Result<(), String> {
@@ -243,7 +243,7 @@ impl World {
         Ok(bodies)
     }
 
-    /// What must hold when nobody works and the sweep has nothing left to do.
+    /// What must hold when no client works and the sweep has nothing left to do.
     pub(crate) fn check_rest(&self) -> Result<(), String> {
         let reachable = self.reachable()?;
         if let Some((body, _)) = self.blobs.iter().find(|(body, _)| !reachable.contains(body)) {

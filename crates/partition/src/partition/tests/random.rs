@@ -13,7 +13,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Elements, Failure, Message};
 
 use super::model::{ExpectedAnswer, ModelHistory};
-use super::requests::{BatchItem, ClientWrite, OwnedUntil, WriteOp, with_write};
+use super::requests::{BatchItem, ClientWrite, OwnedWaitUntil, WriteOp, with_write};
 use crate::testing::{OwnedAnswer, PartitionRig, token};
 use crate::{Now, PartitionEvent, Token};
 
@@ -26,7 +26,7 @@ struct WritingClient {
 
 struct ParkedWait {
     key: Vec<u8>,
-    until: OwnedUntil,
+    until: OwnedWaitUntil,
     deadline_ms: u64,
 }
 
@@ -178,13 +178,13 @@ impl RandomRun {
         }
     }
 
-    fn until(&mut self, key: &[u8]) -> OwnedUntil {
+    fn until(&mut self, key: &[u8]) -> OwnedWaitUntil {
         match self.random.below(5) {
-            0 => OwnedUntil::Equals(self.value()),
-            1 => OwnedUntil::Differs(self.value()),
-            2 => OwnedUntil::Absent,
-            3 => OwnedUntil::Present,
-            _ => OwnedUntil::Changed(self.version(key)),
+            0 => OwnedWaitUntil::Equals(self.value()),
+            1 => OwnedWaitUntil::Differs(self.value()),
+            2 => OwnedWaitUntil::Absent,
+            3 => OwnedWaitUntil::Present,
+            _ => OwnedWaitUntil::Changed(self.version(key)),
         }
     }
 

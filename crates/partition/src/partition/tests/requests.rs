@@ -33,7 +33,7 @@ pub(super) enum WriteOp {
 pub(super) type BatchItem = Result<(u64, ClientWrite), (Vec<u8>, Query<'static>)>;
 
 #[derive(Clone, Debug)]
-pub(super) enum OwnedUntil {
+pub(super) enum OwnedWaitUntil {
     Equals(Vec<u8>),
     Differs(Vec<u8>),
     Absent,
@@ -41,14 +41,14 @@ pub(super) enum OwnedUntil {
     Changed(Timestamp),
 }
 
-impl OwnedUntil {
+impl OwnedWaitUntil {
     pub(super) fn until(&self) -> WaitUntil<'_> {
         match self {
-            OwnedUntil::Equals(value) => WaitUntil::Equals(value),
-            OwnedUntil::Differs(value) => WaitUntil::Differs(value),
-            OwnedUntil::Absent => WaitUntil::Absent,
-            OwnedUntil::Present => WaitUntil::Present,
-            OwnedUntil::Changed(version) => WaitUntil::Changed(*version),
+            OwnedWaitUntil::Equals(value) => WaitUntil::Equals(value),
+            OwnedWaitUntil::Differs(value) => WaitUntil::Differs(value),
+            OwnedWaitUntil::Absent => WaitUntil::Absent,
+            OwnedWaitUntil::Present => WaitUntil::Present,
+            OwnedWaitUntil::Changed(version) => WaitUntil::Changed(*version),
         }
     }
 }

@@ -48,6 +48,50 @@ fn bytes_at(bench: &mut PartitionBench, of: (u128, Timestamp), key: &[u8]) -> Op
     read_at(bench, of, key, Query::Lookup).bytes()
 }
 
+/// The numbers of the chunks of a blob, in order.
+fn chunks_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), name: &[u8]) -> Vec<u64> {
+    let (mut cursor, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let (seen, range) = (Timestamp::ZERO, Default::default());
+        let scan = Scan { seen, cursor: &cursor, prefix: name, keys_max: 2, blobs: false, range };
+        let (keys, next) = send_snapshot_request(bench, id, SnapshotQuery::Chunks { at, scan }).page();
+        all.extend(keys.iter().map(|key| u64::from_be_bytes(key[..].try_into().expect("is a number"))));
+        if next.is_empty() {
+            all.sort_unstable();
+            return all;
+        }
+        cursor = next;
+    }
+}
+
+#[test]
+fn chunks_of_a_snapshot_are_listed_after_their_removal() {
+    let mut bench = PartitionBench::new();
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    let write = |bench: &mut PartitionBench, name: &[u8], number: u64| {
+        let change = BlobChange::WriteChunk { stamp, offset: 0, length: 1, bytes: b"x", makes: true };
+        let key = chunk_key(name, number).expect("a name");
+        bench.write(&key, WriteChange::Blob(change)).number().expect("is done");
+    };
+    let numbers = [4096, 5000, 70_000, 80_000, (1 << 24) - 1];
+    for number in [0, 4095].into_iter().chain(numbers) {
+        write(&mut bench, b"film", number);
+    }
+    write(&mut bench, b"films", 6000);
+    let at = open(&mut bench, 1);
+    for number in [4096, 70_000, (1 << 24) - 1] {
+        let key = chunk_key(b"film", number).expect("a name");
+        let change = WriteChange::Blob(BlobChange::DropChunk { stamp });
+        assert_eq!(bench.write(&key, change).number(), Ok(1));
+    }
+    write(&mut bench, b"film", 90_000);
+    let mut listed = chunks_at(&mut bench, (1, at), b"film");
+    // A later one may be listed too.
+    listed.retain(|number| *number != 90_000);
+    assert_eq!(listed, numbers);
+    assert_eq!(chunks_at(&mut bench, (1, at), b"fil"), []);
+}
+
 /// All keys, or names of blobs, in the order of the pages.
 fn walk_at(bench: &mut PartitionBench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
     let (mut cursor, mut all) = (Vec::new(), Vec::new());

@@ -20,7 +20,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Elements, Failure};
 
-use super::inner::Inner;
+use super::evaluation_context::EvaluationContext;
 use super::staged::piece;
 use crate::atomic_batch::Unit;
 use crate::failure::failure_of;
@@ -65,16 +65,16 @@ fn operation(bytes: &[u8]) -> Option<RecordOperation<'_>> {
 
 /// The version of the record that an operation names, with appended changes; zero if there is none, or its deadline has come.
 pub(super) fn version<D: Disk>(
-    inner: &mut Inner<'_, D>,
+    context: &mut EvaluationContext<'_, D>,
     state: &PartitionState,
     bytes: &[u8],
 ) -> Option<Timestamp> {
     let key = operation(bytes)?.key();
-    let now_ms = inner.clock.now_ms();
-    let overlay = Some(&*inner.overlay);
+    let now_ms = context.clock.now_ms();
+    let overlay = Some(&*context.overlay);
     let mut view = RecordView {
-        engine: inner.engine,
-        handle: inner.log_writer.handle(),
+        engine: context.engine,
+        handle: context.log_writer.handle(),
         overlay,
         deadlines: &state.deadlines,
     };
@@ -85,15 +85,15 @@ pub(super) fn version<D: Disk>(
 
 /// Evaluates items in order, each over the changes of the earlier items, and undoes all changes afterwards.
 pub(super) fn items<D: Disk>(
-    inner: &mut Inner<'_, D>,
-    (state, hash_range): (&PartitionState, HashRange),
+    context: &mut EvaluationContext<'_, D>,
+    (state, hash_range): (&PartitionState, &HashRange),
     items: &[TransactionItem],
 ) -> Result<EvaluatedPart, Refusal> {
     if state.transacted.as_ref().is_some_and(|one| one.state.bytes() > TRANSACTED_BYTES_MAX) {
         return Err(Reason::Overloaded.into());
     }
-    let end = inner.log_writer.end();
-    let Inner { engine, log_writer, overlay, clock, staged } = inner;
+    let end = context.log_writer.end();
+    let EvaluationContext { engine, log_writer, overlay, clock, staged } = context;
     let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, staged, None);
     let result = run(&mut unit, (state, hash_range), items);
     staged.clear();
@@ -103,7 +103,7 @@ pub(super) fn items<D: Disk>(
 
 fn run<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, hash_range): (&PartitionState, HashRange),
+    (state, hash_range): (&PartitionState, &HashRange),
     items: &[TransactionItem],
 ) -> Result<EvaluatedPart, Refusal> {
     let (mut effect, mut result, mut out) = (BytesMut::new(), Vec::new(), Vec::new());
@@ -123,8 +123,7 @@ fn run<D: Disk>(
         let is_fitting = unit.engine.check_file_size(handle, bytes.len() as u64 + ENTRY_ROOM_BYTES);
         is_fitting.map_err(|error| refuse(reason_of(&failure_of(&error))))?;
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
-        let hash = hash_range.hash(operation.key());
-        if hash != item.lock_key || item.access != Access::of(&operation) {
+        if hash_range.cell(operation.key()) != item.lock_key || item.access != Access::of(&operation) {
             return Err(refuse(Reason::Malformed));
         }
         if !hash_range.owns(operation.key()) {
@@ -289,7 +288,7 @@ fn push_body(body: &ItemBody, effect: &mut BytesMut) {
 /// has neither.
 pub(super) fn redo<D: Disk>(
     unit: &mut Unit<'_, D>,
-    (state, hash_range): (&PartitionState, Option<HashRange>),
+    (state, hash_range): (&PartitionState, Option<&HashRange>),
     (effect, at): (&[u8], Timestamp),
 ) -> Result<(), Failure<'static>> {
     let mut from = Reader::new(effect);

@@ -12,7 +12,7 @@ use zerohop_transaction::{
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate;
-use super::inner::Inner;
+use super::evaluation_context::EvaluationContext;
 use super::staged::piece;
 use crate::clock::Clock;
 use crate::hash_range::HashRange;
@@ -24,7 +24,7 @@ use crate::write_buffer::UnitWriteBuffer;
 /// The partition's side of its transactions; see the module.
 pub(super) struct HostRecords<'r, D> {
     /// A lookup may read from the disk, which changes the engine's memory.
-    inner: RefCell<Inner<'r, D>>,
+    context: RefCell<EvaluationContext<'r, D>>,
     state: &'r PartitionState,
     hash_range: Option<HashRange>,
 }
@@ -37,7 +37,7 @@ impl<'r, D> HostRecords<'r, D> {
         hash_range: Option<HashRange>,
     ) -> HostRecords<'r, D> {
         HostRecords {
-            inner: RefCell::new(Inner { engine, log_writer, overlay, clock, staged }),
+            context: RefCell::new(EvaluationContext { engine, log_writer, overlay, clock, staged }),
             state,
             hash_range,
         }
@@ -46,35 +46,35 @@ impl<'r, D> HostRecords<'r, D> {
 
 impl<D: Disk> PartitionHost for HostRecords<'_, D> {
     fn propose(&mut self) -> Timestamp {
-        self.inner.get_mut().clock.next()
+        self.context.get_mut().clock.next()
     }
 
     fn raise(&mut self, to: Timestamp) {
-        self.inner.get_mut().clock.witness(to);
+        self.context.get_mut().clock.witness(to);
     }
 
     fn is_ahead(&self, timestamp: Timestamp) -> bool {
-        self.inner.borrow().clock.check(timestamp).is_err()
+        self.context.borrow().clock.check(timestamp).is_err()
     }
 
     fn version(&self, item: &TransactionItem) -> Timestamp {
-        let inner = &mut *self.inner.borrow_mut();
-        let bytes = evaluate::body(inner.engine, inner.log_writer.handle(), self.state, item);
+        let context = &mut *self.context.borrow_mut();
+        let bytes = evaluate::body(context.engine, context.log_writer.handle(), self.state, item);
         // A record that cannot be read does not match any version that a client has seen.
-        bytes.and_then(|bytes| evaluate::version(inner, self.state, &bytes)).unwrap_or(Timestamp::MAX)
+        bytes.and_then(|bytes| evaluate::version(context, self.state, &bytes)).unwrap_or(Timestamp::MAX)
     }
 
     fn evaluate(&self, items: &[TransactionItem]) -> Result<EvaluatedPart, Refusal> {
-        let hash_range = self.hash_range.ok_or(Reason::Misplaced)?;
-        evaluate::items(&mut self.inner.borrow_mut(), (self.state, hash_range), items)
+        let hash_range = self.hash_range.as_ref().ok_or(Reason::Misplaced)?;
+        evaluate::items(&mut self.context.borrow_mut(), (self.state, hash_range), items)
     }
 
     /// The records have already changed. Their new contents are in the log behind the entry, in one atomic batch with it.
     fn install(&mut self, _install: &Install) {}
 
     fn staged(&self, id: &StageId) -> Option<Bytes> {
-        let inner = &mut *self.inner.borrow_mut();
-        piece(inner.engine, inner.log_writer.handle(), self.state, id)
+        let context = &mut *self.context.borrow_mut();
+        piece(context.engine, context.log_writer.handle(), self.state, id)
     }
 
     fn known(&self, id: &TransactionId) -> SessionKnowledge {

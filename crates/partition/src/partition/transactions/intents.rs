@@ -129,7 +129,7 @@ impl Partition {
         if transacting.transactions.is_free() {
             return false;
         }
-        let lock_keys: Vec<u64> = keys.iter().map(|key| hash_range.hash(key)).collect();
+        let lock_keys: Vec<u64> = keys.iter().map(|key| hash_range.lock_key(key)).collect();
         let ticket = transacting.ticket();
         let mut at = passed;
         let go = if changes {

@@ -1,7 +1,7 @@
 //! Log entries of transactions: a mark each and, in one atomic batch with it, the resulting changes of records.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EntryKind, Meta};
+use zerohop_engine::{Engine, EntryKind, Meta, ReserveShare};
 use zerohop_transaction::TransactionEntry;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
@@ -74,14 +74,15 @@ impl Partition {
             transacting.zip(request).and_then(|(one, request)| one.unlogged_requests.remove(&request));
         let lowest = unlogged.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.estimated_bytes());
-        self.log_writer.set_admits_all(engine, is_admitted_when_full(&entry));
+        let share = if is_admitted_when_full(&entry) { ReserveShare::Half } else { ReserveShare::Nothing };
+        self.log_writer.set_reserve_share(engine, share);
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_nothing() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
         } else {
             self.log_changes(engine, at, (&payload, &beside), effects)
         };
-        self.log_writer.set_admits_all(engine, false);
+        self.log_writer.set_reserve_share(engine, ReserveShare::Nothing);
         logged
     }
 
@@ -118,9 +119,9 @@ impl Partition {
             let mut unit = Unit::new(engine, (log_writer, overlay, state), clock, &mut staged, None);
             unit.set_time(at, unit.now_ms());
             let effect = beside.effect.as_deref().unwrap_or_default();
-            let mut redone = redo(&mut unit, (state, hash_range), (effect, at));
+            let mut redone = redo(&mut unit, (state, hash_range.as_ref()), (effect, at));
             if is_planted(Bug::TransactionAppliedTwice) {
-                redone = redone.and_then(|()| redo(&mut unit, (state, hash_range), (effect, at)));
+                redone = redone.and_then(|()| redo(&mut unit, (state, hash_range.as_ref()), (effect, at)));
             }
             (redone.and_then(|()| beside.apply_pieces(&mut unit)), unit.appended)
         };

@@ -12,8 +12,8 @@
 //! index, on all members. What is in progress is known to the primary alone, and is lost with it.
 
 mod evaluate;
+mod evaluation_context;
 mod host;
-mod inner;
 mod intents;
 mod log;
 mod requests;

@@ -6,7 +6,7 @@ mod siblings;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use zerohop_control::agent::LogWanted;
+use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::ReportedLog;
 use zerohop_placement::MapDelta;
 use zerohop_reactor::{ConnectionId, ReactorCounters};
@@ -37,7 +37,7 @@ pub(crate) enum InstanceNotice {
     /// Report the ends of these logs, as far as they are here.
     LogEnds {
         /// The logs, with the epochs of their groups.
-        logs: Vec<LogWanted>,
+        logs: Vec<LogEndQuery>,
         /// The channel for the answer.
         reply_to: oneshot::Sender<Vec<ReportedLog>>,
     },

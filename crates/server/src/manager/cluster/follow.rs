@@ -13,7 +13,7 @@ use crate::limits::MAP_WAIT;
 
 /// Passes on changes for as long as it is polled.
 pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
-    let mut wakes = shared.follow.change_signal.subscribe();
+    let mut wakes = shared.map_changes.change_signal.subscribe();
     loop {
         // The shared state has the sender.
         if wakes.changed().await.is_err() {
@@ -34,21 +34,21 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
                 );
                 shared.record_alert(format!("instance {instance} has not followed the map: {reason}"));
             }
-            shared.follow.applied_epoch.send_replace(map.epoch());
+            shared.map_changes.applied_epoch.send_replace(map.epoch());
         }
     }
 }
 
 /// The next change for the instances, and their map after it.
 fn next(shared: &ManagerShared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
-    let follow = &shared.follow;
-    let applied = *follow.applied_epoch.borrow();
+    let map_changes = &shared.map_changes;
+    let applied = *map_changes.applied_epoch.borrow();
     if shared.instances().is_empty() || applied == MapEpoch(0) {
         return None;
     }
     let newest = Arc::clone(shared.history.borrow().map());
     let mut joined = None::<Arc<MapDelta>>;
-    for delta in follow.changes.borrow_mut().drain(..).filter(|delta| delta.to > applied) {
+    for delta in map_changes.changes.borrow_mut().drain(..).filter(|delta| delta.to > applied) {
         // If a change does not follow the previous one, the result stays behind the newest map.
         joined = match joined.take() {
             None if delta.from == applied => Some(delta),

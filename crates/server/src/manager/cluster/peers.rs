@@ -265,8 +265,8 @@ async fn manager_of(
 }
 
 /// The failure in an unexpected reply.
-fn refusal(said: &Message<'_>) -> Failure<'static> {
-    match said {
+fn refusal(reply: &Message<'_>) -> Failure<'static> {
+    match reply {
         Message::Answer(Err(failure)) => failure.clone().into_owned(),
         _ => BadRequestReason::Unexpected.into(),
     }
@@ -299,8 +299,8 @@ async fn exchange_with<T>(
             DecodeResult::Need(need) => need,
             DecodeResult::Frame { frame, .. } => {
                 let mut expanded = Vec::new();
-                let heard = frame.message(&mut expanded).and_then(|message| hear(&message));
-                return heard.map_err(RejectedPeer::from);
+                let result = frame.message(&mut expanded).and_then(|message| hear(&message));
+                return result.map_err(RejectedPeer::from);
             }
             DecodeResult::Refused { failure, .. } => return Err(failure.into()),
             DecodeResult::Broken(broken) => {

@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use zerohop_base::time::Time;
-use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogWanted, NoOutcome};
+use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogEndQuery, NoOutcome};
 use zerohop_control::command::{CommandOutcome, KeyspaceDrained, ReportedLog};
 use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_replication::GroupChange;
@@ -207,8 +207,8 @@ impl Runner {
         self.refused.insert(by.clone());
         let settings = self.agent.settings();
         let named = if settings.named.is_empty() { &settings.contacts } else { &settings.named };
-        let is_asked = named.contains(&by);
-        if is_asked && named.iter().all(|one| self.refused.contains(one)) {
+        let is_named = named.contains(&by);
+        if is_named && named.iter().all(|one| self.refused.contains(one)) {
             self.over = Some(MembershipEnd::Refused { by, reason });
         }
     }
@@ -262,7 +262,7 @@ impl Runner {
             AgentEffect::Map(delta) => {
                 let pushed = self.shared.history.borrow_mut().push(&delta);
                 match pushed {
-                    Ok(()) => self.shared.follow.changed(Some(delta)),
+                    Ok(()) => self.shared.map_changes.changed(Some(delta)),
                     // A complete map that was applied meanwhile already has the change.
                     Err(MapError::NotNewer { .. }) => {}
                     Err(error) => {
@@ -394,7 +394,7 @@ impl Runner {
 
     fn replace_map(&self) {
         self.shared.history.replace(MapHistory::new(Arc::clone(self.agent.map())));
-        self.shared.follow.changed(None);
+        self.shared.map_changes.changed(None);
     }
 
     fn is_map_unsaved(&self) -> bool {
@@ -427,12 +427,12 @@ impl Runner {
     }
 
     /// Requests the ends of logs from the instances.
-    fn find_log_ends(&self, wanted: Vec<LogWanted>) {
+    fn find_log_ends(&self, wanted: Vec<LogEndQuery>) {
         let shared = Rc::clone(&self.shared);
         spawn_local(async move {
             let mut logs = Vec::new();
             for handle in shared.instances() {
-                let of_it: Vec<LogWanted> =
+                let of_it: Vec<LogEndQuery> =
                     wanted.iter().filter(|one| one.instance == handle.id).copied().collect();
                 if !of_it.is_empty() {
                     logs.extend(log_ends(handle, of_it).await);
@@ -448,7 +448,7 @@ impl Runner {
     }
 }
 
-async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<ReportedLog> {
+async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogEndQuery>) -> Vec<ReportedLog> {
     let (requester, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
     if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: requester }, due).await {

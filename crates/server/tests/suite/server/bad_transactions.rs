@@ -1,5 +1,5 @@
 //! Invalid transactions, as frames that no client of this project would send. Each is refused for
-//! the right reason, changes nothing, and blocks nobody.
+//! the right reason, changes nothing, and blocks no other request.
 
 use zerohop_server::Server;
 use zerohop_transaction::codec::encode_parts;
@@ -54,8 +54,8 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
             |parts| items(&mut parts[0])[0].body = ItemBody::Inline(vec![0xFF; 2].into()),
             AbortReason::Malformed,
         ),
-        (|parts| items(&mut parts[0])[0].body = ItemBody::Staged(nobodys()), AbortReason::StagedGone),
-        (|parts| parts[1].items = Items::Staged(nobodys()), AbortReason::StagedGone),
+        (|parts| items(&mut parts[0])[0].body = ItemBody::Staged(absent_piece()), AbortReason::StagedGone),
+        (|parts| parts[1].items = Items::Staged(absent_piece()), AbortReason::StagedGone),
         (
             |parts| {
                 let item = items(&mut parts[0])[0].clone();
@@ -140,6 +140,6 @@ fn malformed_or_oversized_transactions_abort_without_effect() {
 }
 
 /// A staged piece that does not exist.
-fn nobodys() -> StageId {
+fn absent_piece() -> StageId {
     StageId { session: SessionId::default(), sequence: Sequence(99) }
 }

@@ -77,12 +77,12 @@ fn is_error(reply: &Reply, begins: &str) -> bool {
     matches!(reply, Reply::Error(text) if text.starts_with(begins))
 }
 
-/// Connections to this address that have sent `said` and stay open.
-fn flood(address: SocketAddr, many: usize, said: &[u8]) -> Vec<TcpStream> {
+/// Connections to this address that have sent `sent` and stay open.
+fn flood(address: SocketAddr, many: usize, sent: &[u8]) -> Vec<TcpStream> {
     let connect = || {
         let mut stream = TcpStream::connect(address).unwrap();
         // The server may have closed it already.
-        drop(stream.write_all(said));
+        drop(stream.write_all(sent));
         stream.set_nonblocking(true).unwrap();
         stream
     };
@@ -109,8 +109,8 @@ fn unproven_connections_cannot_block_an_instance() {
     let server = secured(limits);
     block_on(async {
         let robot = token(&server, 7, READ_WRITE).await;
-        for said in [&b"PING\r\n"[..], b"*2\r\n$4\r\nAUTH\r\n$300\r\nhalf of it", b"Z", b""] {
-            let mut connections = flood(addresses(&server)[0], 100, said);
+        for sent in [&b"PING\r\n"[..], b"*2\r\n$4\r\nAUTH\r\n$300\r\nhalf of it", b"Z", b""] {
+            let mut connections = flood(addresses(&server)[0], 100, sent);
             // Earlier connections are served, and new ones are accepted, with the secret and with a
             // token.
             let keyspace = default_keyspace(&client(&server, None).await).await;
@@ -146,9 +146,9 @@ fn unproven_connection_that_sends_too_much_is_closed() {
     let address = addresses(&server)[0];
     let long = vec![b'x'; 2000];
     let half = &command(&[b"AUTH", &long])[..1500];
-    for said in [half, &b"PING\r\n".repeat(50)[..], &command(&[b"SET", b"k", &long])[..]] {
+    for sent in [half, &b"PING\r\n".repeat(50)[..], &command(&[b"SET", b"k", &long])[..]] {
         let mut redis = Redis::connect(address);
-        redis.stream.write_all(said).unwrap();
+        redis.stream.write_all(sent).unwrap();
         let mut replies = 0;
         while let Some(reply) = redis.try_reply() {
             assert!(is_error(&reply, "NOAUTH"), "{reply:?}");
@@ -166,8 +166,8 @@ fn unproven_connections_cannot_block_the_manager() {
     let address = server.manager_address();
     block_on(async {
         let known = client(&server, None).await;
-        for said in [&b"GET /health HTTP/1.1\r\nHost: x\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"Z", b""] {
-            let mut connections = flood(address, 100, said);
+        for sent in [&b"GET /health HTTP/1.1\r\nHost: x\r\n"[..], b"GET / HTTP/1.1\r\n\r\n", b"Z", b""] {
+            let mut connections = flood(address, 100, sent);
             assert_eq!(status(&known).await.nodes.len(), 1);
             assert_eq!(status(&client(&server, None).await).await.nodes.len(), 1);
             let bearer = format!("Authorization: Bearer {}\r\n", secret().bearer());

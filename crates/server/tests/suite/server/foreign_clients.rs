@@ -71,14 +71,14 @@ fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, ForeignAnswer)> {
         match Decoder::with_version(version, Features::default()).decode(&bytes[at..]) {
             DecodeResult::Frame { frame, used } => {
                 let mut expanded = Vec::new();
-                let said = match frame.message(&mut expanded).unwrap() {
+                let answer = match frame.message(&mut expanded).unwrap() {
                     Message::Answer(Err(failure)) => ForeignAnswer::Failure(failure.into_owned()),
                     Message::AdminAnswer(admin) => {
                         ForeignAnswer::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
                     }
                     _ => ForeignAnswer::Something,
                 };
-                found.push((frame.envelope.request.0, said));
+                found.push((frame.envelope.request.0, answer));
                 at += used;
             }
             DecodeResult::Need(_) => match stream.read(&mut chunk) {
@@ -197,7 +197,7 @@ fn many_simultaneous_requests_are_bounded_and_answered() {
     let found = answers(&mut stream, REQUESTS as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
     assert_eq!(found.len(), REQUESTS as usize + 1);
-    assert!(found.iter().all(|(_, said)| *said == ForeignAnswer::Something));
+    assert!(found.iter().all(|(_, answer)| *answer == ForeignAnswer::Something));
 
     // Incomplete frames.
     let encoded = vec![0; 1 << 20];

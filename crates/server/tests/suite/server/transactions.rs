@@ -91,7 +91,7 @@ impl InstanceConnection {
 
 /// A node's instances, its map, and a session.
 pub(crate) struct NodeClient {
-    wires: Vec<(InstanceId, InstanceConnection)>,
+    connections: Vec<(InstanceId, InstanceConnection)>,
     map: ClusterMap,
     keyspace: KeyspaceId,
     session: SessionId,
@@ -99,23 +99,24 @@ pub(crate) struct NodeClient {
 
 impl NodeClient {
     pub(crate) fn of(server: &Server, keyspace: KeyspaceId) -> NodeClient {
-        let wires = server.instances().iter().map(|(id, address)| (*id, InstanceConnection::to(*address)));
-        let mut wires: Vec<_> = wires.collect();
+        let connections =
+            server.instances().iter().map(|(id, address)| (*id, InstanceConnection::to(*address)));
+        let mut connections: Vec<_> = connections.collect();
         let get = Message::MapGet(MapGet { since: MapEpoch(0) });
-        let map = wires[0].1.request(Envelope::default(), &get, |message| {
+        let map = connections[0].1.request(Envelope::default(), &get, |message| {
             let Message::Map(map) = message else { panic!("no map: {message:?}") };
             ClusterMap::default().apply(&MapDelta::decode(map.encoded).unwrap()).unwrap()
         });
         let open = Message::SessionOpen(SessionOpen);
-        let session = wires[0].1.request(Envelope::default(), &open, |message| {
+        let session = connections[0].1.request(Envelope::default(), &open, |message| {
             let Message::SessionOpened(opened) = message else { panic!("no session: {message:?}") };
             opened.session
         });
-        NodeClient { wires, map, keyspace, session }
+        NodeClient { connections, map, keyspace, session }
     }
 
     fn wire(&mut self, instance: InstanceId) -> &mut InstanceConnection {
-        &mut self.wires.iter_mut().find(|(id, _)| *id == instance).unwrap().1
+        &mut self.connections.iter_mut().find(|(id, _)| *id == instance).unwrap().1
     }
 
     fn envelope(&self, key: &str) -> (InstanceId, Envelope) {
@@ -143,9 +144,9 @@ impl NodeClient {
             let operation = RecordOperation::Write(write);
             let mut bytes = Vec::new();
             pack(&operation, &mut bytes).unwrap();
-            let cell = config.hash.hash(config.seed, key.as_bytes());
+            let hash = config.hash.hash(config.seed, key.as_bytes());
             let body = ItemBody::Inline(bytes.into());
-            let item = TransactionItem { lock_key: cell, access: Access::of(&operation), seen: None, body };
+            let item = TransactionItem { lock_key: hash, access: Access::of(&operation), seen: None, body };
             let point = u64::from(self.envelope(key).1.partition.0) << (64 - config.partitions.bits());
             let place = RoutingKey { keyspace: self.keyspace, point };
             match parts.iter_mut().find(|part| part.routing_key == place) {
@@ -267,7 +268,7 @@ fn transaction_over_two_instances_runs_once_and_survives_restart() {
     let parts_of_last = node.parts(Durability::Sync, &[(&one, insert("last")), (&other, insert("last"))]);
     let instance_of_last = node.transact(41, last, &parts_of_last);
     let last_outcome = node.outcome(instance_of_last).unwrap();
-    drop(node.wires.drain(..));
+    drop(node.connections.drain(..));
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), listen)).unwrap();
     let session = node.session;

@@ -1,7 +1,8 @@
-//! Changes of each chunk of a blob, one by one, that a truncation or a removal reaches.
+//! The chunks of a blob that exist, and changes of each of them that a truncation or a removal reaches.
 //!
-//! The positions of low numbers are visited in any case. For the others, each partition lists the chunks that it has, so that the number of requests
-//! depends on the chunks that exist and on the partitions, and not on the size of a sparse blob. All changes are harmless if they are repeated.
+//! The positions of low numbers are visited in any case. For the others, each partition lists the chunks that it has.
+//! So the number of requests depends on the chunks that exist and on the partitions, and not on the size of a sparse
+//! blob. All changes are harmless if they are repeated.
 
 use std::collections::VecDeque;
 
@@ -30,6 +31,71 @@ struct ChunkWalk {
 impl ChunkWalk {
     fn new(partitions: PartitionCount) -> Self {
         Self { partitions, left: partitions.ids().map(|id| (id, Bytes::new())).collect() }
+    }
+}
+
+/// The numbers of a blob's chunks as the partitions list them, page by page, in no order. A number may be listed twice.
+#[derive(Debug)]
+pub(crate) struct ListedChunks<'b> {
+    blob: &'b Blob<'b>,
+    contents: Bytes,
+    /// The first number, which is not below [`CHUNKS_LISTED_FROM`], and the number behind the last.
+    numbers: (u64, u64),
+    walk: ChunkWalk,
+}
+
+impl<'b> ListedChunks<'b> {
+    /// `contents` is the name in the keys of the chunks.
+    pub(crate) fn new(blob: &'b Blob<'b>, contents: Bytes, numbers: (u64, u64)) -> Self {
+        let walk = ChunkWalk::new(blob.keyspace.config().partitions);
+        Self { blob, contents, numbers, walk }
+    }
+
+    /// The next numbers; `None` once all partitions have listed their chunks.
+    pub(crate) async fn next_page(&mut self) -> Result<Option<Vec<u64>>, Error> {
+        if self.walk.left.is_empty() {
+            return Ok(None);
+        }
+        let blob = self.blob;
+        let (mut requests, mut pages) = (Vec::new(), Vec::new());
+        let listed = self.walk.left.len().min(BLOB_CHUNK_LISTS_PARALLEL);
+        for (partition, cursor) in self.walk.left.drain(..listed) {
+            let (token, page) = oneshot::channel();
+            let request = SessionRequest::chunks(
+                blob.keyspace.id(),
+                (partition, self.walk.partitions),
+                (cursor, self.contents.clone()),
+                self.numbers,
+                BLOB_LISTED_CHUNKS,
+                blob.client().limit_us(),
+            );
+            requests.push((request, token));
+            pages.push((partition, page));
+        }
+        blob.client().submit_all(requests);
+        let mut found = Vec::new();
+        for (partition, page) in pages {
+            match page.await.unwrap_or(Err(Reason::Closed)) {
+                Ok(Reply::Page { next, keys }) => {
+                    if !next.is_empty() {
+                        self.walk.left.push_back((partition, next));
+                    }
+                    for key in keys {
+                        let number: [u8; 8] = key.key[..].try_into().map_err(|_| Error::Unexpected)?;
+                        found.push(u64::from_be_bytes(number));
+                    }
+                }
+                Ok(_) => return Err(Error::Unexpected),
+                Err(reason) => {
+                    let error = Error::about(&blob.name, reason);
+                    let Some(partitions) = error.split_into() else { return Err(error) };
+                    // The keyspace was split. The cursors of several counts of partitions would have to be kept apart.
+                    self.walk = ChunkWalk::new(partitions);
+                    break;
+                }
+            }
+        }
+        Ok(Some(found))
     }
 }
 
@@ -79,51 +145,10 @@ impl<'b> BlobChunks<'b> {
         numbers: (u64, u64),
         change: impl Fn(u64) -> BlobChange<'static>,
     ) -> Result<(), Error> {
-        let Self { blob, header } = self;
-        let mut walk = ChunkWalk::new(blob.keyspace.config().partitions);
-        while !walk.left.is_empty() {
-            let (mut requests, mut pages) = (Vec::new(), Vec::new());
-            let asked = walk.left.len().min(BLOB_CHUNK_LISTS_PARALLEL);
-            for (partition, cursor) in walk.left.drain(..asked) {
-                let name = Bytes::copy_from_slice(header.contents_name(&blob.name));
-                let (id, hash_range) = (blob.keyspace.id(), (partition, walk.partitions));
-                let limit_us = blob.client().limit_us();
-                let (token, page) = oneshot::channel();
-                let request = SessionRequest::chunks(
-                    id,
-                    hash_range,
-                    (cursor, name),
-                    numbers,
-                    BLOB_LISTED_CHUNKS,
-                    limit_us,
-                );
-                requests.push((request, token));
-                pages.push((partition, page));
-            }
-            blob.client().submit_all(requests);
-            let mut found = Vec::new();
-            for (partition, page) in pages {
-                match page.await.unwrap_or(Err(Reason::Closed)) {
-                    Ok(Reply::Page { next, keys }) => {
-                        if !next.is_empty() {
-                            walk.left.push_back((partition, next));
-                        }
-                        for key in keys {
-                            let number: [u8; 8] = key.key[..].try_into().map_err(|_| Error::Unexpected)?;
-                            found.push(u64::from_be_bytes(number));
-                        }
-                    }
-                    Ok(_) => return Err(Error::Unexpected),
-                    Err(reason) => {
-                        let error = Error::about(&blob.name, reason);
-                        let Some(partitions) = error.split_into() else { return Err(error) };
-                        // The keyspace was split. The cursors of several counts of partitions would have to be kept apart.
-                        walk = ChunkWalk::new(partitions);
-                        break;
-                    }
-                }
-            }
-            for part in found.chunks(BLOB_TRUNCATES_PARALLEL as usize) {
+        let contents = Bytes::copy_from_slice(self.header.contents_name(&self.blob.name));
+        let mut list = ListedChunks::new(self.blob, contents, numbers);
+        while let Some(page) = list.next_page().await? {
+            for part in page.chunks(BLOB_TRUNCATES_PARALLEL as usize) {
                 self.change_each(part.iter().copied(), &change).await?;
             }
         }

@@ -23,7 +23,7 @@ impl KnownHeader {
     /// Combines the owner's attributes with the header's reference to the contents.
     pub(super) fn attributes_with_contents(&self, own: &[u8]) -> Vec<u8> {
         let mut marked = Vec::new();
-        if let Some(contents) = elsewhere(&self.attributes) {
+        if let Some(contents) = reference_in(&self.attributes) {
             contents.encode(&mut marked);
         }
         marked.extend_from_slice(own);
@@ -52,12 +52,12 @@ impl KnownHeader {
 
     /// Whether these are the remains of contents that were replaced. No writer needs them.
     pub(super) fn is_remains(&self) -> bool {
-        !self.is_finished() && elsewhere(&self.attributes).is_some()
+        !self.is_finished() && reference_in(&self.attributes).is_some()
     }
 }
 
 /// The reference to contents under another name, if the attributes have one.
-fn elsewhere(attributes: &[u8]) -> Option<Contents<'_>> {
+fn reference_in(attributes: &[u8]) -> Option<Contents<'_>> {
     let rest = attributes.strip_prefix(UNFINISHED).unwrap_or(attributes);
     Contents::decode(rest).map(|(contents, _)| contents)
 }
@@ -68,7 +68,7 @@ pub(crate) fn contents_of<'a>(
     name: &'a [u8],
     stamp: BlobStamp,
 ) -> (&'a [u8], BlobStamp) {
-    match elsewhere(attributes) {
+    match reference_in(attributes) {
         None => (name, stamp),
         Some(Contents { name, stamp: first }) => {
             let generation = first.generation + stamp.generation;

@@ -47,7 +47,7 @@ struct Merge {
     /// The last name that was output; if the merge starts again, it continues after this name.
     last: Bytes,
     page_queues: Vec<PartitionNames>,
-    /// The smallest name of each lane that has any, with the lane.
+    /// The smallest name of each queue that has any, with the queue.
     heads: BinaryHeap<Reverse<(Bytes, usize)>>,
     /// The names collected for the next page.
     page: Vec<Bytes>,
@@ -173,7 +173,7 @@ impl<'a> BlobList<'a> {
             for (at, answer) in answers {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
                     Ok(Reply::Page { next, keys }) => {
-                        self.merge.come(at, keys.into_iter().map(|key| key.key), next);
+                        self.merge.add_page(at, keys.into_iter().map(|key| key.key), next);
                     }
                     Ok(_) => return Err(Error::Unexpected),
                     Err(reason) => {
@@ -189,11 +189,11 @@ impl<'a> BlobList<'a> {
     }
 
     fn request(&self, at: usize) -> SessionRequest {
-        let lane = &self.merge.page_queues[at];
+        let queue = &self.merge.page_queues[at];
         let (hash_range, after) =
-            ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
+            ((queue.partition, self.merge.partitions), queue.after.clone().unwrap_or_default());
         // A page of few names needs no more from any partition.
-        let names = lane.page_names.min(self.page_names);
+        let names = queue.page_names.min(self.page_names);
         SessionRequest::scan_blobs(
             self.keyspace.id(),
             hash_range,
@@ -216,7 +216,7 @@ impl Merge {
     /// Starts again: requests from all partitions the names after the last output name.
     fn begin(&mut self, partitions: PartitionCount) {
         let after = self.last.clone();
-        let lane = |partition| PartitionNames {
+        let queue = |partition| PartitionNames {
             partition,
             names: VecDeque::new(),
             has_head: false,
@@ -224,26 +224,26 @@ impl Merge {
             page_names: FIRST_NAMES,
         };
         self.partitions = partitions;
-        self.page_queues = partitions.ids().map(lane).collect();
+        self.page_queues = partitions.ids().map(queue).collect();
         self.heads.clear();
     }
 
-    /// The lanes that need a reply before the merge can output a name.
+    /// The queues that need a reply before the merge can output a name.
     fn missing_pages(&self) -> Vec<usize> {
         let is_wanted = |at: &usize| !self.page_queues[*at].has_head && self.page_queues[*at].after.is_some();
         (0..self.page_queues.len()).filter(is_wanted).take(QUERIES_PARALLEL).collect()
     }
 
-    /// Adds a page of a lane. `next`: the name after which there may be more; empty if there are no more.
-    fn come(&mut self, at: usize, names: impl Iterator<Item = Bytes>, next: Bytes) {
-        let lane = &mut self.page_queues[at];
-        lane.names.extend(names);
-        lane.after = Some(next).filter(|next| !next.is_empty());
-        lane.page_names = (lane.page_names * 2).min(SCAN_PAGE_KEYS_MAX);
+    /// Adds a page of a queue. `next`: the name after which there may be more; empty if there are no more.
+    fn add_page(&mut self, at: usize, names: impl Iterator<Item = Bytes>, next: Bytes) {
+        let queue = &mut self.page_queues[at];
+        queue.names.extend(names);
+        queue.after = Some(next).filter(|next| !next.is_empty());
+        queue.page_names = (queue.page_names * 2).min(SCAN_PAGE_KEYS_MAX);
         self.show(at);
     }
 
-    /// Moves the smallest name of the lane to the heads.
+    /// Moves the smallest name of the queue to the heads.
     fn show(&mut self, at: usize) {
         let head = self.page_queues[at].names.pop_front();
         self.page_queues[at].has_head = head.is_some();
@@ -265,18 +265,18 @@ mod tests {
     use super::*;
 
     /// Simulates the partitions: each has the names that `of` gives it.
-    fn come(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
+    fn add_page(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
         while let Some(at) = merge.missing_pages().first().copied() {
-            let lane = &merge.page_queues[at];
-            let after = lane.after.clone().unwrap_or_default();
+            let queue = &merge.page_queues[at];
+            let after = queue.after.clone().unwrap_or_default();
             let mut left: VecDeque<String> =
-                of(lane.partition).into_iter().filter(|name| name.as_bytes() > &after[..]).collect();
+                of(queue.partition).into_iter().filter(|name| name.as_bytes() > &after[..]).collect();
             let page: Vec<Bytes> = left.drain(..left.len().min(2)).map(Bytes::from).collect();
             let next = match left.is_empty() {
                 true => Bytes::new(),
                 false => page.last().cloned().unwrap_or_default(),
             };
-            merge.come(at, page.into_iter(), next);
+            merge.add_page(at, page.into_iter(), next);
         }
     }
 
@@ -289,13 +289,13 @@ mod tests {
     fn merged_names_are_ordered_and_unique_across_a_split() {
         let mut merge = Merge::new(PartitionCount::new(4).unwrap(), Bytes::from_static(b"02"));
         for _ in 0..7 {
-            come(&mut merge, |partition| names(partition, 4));
+            add_page(&mut merge, |partition| names(partition, 4));
             assert!(merge.emit_smallest());
         }
         // The names collected so far have not been returned yet.
         merge.begin(PartitionCount::new(8).unwrap());
         loop {
-            come(&mut merge, |partition| names(partition, 8));
+            add_page(&mut merge, |partition| names(partition, 8));
             if !merge.emit_smallest() {
                 break;
             }
@@ -310,7 +310,7 @@ mod tests {
         let sizes: Vec<u32> = (0..10)
             .map(|n: u8| {
                 let size = merge.page_queues[0].page_names;
-                merge.come(0, [Bytes::copy_from_slice(&[n])].into_iter(), Bytes::copy_from_slice(&[n]));
+                merge.add_page(0, [Bytes::copy_from_slice(&[n])].into_iter(), Bytes::copy_from_slice(&[n]));
                 size
             })
             .collect();

@@ -42,6 +42,7 @@ use zerohop_wire::messages::{
 
 use consistent_read::FoundPart;
 
+pub(crate) use chunks::ListedChunks;
 pub use consistent_read::BlobReadVersion;
 pub(crate) use contents::{contents_of, is_staged, own_attributes};
 pub use list::BlobList;
@@ -177,8 +178,8 @@ impl Keyspace {
         };
         let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
         let read = |key| WireOperation::Read(RecordRead { key, query: Query::Lookup });
-        let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
-        let replies = self.batch_within(client, &asked).await.into_iter().zip(names);
+        let operations: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
+        let replies = self.batch_within(client, &operations).await.into_iter().zip(names);
         replies
             .map(|(replies, name)| match replies {
                 Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
@@ -388,12 +389,16 @@ impl Blob<'_> {
     /// Checks that a blob with chunks of this size may end at `end`, or already does.
     fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
-        if end > header.size.max(limit) { Err(self.error(BlobError::Beyond { limit })) } else { Ok(()) }
+        if end > header.size.max(limit) {
+            Err(self.error(BlobError::ExceedsMaximumSize { limit }))
+        } else {
+            Ok(())
+        }
     }
 
     /// The error for an end beyond 64 bits, which exceeds the limit for every chunk size.
     fn beyond(&self) -> Error {
-        self.error(BlobError::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
+        self.error(BlobError::ExceedsMaximumSize { limit: bytes_max(CHUNK_BITS_MAX) })
     }
 
     fn failed(&self, failure: Failure<'static>) -> Error {

@@ -59,14 +59,14 @@ impl PinnedBlobs {
         let client = keyspace.client().in_call();
         let handles: Vec<Blob<'_>> =
             names.iter().map(|name| keyspace.blob(name.clone()).within(&client)).collect();
-        let mut asked = Vec::with_capacity(names.len());
+        let mut pending = Vec::with_capacity(names.len());
         for blob in &handles {
             let key = blob.header_key()?;
             let lookup = RecordRead { key: &key, query: Query::Lookup };
-            asked.push(blob.start(&RecordOperation::Read(lookup))?);
+            pending.push(blob.start(&RecordOperation::Read(lookup))?);
         }
         let mut blobs = Vec::with_capacity(names.len());
-        for (blob, answer) in handles.iter().zip(asked) {
+        for (blob, answer) in handles.iter().zip(pending) {
             let header = pinned_header(blob, answer.await.unwrap_or(Err(Reason::Closed)))?;
             blobs.push(PinnedBlob { name: blob.name.clone(), header, contents: None });
         }
@@ -181,13 +181,13 @@ impl PinnedBlobs {
                     None => return Ok(()),
                 },
             };
-            let mut asked = Vec::with_capacity(self.blobs.len());
+            let mut pending = Vec::with_capacity(self.blobs.len());
             for pinned in &self.blobs {
                 let key = self.keyspace.blob(pinned.name.clone()).header_key()?;
                 let lookup = RecordRead { key: &key, query: Query::Lookup };
-                asked.push(snapshot.start(&lookup, client.limit_us())?);
+                pending.push(snapshot.start(&lookup, client.limit_us())?);
             }
-            for (pinned, answer) in self.blobs.iter_mut().zip(asked) {
+            for (pinned, answer) in self.blobs.iter_mut().zip(pending) {
                 let answer = answer.await.unwrap_or(Err(Reason::Closed));
                 if is_snapshot_over(&answer) {
                     return Ok(());

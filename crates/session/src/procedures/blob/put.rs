@@ -123,7 +123,10 @@ impl<'a> BlobPut<'a> {
             self.begin().await?;
         }
         match &mut self.made {
-            Some(made) => made.staged_append.push(bytes).await?,
+            Some(made) => {
+                made.staged_append.blob = made.staged_append.blob.outside_calls().within(self.blob.client());
+                made.staged_append.push(bytes).await?;
+            }
             None => self.buffered.extend_from_slice(bytes),
         }
         self.bytes += bytes.len() as u64;
@@ -303,7 +306,7 @@ impl<'a> BlobPut<'a> {
         id: u64,
         staged: Option<StagedContents>,
     ) -> Result<(), Error> {
-        let append = match blob.staged_append().await {
+        let mut append = match blob.staged_append().await {
             Ok(append) if append.id() == id => append,
             // Another client has removed the blob, and perhaps put one of its own.
             Ok(_) | Err(Error::Blob { why: BlobError::Absent, .. }) => {
@@ -311,6 +314,8 @@ impl<'a> BlobPut<'a> {
             }
             Err(error) => return Err(error),
         };
+        // The call that begins the put bounds these bytes too.
+        append.blob = append.blob.within(blob.client());
         let kept = std::mem::take(&mut self.buffered);
         self.made.insert(LongPut { id, staged_append: append, staged }).staged_append.push(&kept).await
     }

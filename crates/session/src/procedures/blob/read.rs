@@ -38,7 +38,7 @@ pub struct BlobRead<'a> {
     next: u64,
     end: u64,
     /// Where the caller wants the stream to end; beyond the blob's end, the stream ends there.
-    asked_end: u64,
+    requested_end: u64,
     /// The first piece has been asked for.
     is_begun: bool,
     /// A short stream: the pieces that are read and not returned.
@@ -55,11 +55,12 @@ pub struct BlobRead<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// Streams up to `length` bytes from `offset`, up to the blob's end, with a few MiB of memory. All bytes are of one version: they all existed
-    /// at one moment since the call. The stream finishes the version with which its first piece began, also if the blob is replaced or removed
-    /// meanwhile: more than 16 MiB are read from a snapshot of their partitions, which lasts half an hour and is renewed while the client's
-    /// runtime runs. If that snapshot cannot be had or ends early, as at a split of the keyspace, the rest is read as it is now. If it is not of
-    /// the same version, the stream ends with [`BlobError::ChangedMeanwhile`], and the earlier pieces are of several versions.
+    /// Streams up to `length` bytes from `offset`, up to the blob's end, with a few MiB of memory. All bytes are of one
+    /// version: they all existed at one moment since the call. The stream finishes the version with which its first
+    /// piece began, also if the blob is replaced or removed meanwhile. More than 16 MiB are read from a snapshot of
+    /// their partitions. It lasts half an hour, and is renewed while the client's runtime runs. If that snapshot cannot
+    /// be had or ends early, as at a split of the keyspace, the rest is read as it is now. If it is not of the same
+    /// version, the stream ends with [`BlobError::ChangedMeanwhile`], and the earlier pieces are of several versions.
     pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
         let end = offset.saturating_add(length);
         let header = match self.recall() {
@@ -73,7 +74,7 @@ impl<'a> Blob<'a> {
             next: offset,
             end: end.min(header.size),
             header,
-            asked_end: end,
+            requested_end: end,
             is_begun: false,
             short: VecDeque::new(),
             snapshot: None,
@@ -185,11 +186,11 @@ impl BlobRead<'_> {
 
     /// Offset and length of a stream that has not begun.
     fn range(&self) -> (u64, u64) {
-        (self.offset, self.asked_end.saturating_sub(self.offset))
+        (self.offset, self.requested_end.saturating_sub(self.offset))
     }
 
     fn is_to_the_end(&self) -> bool {
-        self.asked_end > self.header.size
+        self.requested_end > self.header.size
     }
 
     /// Reads a short stream, or opens the snapshot of a long one.
@@ -209,7 +210,7 @@ impl BlobRead<'_> {
                 }
                 Err(error) => return Err(error),
             }
-            self.end = self.asked_end.min(self.header.size);
+            self.end = self.requested_end.min(self.header.size);
         }
         self.needs_confirmation = !self.open_snapshot().await?;
         Ok(())
@@ -235,10 +236,10 @@ impl BlobRead<'_> {
             };
             let key = self.blob.header_key()?;
             let limit_us = self.blob.client().limit_us();
-            let asked = snapshot.start(&RecordRead { key: &key, query: Query::Lookup }, limit_us)?;
-            let Ok(Ok(reply)) = asked.await else { return Ok(false) };
+            let lookup = snapshot.start(&RecordRead { key: &key, query: Query::Lookup }, limit_us)?;
+            let Ok(Ok(reply)) = lookup.await else { return Ok(false) };
             let Ok(header) = self.blob.finished(known_of(&reply)?) else { return Ok(false) };
-            let end = self.asked_end.min(header.size);
+            let end = self.requested_end.min(header.size);
             self.blob.check_length(&header, self.offset, end)?;
             (self.header, self.end) = (header, end);
             // The blob may have been replaced since the header was read, and lie in other partitions now.

@@ -111,7 +111,7 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// Same as [`Transaction::read`].
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
-        let Some(seen) = self.there().await? else { return Ok(None) };
+        let Some(seen) = self.present_blob().await? else { return Ok(None) };
         self.add_header_dependency(&seen.header)?;
         let version = if seen.is_own() { Timestamp::MAX } else { seen.header.version };
         Ok(Some(BlobInfo { size: seen.size, version, ..BlobInfo::of(&seen.header) }))
@@ -302,7 +302,7 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// Same as [`TransactionBlob::create`].
     pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<(), Error> {
-        if let Some(seen) = self.there().await? {
+        if let Some(seen) = self.present_blob().await? {
             let (version, found) = (seen.header.version, None);
             return Err(self.blob.failed(Failure::ConditionFailed { version, found }));
         }
@@ -343,10 +343,10 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// [`BlobError::TooLong`] if the blob has more than 4,096 chunks; those of [`Transaction::write`].
     pub async fn remove(&self) -> Result<bool, Error> {
-        if self.there().await?.is_none() {
+        if self.present_blob().await?.is_none() {
             return Ok(false);
         }
-        let seen = self.there_to_change().await?.ok_or_else(|| self.blob.not_found())?;
+        let seen = self.present_blob_to_change().await?.ok_or_else(|| self.blob.not_found())?;
         let KnownHeader { version, chunk_bits, .. } = seen.header;
         self.check_truncation(seen.chunks(), chunk_bits)?;
         self.add_header_dependency(&seen.header)?;
@@ -368,7 +368,7 @@ impl TransactionBlob<'_> {
 
     /// The header as it was read.
     pub(super) async fn header_now(&self) -> Result<Option<KnownHeader>, Error> {
-        Ok(self.there().await?.map(|seen| seen.header))
+        Ok(self.present_blob().await?.map(|seen| seen.header))
     }
 
     /// The header as it was read, which must be unchanged when the transaction commits.
@@ -428,7 +428,7 @@ impl TransactionBlob<'_> {
     }
 
     /// The blob as this transaction sees it; `None`: it is absent.
-    async fn there(&self) -> Result<Option<PresentBlob>, Error> {
+    async fn present_blob(&self) -> Result<Option<PresentBlob>, Error> {
         if self.transaction.blob_seen(&self.record_name())?.is_none() {
             let found = match self.blob.header().await? {
                 Some(header) => BlobKnowledge::There(PresentBlob::found(header)),
@@ -447,14 +447,14 @@ impl TransactionBlob<'_> {
     }
 
     pub(super) async fn seen(&self) -> Result<PresentBlob, Error> {
-        let seen = self.there().await?.ok_or_else(|| self.blob.not_found())?;
+        let seen = self.present_blob().await?.ok_or_else(|| self.blob.not_found())?;
         self.blob.finished(seen.header.clone()).map(|_| seen)
     }
 
-    /// Same as [`Self::there`], for a blob that the transaction is going to change. The client first completes a pending truncation, and cuts off
+    /// Same as [`Self::present_blob`], for a blob that the transaction is going to change. The client first completes a pending truncation, and cuts off
     /// the bytes of a staged append. A read must not do that. It changes the header, so that the caller must begin the transaction again.
-    async fn there_to_change(&self) -> Result<Option<PresentBlob>, Error> {
-        let seen = self.there().await?;
+    async fn present_blob_to_change(&self) -> Result<Option<PresentBlob>, Error> {
+        let seen = self.present_blob().await?;
         if seen.as_ref().is_some_and(|seen| seen.header.pending_truncation_end > 0) {
             let blob = self.blob.clone().with_unfinished();
             blob.remember(None);
@@ -468,11 +468,11 @@ impl TransactionBlob<'_> {
         Ok(seen)
     }
 
-    /// Same as [`Self::there_to_change`], for a blob that must exist and be finished.
+    /// Same as [`Self::present_blob_to_change`], for a blob that must exist and be finished.
     async fn seen_to_change(&self) -> Result<PresentBlob, Error> {
         // This check comes first, so that a refused call cuts off nothing.
         self.seen().await?;
-        self.there_to_change().await?.ok_or_else(|| self.blob.not_found())
+        self.present_blob_to_change().await?.ok_or_else(|| self.blob.not_found())
     }
 
     /// Adds a read dependency: the header must be unchanged when the transaction commits.
@@ -510,8 +510,8 @@ impl TransactionBlob<'_> {
 
     fn add(&self, operation: &WireOperation<'_>) -> Result<usize, Error> {
         let item = self.item(operation)?;
-        let cell = self.blob.keyspace.hash_and_partition(operation.key());
-        self.transaction.add(item, cell, &self.blob.name)
+        let location = self.blob.keyspace.hash_and_partition(operation.key());
+        self.transaction.add(item, location, &self.blob.name)
     }
 
     fn item(&self, operation: &WireOperation<'_>) -> Result<CompositeItem, Error> {

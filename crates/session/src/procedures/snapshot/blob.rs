@@ -6,10 +6,11 @@ use crate::Reply;
 use bytes::Bytes;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::CHUNKS_LISTED_FROM;
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::Snapshot;
-use crate::procedures::blob::{BlobInfo, contents_of, own_attributes, with_trailing_zeros};
+use crate::procedures::blob::{BlobInfo, ListedChunks, contents_of, own_attributes, with_trailing_zeros};
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::shell::PendingReply;
@@ -88,6 +89,38 @@ impl SnapshotBlob<'_> {
     pub fn read_at(&self, offset: u64, length: u64) -> SnapshotBlobRead<'_> {
         let end = offset.saturating_add(length).min(self.info.size);
         SnapshotBlobRead { blob: self, next: offset, end, ahead: VecDeque::new() }
+    }
+
+    /// The numbers of the chunks that may have contents, in ascending order; all other chunks consist of zeros. For a
+    /// sparse blob the number of requests depends on the chunks that exist and on the partitions. If the blob was
+    /// truncated, removed or replaced since the snapshot's time, it depends on the keys of the partitions instead.
+    ///
+    /// # Errors
+    /// Same as [`Snapshot::lookup`].
+    pub async fn chunk_numbers(&self) -> Result<impl Iterator<Item = u64> + use<>, Error> {
+        let end = self.info.size.div_ceil(self.info.chunk_bytes);
+        if end <= CHUNKS_LISTED_FROM {
+            return Ok((0..end).chain(Vec::new()));
+        }
+        let now = self.keyspace.blob(self.name.clone());
+        let mut numbers = Vec::new();
+        let mut list = ListedChunks::new(&now, self.contents.clone(), (CHUNKS_LISTED_FROM, end));
+        while let Some(page) = list.next_page().await? {
+            numbers.extend(page);
+        }
+        // A chunk disappears only after the header has a new generation or id. So if it has the old ones after the lists, these have all chunks of
+        // the snapshot, and perhaps later ones.
+        let is_same = |now: BlobInfo| (now.id, now.generation) == (self.info.id, self.info.generation);
+        if !now.stat().await?.is_some_and(is_same) {
+            numbers.clear();
+            let mut list = self.snapshot.chunks(self.keyspace, self.contents.clone());
+            while let Some(page) = list.next_page().await? {
+                numbers.extend(page.into_iter().filter(|number| (CHUNKS_LISTED_FROM..end).contains(number)));
+            }
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        Ok((0..CHUNKS_LISTED_FROM).chain(numbers))
     }
 
     /// When one of the blob's chunks was last changed. `None`: the chunk was never written and consists of zeros.

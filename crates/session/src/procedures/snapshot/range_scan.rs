@@ -1,7 +1,7 @@
 //! Scans of ranges of an ordered keyspace at the time of a snapshot.
 
 use bytes::Bytes;
-use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::{Scan, SnapshotQuery};
 use zerohop_wire::{BadRequestReason, Failure};
@@ -41,15 +41,16 @@ impl SnapshotRangeScan<'_> {
         };
         loop {
             if self.rest.is_returned() {
-                let Some((cursor, keys_max)) = self.rest.next() else { return Ok(None) };
+                let separators = &self.keyspace.config().separators;
+                let Some((region, cursor, keys_max)) = self.rest.next(separators) else { return Ok(None) };
                 let RangeScanState { prefix, range, .. } = &self.rest;
                 let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
                 let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
-                let to = (self.keyspace.id(), PartitionId(0), partitions);
+                let to = (self.keyspace.id(), region, partitions);
                 let lease = self.snapshot.lease();
                 let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
                 let reply = lease.client.send_request(request).await?;
-                self.rest.add_page(reply)?;
+                self.rest.add_page(reply, separators)?;
             }
             while let Some(key) = self.rest.missing_value() {
                 let record = self.snapshot.lookup(self.keyspace, &key).await?;

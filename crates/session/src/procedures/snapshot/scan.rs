@@ -33,15 +33,44 @@ struct Pages<'s> {
     snapshot: &'s Snapshot,
     keyspace: &'s Keyspace,
     prefix: Bytes,
-    blobs: bool,
+    listed: PageKind,
     /// The remaining partitions with the scan cursor in each; the front is the next.
     left: VecDeque<(PartitionId, Bytes)>,
 }
 
+/// The objects on the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageKind {
+    Keys,
+    Blobs,
+    /// Those of the blob with the prefix as the name in the keys of its chunks.
+    Chunks,
+}
+
+/// The chunks of a blob in a snapshot, partition after partition: those of high numbers.
+#[derive(Debug)]
+pub(super) struct SnapshotChunks<'s> {
+    pages: Pages<'s>,
+}
+
+impl SnapshotChunks<'_> {
+    /// The next numbers; `None` at the end.
+    pub(super) async fn next_page(&mut self) -> Result<Option<Vec<u64>>, Error> {
+        let Some(keys) = self.pages.next().await? else { return Ok(None) };
+        let number = |key: ListedKey| key.key[..].try_into().map(u64::from_be_bytes);
+        keys.into_iter().map(number).collect::<Result<_, _>>().map(Some).map_err(|_| Error::Unexpected)
+    }
+}
+
 impl Snapshot {
+    /// Lists the chunks that a blob had. `contents` is the name in the keys of the chunks.
+    pub(super) fn chunks<'s>(&'s self, keyspace: &'s Keyspace, contents: Bytes) -> SnapshotChunks<'s> {
+        SnapshotChunks { pages: self.pages(keyspace, contents, PageKind::Chunks, None) }
+    }
+
     /// Lists the keys of a keyspace that begin with `prefix`, as they were.
     pub fn scan<'s>(&'s self, keyspace: &'s Keyspace, prefix: impl Into<Bytes>) -> SnapshotScan<'s> {
-        SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, None) }
+        SnapshotScan { pages: self.pages(keyspace, prefix.into(), PageKind::Keys, None) }
     }
 
     /// Lists the keys of a range of an ordered keyspace as they were: see [`Keyspace::scan_range`].
@@ -60,7 +89,7 @@ impl Snapshot {
         partition: PartitionId,
         prefix: impl Into<Bytes>,
     ) -> SnapshotScan<'s> {
-        SnapshotScan { pages: self.pages(keyspace, prefix.into(), false, Some(partition)) }
+        SnapshotScan { pages: self.pages(keyspace, prefix.into(), PageKind::Keys, Some(partition)) }
     }
 
     /// Lists the names of blobs that begin with `prefix`, as they were.
@@ -69,7 +98,7 @@ impl Snapshot {
         keyspace: &'s Keyspace,
         prefix: impl Into<Bytes>,
     ) -> SnapshotBlobList<'s> {
-        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), true, None) }
+        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), PageKind::Blobs, None) }
     }
 
     /// Same as [`Snapshot::list_blobs`], for only one partition: the partition that stores the blobs' headers.
@@ -79,21 +108,21 @@ impl Snapshot {
         partition: PartitionId,
         prefix: impl Into<Bytes>,
     ) -> SnapshotBlobList<'s> {
-        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), true, Some(partition)) }
+        SnapshotBlobList { pages: self.pages(keyspace, prefix.into(), PageKind::Blobs, Some(partition)) }
     }
 
     fn pages<'s>(
         &'s self,
         keyspace: &'s Keyspace,
         prefix: Bytes,
-        blobs: bool,
+        listed: PageKind,
         only: Option<PartitionId>,
     ) -> Pages<'s> {
         let partitions = self.partitions(keyspace);
         let all = partitions.into_iter().flat_map(|partitions| partitions.ids());
         let left =
             all.filter(|id| only.is_none_or(|only| only == *id)).map(|id| (id, Bytes::new())).collect();
-        Pages { snapshot: self, keyspace, prefix, blobs, left }
+        Pages { snapshot: self, keyspace, prefix, listed, left }
     }
 }
 
@@ -140,10 +169,13 @@ impl Pages<'_> {
                 cursor,
                 prefix: &self.prefix,
                 keys_max,
-                blobs: self.blobs,
+                blobs: self.listed == PageKind::Blobs,
                 range: Default::default(),
             };
-            let query = SnapshotQuery::Scan { at: inner.at, scan };
+            let query = match self.listed {
+                PageKind::Chunks => SnapshotQuery::Chunks { at: inner.at, scan },
+                PageKind::Keys | PageKind::Blobs => SnapshotQuery::Scan { at: inner.at, scan },
+            };
             let request = inner.request((self.keyspace.id(), *partition, partitions), query)?;
             let Reply::Page { next, keys } = inner.client.send_request(request).await? else {
                 return Err(Error::Unexpected);

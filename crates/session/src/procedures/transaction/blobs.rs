@@ -8,7 +8,7 @@ use zerohop_wire::ids::Timestamp;
 use super::Transaction;
 use super::blob_buffer::BlobBuffer;
 use super::buffer::RecordName;
-use super::staged_pieces::Cell;
+use super::staged_pieces::KeyLocation;
 use crate::procedures::blob::{BlobKnowledge, Edits, SeenBlob};
 use crate::procedures::error::Error;
 
@@ -25,8 +25,13 @@ impl Transaction {
     }
 
     /// Adds a write; errors about it show this name. Returns the write's index.
-    pub(crate) fn add(&self, item: CompositeItem, cell: Cell, name: &[u8]) -> Result<usize, Error> {
-        self.with(|buffer| buffer.write(item, cell))?.map_err(|reason| Error::about(name, reason))
+    pub(crate) fn add(
+        &self,
+        item: CompositeItem,
+        location: KeyLocation,
+        name: &[u8],
+    ) -> Result<usize, Error> {
+        self.with(|buffer| buffer.write(item, location))?.map_err(|reason| Error::about(name, reason))
     }
 
     /// Adds a read dependency: the item must have this version when the transaction commits.

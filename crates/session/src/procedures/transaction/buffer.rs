@@ -12,7 +12,7 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::blob_buffer::BlobBuffer;
 use super::overlay;
-use super::staged_pieces::{Cell, StagedPieces};
+use super::staged_pieces::{KeyLocation, StagedPieces};
 use crate::procedures::cluster_handle::{ClusterHandle, micros};
 use crate::procedures::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
@@ -35,7 +35,7 @@ pub(super) struct Buffer {
     bytes: u64,
     here: usize,
     /// The hash and partition of each write's key.
-    write_locations: Vec<Cell>,
+    write_locations: Vec<KeyLocation>,
     /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
     staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Time)>,
     pieces: StagedPieces,
@@ -165,30 +165,30 @@ impl Buffer {
     }
 
     /// Adds a write and returns its index. Errors: the transaction is too large.
-    pub(super) fn write(&mut self, item: CompositeItem, cell: Cell) -> Result<usize, Reason> {
+    pub(super) fn write(&mut self, item: CompositeItem, location: KeyLocation) -> Result<usize, Reason> {
         if !super::is_write(&item.operation()) {
             return Err(Reason::InvalidTransaction(InvalidTransaction::NoWrite));
         }
         self.admit(&item, 1)?;
         let at = self.writes.len();
         self.records.entry(record_name(&item)).or_default().writes.push(at);
-        self.write_locations.push(cell);
+        self.write_locations.push(location);
         self.writes.push(item);
         Ok(at)
     }
 
     /// A write that the client is to stage, with the hash of its key.
     pub(super) fn to_stage(&self, at: usize) -> Option<(CompositeItem, u64)> {
-        self.writes.get(at).cloned().zip(self.write_locations.get(at).map(|(cell, _)| *cell))
+        self.writes.get(at).cloned().zip(self.write_locations.get(at).map(|(hash, _)| *hash))
     }
 
     /// Records that a write is staged: its bytes are no longer in memory.
     pub(super) fn is_staged(&mut self, at: usize, id: StageId, client: &ClusterHandle) {
         if let Some(item) = self.writes.get_mut(at) {
             let (before, keyspace) = (item.packed().len(), item.keyspace());
-            if let Some((cell, partition)) = self.write_locations.get(at) {
-                self.staged_at.insert((keyspace, *partition), (*cell, client.now()));
-                self.pieces.add(client, keyspace, (*cell, *partition), id);
+            if let Some((hash, partition)) = self.write_locations.get(at) {
+                self.staged_at.insert((keyspace, *partition), (*hash, client.now()));
+                self.pieces.add(client, keyspace, (*hash, *partition), id);
             }
             // The key's length was checked before.
             if item.is_staged(id).is_ok() {
@@ -199,10 +199,10 @@ impl Buffer {
 
     /// Returns a hash of each partition whose staged data would expire soon, and counts them as renewed.
     pub(super) fn take_renewals_due(&mut self, now: Time) -> Vec<(KeyspaceId, u64)> {
-        let is_due = |((keyspace, _), (cell, at)): (&(KeyspaceId, PartitionId), &mut (u64, Time))| {
+        let is_due = |((keyspace, _), (hash, at)): (&(KeyspaceId, PartitionId), &mut (u64, Time))| {
             let is_due = now.since_us(*at) >= micros(STAYS_FOR);
             *at = if is_due { now } else { *at };
-            is_due.then_some((*keyspace, *cell))
+            is_due.then_some((*keyspace, *hash))
         };
         self.staged_at.iter_mut().filter_map(is_due).collect()
     }

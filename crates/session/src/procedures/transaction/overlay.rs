@@ -8,14 +8,14 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
 
 /// A record as the transaction sees it; `None` if it is absent. It has neither version nor expiry.
-pub(super) type Local = Option<MemoryRecord>;
+pub(super) type LocalRecord = Option<MemoryRecord>;
 
-fn local(contents: MemoryContents) -> Local {
+fn local(contents: MemoryContents) -> LocalRecord {
     Some(MemoryRecord { contents, version: Timestamp::ZERO, deadline: None })
 }
 
 /// The record that a lookup returned, if the lookup returned all of it.
-pub(super) fn of_answer(answer: &Result<Reply, Failure<'static>>) -> Option<Local> {
+pub(super) fn of_answer(answer: &Result<Reply, Failure<'static>>) -> Option<LocalRecord> {
     match answer {
         Err(Failure::NotFound) => Some(None),
         Ok(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => {
@@ -30,7 +30,10 @@ pub(super) fn of_answer(answer: &Result<Reply, Failure<'static>>) -> Option<Loca
 
 /// Applies these writes to a record. `None`: the result depends on contents that are unknown. Errors: the client cannot compute the effect of
 /// one of the writes.
-pub(super) fn after(base: Option<Local>, writes: &[RecordOperation<'_>]) -> Result<Option<Local>, ()> {
+pub(super) fn after(
+    base: Option<LocalRecord>,
+    writes: &[RecordOperation<'_>],
+) -> Result<Option<LocalRecord>, ()> {
     let mut local = base;
     for write in writes {
         if let RecordOperation::Write(RecordWrite { change, .. }) = write {
@@ -41,7 +44,7 @@ pub(super) fn after(base: Option<Local>, writes: &[RecordOperation<'_>]) -> Resu
 }
 
 /// The record as the reply to a lookup.
-pub(super) fn answer(local: Local) -> Result<Reply, Failure<'static>> {
+pub(super) fn answer(local: LocalRecord) -> Result<Reply, Failure<'static>> {
     let version = Timestamp::ZERO;
     match local.ok_or(Failure::NotFound)?.contents {
         MemoryContents::Bytes(bytes) => {
@@ -58,7 +61,7 @@ pub(super) fn answer(local: Local) -> Result<Reply, Failure<'static>> {
 
 /// Applies one write to a record, known or not. Conditions count as true, because otherwise the entire transaction aborts. A write
 /// that does not fit the record's type changes nothing. Errors: the write is one of a blob.
-fn apply(base: Option<Local>, change: &WriteChange<'_>) -> Result<Option<Local>, ()> {
+fn apply(base: Option<LocalRecord>, change: &WriteChange<'_>) -> Result<Option<LocalRecord>, ()> {
     let mut known = match (change, base) {
         // If the record is another one, the transaction aborts.
         (WriteChange::CompareSwap(swap), _) => {
@@ -84,14 +87,14 @@ mod tests {
 
     use super::*;
 
-    fn after(base: Option<Local>, changes: &[WriteChange<'_>]) -> Result<Option<Local>, ()> {
+    fn after(base: Option<LocalRecord>, changes: &[WriteChange<'_>]) -> Result<Option<LocalRecord>, ()> {
         fn write(change: WriteChange<'_>) -> RecordOperation<'_> {
             RecordOperation::Write(RecordWrite { key: b"k", condition: Condition::Always, change })
         }
         super::after(base, &changes.iter().copied().map(write).collect::<Vec<_>>())
     }
 
-    fn bytes(text: &str) -> Local {
+    fn bytes(text: &str) -> LocalRecord {
         local(MemoryContents::Bytes(text.as_bytes().to_vec()))
     }
 

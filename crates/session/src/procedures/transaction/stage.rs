@@ -26,9 +26,9 @@ impl Transaction {
         let promise = Promise::of_write(place, operation.reply_reader());
         let to_stage = self.with(|buffer| buffer.to_stage(place))?;
         let long = to_stage.filter(|(item, _)| item.packed().len() >= STAGED_AT_ONCE_BYTES_MIN);
-        let Some((item, cell)) = long else { return Ok(promise) };
+        let Some((item, hash)) = long else { return Ok(promise) };
         let due = self.with(|buffer| buffer.take_renewals_due(self.client.now()))?;
-        let sent = self.send_ahead(&item, cell);
+        let sent = self.send_ahead(&item, hash);
         match self.renew(due).await.and(staged(sent).await) {
             Ok(id) => {
                 self.with(|buffer| buffer.is_staged(place, id, &self.client))?;
@@ -45,7 +45,7 @@ impl Transaction {
     pub(super) async fn stage_too_many(&self, buffer: &mut Buffer) -> Result<(), Error> {
         let (mut under_way, mut bytes, mut failure) = (VecDeque::new(), 0, None);
         for at in buffer.too_many() {
-            let Some((item, cell)) = buffer.to_stage(at) else { continue };
+            let Some((item, hash)) = buffer.to_stage(at) else { continue };
             let length = item.packed().len();
             let due = buffer.take_renewals_due(self.client.now());
             self.renew(due).await.map_err(Error::general)?;
@@ -59,7 +59,7 @@ impl Transaction {
                 break;
             }
             bytes += length;
-            under_way.push_back((at, length, self.send_ahead(&item, cell)));
+            under_way.push_back((at, length, self.send_ahead(&item, hash)));
         }
         // After a failure too: only a piece with a known id can be released.
         while !under_way.is_empty() {
@@ -72,7 +72,7 @@ impl Transaction {
 
     /// Extends the time for which the servers keep staged data, at partitions that have received none for long.
     async fn renew(&self, due: Vec<(KeyspaceId, u64)>) -> Result<(), Reason> {
-        let stay = |(keyspace, cell)| SessionRequest::stay_staged(keyspace, cell, self.client.limit_us());
+        let stay = |(keyspace, hash)| SessionRequest::stay_staged(keyspace, hash, self.client.limit_us());
         let sent: Vec<PendingReply> = due.into_iter().map(|one| self.client.submit(stay(one))).collect();
         for answer in sent {
             staged(answer).await?;
@@ -80,8 +80,8 @@ impl Transaction {
         Ok(())
     }
 
-    fn send_ahead(&self, item: &CompositeItem, cell: u64) -> PendingReply {
-        self.client.submit(SessionRequest::stage(item, cell, self.client.limit_us()))
+    fn send_ahead(&self, item: &CompositeItem, hash: u64) -> PendingReply {
+        self.client.submit(SessionRequest::stage(item, hash, self.client.limit_us()))
     }
 
     /// Waits for the first request in flight. Returns the write's length in bytes, 0 if there is none.

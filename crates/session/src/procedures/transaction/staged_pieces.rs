@@ -8,22 +8,28 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::{SessionRequest, StageId};
 
-/// A hash and the partition to which it belongs.
-pub(super) type Cell = (u64, PartitionId);
+/// The hash of a key, and the partition to which it belongs.
+pub(super) type KeyLocation = (u64, PartitionId);
 
 /// The pieces of a transaction. When it is dropped, the servers are notified that the session needs them no more: without
 /// that, they occupy space until they expire.
 #[derive(Debug, Default)]
 pub(super) struct StagedPieces {
     client: Option<ClusterHandle>,
-    pieces: Vec<(KeyspaceId, Cell, StageId)>,
+    pieces: Vec<(KeyspaceId, KeyLocation, StageId)>,
 }
 
 impl StagedPieces {
     /// Adds a piece at the partition of a hash.
-    pub(super) fn add(&mut self, client: &ClusterHandle, keyspace: KeyspaceId, cell: Cell, id: StageId) {
+    pub(super) fn add(
+        &mut self,
+        client: &ClusterHandle,
+        keyspace: KeyspaceId,
+        location: KeyLocation,
+        id: StageId,
+    ) {
         self.client.get_or_insert_with(|| client.clone());
-        self.pieces.push((keyspace, cell, id));
+        self.pieces.push((keyspace, location, id));
     }
 
     /// The transaction has used them, or may still use them.

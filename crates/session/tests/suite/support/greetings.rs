@@ -48,7 +48,7 @@ impl Greetings {
         Ok(ack)
     }
 
-    /// Checks a proof. The inner `None`: nobody has asked for one.
+    /// Checks a proof. The inner `None`: no server has asked for one.
     pub fn prove(&mut self, id: ConnectionId, prove: &Prove) -> Result<(), Option<Failure<'static>>> {
         let challenge = self.challenges.remove(&id).ok_or(None)?;
         challenge.accept(prove).map_err(Some)?;

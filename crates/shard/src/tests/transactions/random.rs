@@ -29,7 +29,7 @@ struct CounterRead {
     must_have: Vec<u64>,
 }
 
-struct CounterPlay {
+struct CounterSimulation {
     world: InstanceNetwork,
     random: Random,
     keys: Vec<String>,
@@ -46,8 +46,8 @@ fn numbers(value: &str) -> Vec<u64> {
     value.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().expect("is a number")).collect()
 }
 
-impl CounterPlay {
-    fn new(seed: u64, copies: u32) -> CounterPlay {
+impl CounterSimulation {
+    fn new(seed: u64, copies: u32) -> CounterSimulation {
         let mut world = InstanceNetwork::new(3, Durability::Sync);
         let mut keys: Vec<String> = world.keys();
         keys.extend((0..KEYS - 4).map(|n| format!("other-{n}")));
@@ -60,7 +60,7 @@ impl CounterPlay {
         }
         let (clients, readings, done) = (Vec::new(), Vec::new(), BTreeMap::new());
         let random = Random::new(seed);
-        CounterPlay { world, random, keys, clients, readings, done, sequence: 0, now_ms: 0, copies }
+        CounterSimulation { world, random, keys, clients, readings, done, sequence: 0, now_ms: 0, copies }
     }
 
     fn step(&mut self, begins: bool) {
@@ -216,7 +216,7 @@ fn run_seeds(seeds: std::ops::Range<u64>, copies: u32) {
     let (mut done, mut aborted) = (0, 0);
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
-            let mut play = CounterPlay::new(seed, copies);
+            let mut play = CounterSimulation::new(seed, copies);
             for _ in 0..300 {
                 play.disturb();
                 play.step(true);

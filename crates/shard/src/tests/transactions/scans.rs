@@ -4,7 +4,33 @@ use zerohop_wire::messages::{ChunkList, Scan};
 
 use super::*;
 
+/// An atomic batch that lists the keys of the first page and counts the records, whatever the result.
+struct ListUnit;
+
+impl Program for ListUnit {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        let mut keys = Vec::new();
+        let listed = unit.scan(0, &mut |key| keys.push(String::from_utf8_lossy(key).into_owned()));
+        reply.extend_from_slice(format!("{:?} {:?} {keys:?}", listed.is_ok(), unit.count()).as_bytes());
+        Ok(false)
+    }
+}
+
 impl InstanceNetwork {
+    /// Runs a batch over all records of the partition of a key.
+    fn list(&mut self, key: &str) -> Result<String, Failure<'static>> {
+        let (holder, partition) = (self.holder(key), self.partition(key));
+        let InstanceBench { instance, now, sent, .. } = &mut self.benches[holder];
+        let to = Token { connection: 7, request: RequestId(1 << 40) };
+        let (keyspace, mut reply) = ((KeyspaceId(KEYSPACE), partition), Vec::new());
+        instance.run(*now, to, keyspace, (&mut ListUnit, &mut reply), sent)?;
+        Ok(String::from_utf8_lossy(&reply).into_owned())
+    }
+
     /// Requests the first page of the partition of a key.
     fn scan(&mut self, key: &str, blobs: bool) -> (usize, u64) {
         let holder = self.holder(key);
@@ -30,10 +56,10 @@ impl InstanceNetwork {
 
     /// The messages of the second instance after its first query are lost.
     pub(super) fn lose_decisions(&mut self) {
-        let mut said = 0;
+        let mut matching = 0;
         self.loses = Box::new(move |from, _| {
-            said += u32::from(from == 1);
-            from == 1 && said > 1
+            matching += u32::from(from == 1);
+            from == 1 && matching > 1
         });
     }
 
@@ -80,6 +106,22 @@ fn scan_after_transaction_shows_its_changes_in_every_partition() {
     assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])));
     assert_eq!(world.page(listing), Some(Ok(vec![])));
     assert_eq!(world.page(chunks), Some(Ok(vec![])));
+}
+
+/// `KEYS` and `DBSIZE` of Redis are such batches.
+#[test]
+fn batch_over_all_records_comes_again_until_no_transaction_is_prepared() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
+    let keys = world.half_notified();
+    assert_eq!(
+        world.list(&keys[0]),
+        Err(Failure::Busy { retry_after_ms: 10 }),
+        "it is not applied there yet"
+    );
+    assert_eq!(world.list(&keys[1]), Ok("true Ok(0) []".to_owned()));
+    world.loses = Box::new(|_, _| false);
+    world.run_batches(600);
+    assert_eq!(world.list(&keys[0]), Ok(format!("true Ok(1) [{:?}]", keys[0])));
 }
 
 #[test]

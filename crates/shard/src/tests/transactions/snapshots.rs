@@ -22,7 +22,7 @@ struct Transfer {
     requested_ms: u64,
 }
 
-struct TransferPlay {
+struct TransferSimulation {
     world: InstanceNetwork,
     random: Random,
     accounts: Vec<String>,
@@ -32,8 +32,8 @@ struct TransferPlay {
     done: usize,
 }
 
-impl TransferPlay {
-    fn new(seed: u64) -> TransferPlay {
+impl TransferSimulation {
+    fn new(seed: u64) -> TransferSimulation {
         let mut world = InstanceNetwork::new(3, Durability::Sync);
         let mut accounts: Vec<String> = world.keys();
         accounts.extend((0..ACCOUNTS - 4).map(|n| format!("other-{n}")));
@@ -43,8 +43,15 @@ impl TransferPlay {
         }
         world.run_batches(1_500);
         let random = Random::new(seed);
-        let mut play =
-            TransferPlay { world, random, accounts, transfers: vec![], sequence: 1, now_ms: 0, done: 0 };
+        let mut play = TransferSimulation {
+            world,
+            random,
+            accounts,
+            transfers: vec![],
+            sequence: 1,
+            now_ms: 0,
+            done: 0,
+        };
         let changes: Vec<_> = play.accounts.iter().map(|account| add(account, EACH)).collect();
         let parts = play.world.parts(PartDurability::Sync, &changes);
         let request = play.world.transact(1, &parts);
@@ -126,7 +133,7 @@ impl TransferPlay {
                 let version = self.world.benches[holder].sent.versions.remove(&number);
                 match self.world.answer((holder, number)) {
                     None => continue,
-                    Some(Ok(said)) => return Ok((said, version.unwrap_or_default())),
+                    Some(Ok(text)) => return Ok((text, version.unwrap_or_default())),
                     Some(Err(Failure::SnapshotExpired)) => return Err(Failure::SnapshotExpired),
                     Some(Err(_)) => break,
                 }
@@ -241,7 +248,7 @@ fn run_seeds(seeds: std::ops::Range<u64>) {
     let mut done = 0;
     for seed in seeds {
         let played = std::panic::catch_unwind(|| {
-            let mut play = TransferPlay::new(seed);
+            let mut play = TransferSimulation::new(seed);
             for id in 1..=6 {
                 play.snapshot(id, seed % 2 == 1);
             }

@@ -6,7 +6,7 @@ use zerohop_transaction::codec::encode_release;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_wire::blob::staged_key;
 
-use super::room::RESERVE_BYTES;
+use super::disk_full::RESERVE_BYTES;
 use super::*;
 use zerohop_wire::messages::{Insert, Remove};
 

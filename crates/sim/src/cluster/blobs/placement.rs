@@ -7,8 +7,8 @@ use crate::cycles::{CheckedAction, TransactionFate};
 use crate::history::RunHistory;
 use crate::workload::blobs::{blob_of_header, edition_of_mark, unplaced};
 
-/// Enters the places and versions that the history shows. What nobody has seen is left out: a write that may
-/// have been replaced at once, and a read of a version that nobody knows.
+/// Enters the places and versions that the history shows. What no client has seen is left out: a write that may
+/// have been replaced at once, and a read of a version that no client knows.
 pub(super) fn place(history: &mut RunHistory) {
     let mut shown = ObservedValues::default();
     for one in history.transactions.iter().filter(|one| one.transaction.fate == TransactionFate::Committed) {

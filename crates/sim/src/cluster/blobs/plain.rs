@@ -1,5 +1,5 @@
-//! The plain blob: a task makes some calls of `crates/session/src/procedures/blob` on it that are not transactions of a client, each
-//! with a handle of its own, so that it begins with the present header.
+//! The plain blob. A task makes some calls of `crates/session/src/procedures/blob` on it that are not transactions of a
+//! client. Each call has a handle of its own, so that it begins with the present header.
 //!
 //! ```text
 //!   create, set attributes, truncate, write, stat, read, remove ──> an entry of the history each
@@ -288,7 +288,7 @@ async fn call(blob: &Blob<'_>, act: PlainBlobAct) -> Result<PlainBlobReply, Plai
         PlainBlobAct::Stat => {
             let Some(info) = blob.stat().await? else { return Ok(PlainBlobReply::Absent) };
             let attributes = number_of(&info.attributes)
-                .ok_or_else(|| PlainBlobFailure::Bytes(format!("nobody writes {info:?}")))?;
+                .ok_or_else(|| PlainBlobFailure::Bytes(format!("no client writes {info:?}")))?;
             return Ok(PlainBlobReply::Header { attributes, size: info.size });
         }
         PlainBlobAct::Read => match blob.read_seen(0, u64::MAX).await {
@@ -314,7 +314,7 @@ async fn call(blob: &Blob<'_>, act: PlainBlobAct) -> Result<PlainBlobReply, Plai
 
 /// The size, and the value of each chunk.
 fn contents(bytes: &Bytes) -> Result<PlainBlobReply, PlainBlobFailure> {
-    let strange = |chunk: usize| PlainBlobFailure::Bytes(format!("nobody has written chunk {chunk}"));
+    let strange = |chunk: usize| PlainBlobFailure::Bytes(format!("no client has written chunk {chunk}"));
     let mut chunks = [0; PLAIN_CHUNKS];
     for (number, chunk) in bytes.chunks(PLAIN_CHUNK_BYTES as usize).enumerate() {
         let value =

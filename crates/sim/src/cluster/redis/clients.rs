@@ -242,7 +242,7 @@ impl RedisRun<'_> {
 
     fn act_again(&mut self, client: usize, rest_us: u64) {
         let at = self.world.now().after_us(rest_us.max(1));
-        self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
+        self.world.event_queue.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
     }
 
     fn connect(&mut self, client: usize) {
@@ -264,7 +264,7 @@ impl RedisRun<'_> {
         let keyspace = *self.world.redis.random.pick(&keyspaces);
         let keyspace = self.world.redis.clients[client].last.first().map_or(keyspace, |last| last.0);
         if let Some(found) = self.world.watch.map.keyspace(keyspace) {
-            let is_apart = self.world.redis.habits.spans_partitions;
+            let is_apart = self.world.redis.behaviour.spans_partitions;
             let names = &mut self.world.redis.names;
             names.entry(keyspace).or_insert_with(|| key_names(found.config(), is_apart));
         }
@@ -356,8 +356,9 @@ impl RedisRun<'_> {
     ) {
         let now = self.world.now();
         let is_watched = matches!(command, RedisCommand::Watched(_));
-        let rests =
-            is_watched && self.world.redis.habits.rests_after_watch && self.world.redis.random.chance(1, 2);
+        let rests = is_watched
+            && self.world.redis.behaviour.rests_after_watch
+            && self.world.redis.random.chance(1, 2);
         let Some(names) = self.world.redis.names.get(&keyspace) else { return };
         let found = &mut self.world.redis.clients[client];
         found.unsent = add_whole(out, &names[group], &command, rests);
@@ -381,9 +382,9 @@ impl RedisRun<'_> {
     fn draw_command(&mut self, keyspace: KeyspaceId) -> (usize, RedisCommand) {
         let known = self.world.redis.texts.get(&(keyspace, 0)).copied();
         let random = &mut self.world.redis.random;
-        let spans = self.world.redis.habits.spans_partitions;
+        let spans = self.world.redis.behaviour.spans_partitions;
         // Every other moment all clients use the keys that are in several partitions, so that they conflict.
-        let is_rush = (self.world.agenda.now().0 / RUSH_US).is_multiple_of(2);
+        let is_rush = (self.world.event_queue.now().0 / RUSH_US).is_multiple_of(2);
         let group = match spans && random.chance(if is_rush { 6 } else { 1 }, 8) {
             true => GROUPS - 1,
             false => random.below(GROUPS as u64) as usize,

@@ -73,7 +73,9 @@ impl RedisRun<'_> {
         for slot in 0..self.world.hosts[host].slots.len() {
             self.world.schedule_slot(host, slot, now);
         }
-        self.world.agenda.at(now.after_us(LOOK_US), ClusterEvent::Redis(RedisEvent::Leave { host, life }));
+        self.world
+            .event_queue
+            .at(now.after_us(LOOK_US), ClusterEvent::Redis(RedisEvent::Leave { host, life }));
     }
 
     /// Continues the stop of a node.
@@ -102,14 +104,14 @@ impl RedisRun<'_> {
                 if !is_late && !is_gone {
                     return self.recheck(host, life);
                 }
-                if !self.world.redis.habits.asks_leaving_nodes {
+                if !self.world.redis.behaviour.asks_leaving_nodes {
                     return self.end_clients(host);
                 }
                 self.clients_of_node_send(host);
                 let until = now.after_us(self.world.redis.random.between(100, LAST_COMMANDS_US_MAX));
                 let step = LeaveStep::LastCommands;
                 self.world.redis.leaving.insert(host, LeavingNode { life, step, until });
-                self.world.agenda.at(until, ClusterEvent::Redis(RedisEvent::Leave { host, life }));
+                self.world.event_queue.at(until, ClusterEvent::Redis(RedisEvent::Leave { host, life }));
             }
             LeaveStep::LastCommands => self.end_clients(host),
             LeaveStep::Ending => {

@@ -2,9 +2,9 @@
 //! units travel, and what the clients send.
 //!
 //! ```text
-//!   agenda ──> Travel   bytes of a connection arrive at an instance (side) or at a client (clients)
+//!   events ──> Travel   bytes of a connection arrive at an instance (side) or at a client (clients)
 //!          ──> Sibling  units and replies between two instances of a node
-//!          ──> RecordAction      a client connects, sends commands, or leaves (clients)
+//!          ──> RecordAction   a client connects, sends commands, or leaves (clients)
 //!   replies ── parsed and compared with what was asked ──> history, violations
 //! ```
 //!
@@ -29,7 +29,7 @@ use super::redis_turn::{RedisCounts, RedisTurn, SiblingMessage};
 use super::scenario::{ClusterScenario, PlannedKeyspace};
 use super::{ClusterEvent, SimulatedCluster};
 use crate::kinds::FaultKind;
-use crate::network::{InTransit, LinkArrival, LinkEnd, LinkId, Network, Opener};
+use crate::network::{LinkArrival, LinkEnd, LinkId, Network, Opener, PacketInTransit};
 use crate::scenario::NetworkFaults;
 use crate::streams::Draw;
 use clients::RedisClient;
@@ -68,7 +68,7 @@ impl fmt::Display for ShownText<'_> {
 /// An event of Redis clients.
 #[derive(Debug)]
 pub(super) enum RedisEvent {
-    Travel(InTransit),
+    Travel(PacketInTransit),
     Sibling {
         host: usize,
         life: u32,
@@ -88,12 +88,12 @@ pub(super) enum RedisEvent {
 /// Long replies of a run: each costs as much as a hundred other commands.
 const LONG_REPLIES_MAX: u32 = 40;
 
-/// The stream that draws the habits.
-const HABITS_FORK: u64 = 41;
+/// The stream that draws the behaviour.
+const BEHAVIOUR_FORK: u64 = 41;
 
 /// What clients do in some runs only.
 #[derive(Clone, Copy, Debug, Default)]
-struct ClientHabits {
+struct ClientBehaviour {
     /// They rest between `WATCH` and `MULTI`, so that others can change what is watched.
     rests_after_watch: bool,
     /// They send commands with keys in several partitions.
@@ -104,10 +104,10 @@ struct ClientHabits {
     asks_leaving_nodes: bool,
 }
 
-impl ClientHabits {
-    fn draw(random: &Random) -> ClientHabits {
-        let mut random = random.fork(HABITS_FORK);
-        ClientHabits {
+impl ClientBehaviour {
+    fn draw(random: &Random) -> ClientBehaviour {
+        let mut random = random.fork(BEHAVIOUR_FORK);
+        ClientBehaviour {
             rests_after_watch: random.chance(1, 2),
             asks_leaving_nodes: random.chance(1, 2),
             spans_partitions: random.chance(1, 2),
@@ -124,7 +124,7 @@ pub(super) struct RedisWorld {
     network: Network,
     random: Random,
     clients: Vec<RedisClient>,
-    habits: ClientHabits,
+    behaviour: ClientBehaviour,
     connections: u64,
     tokens: u64,
     long_replies_left: u32,
@@ -141,7 +141,7 @@ pub(super) struct RedisWorld {
     leaving: BTreeMap<usize, LeavingNode>,
     /// The keyspaces of which the operator has asked for a split, and how often.
     pub(super) splits: u32,
-    pub(super) is_drop_asked: bool,
+    pub(super) is_drop_requested: bool,
 }
 
 impl RedisWorld {
@@ -150,7 +150,7 @@ impl RedisWorld {
         let breaks = if scenario.has(FaultKind::BrokenConnections) { BREAKS } else { 0 };
         let faults = NetworkFaults { damage: 0, refused: 0, breaks, ..scenario.network };
         let network = Network::new(random.fork(1), faults, 0);
-        let habits = ClientHabits::draw(&random);
+        let behaviour = ClientBehaviour::draw(&random);
         let count = if is_on { random.between(3, 5) } else { 0 };
         let clients = (0..count).map(|_| RedisClient::default()).collect();
         RedisWorld {
@@ -158,17 +158,17 @@ impl RedisWorld {
             network,
             random,
             clients,
-            habits,
+            behaviour,
             connections: 0,
             tokens: 0,
-            long_replies_left: if habits.has_long_replies { LONG_REPLIES_MAX } else { 0 },
+            long_replies_left: if behaviour.has_long_replies { LONG_REPLIES_MAX } else { 0 },
             names: BTreeMap::new(),
             texts: BTreeMap::new(),
             sibling_order: BTreeMap::new(),
             node_clients: NodeClients::default(),
             leaving: BTreeMap::new(),
             splits: 0,
-            is_drop_asked: false,
+            is_drop_requested: false,
         }
     }
 
@@ -180,7 +180,7 @@ impl RedisWorld {
             partitions,
             replicas: 3,
             min_in_sync: 2,
-            is_ordered: false,
+            separators: None,
         }
     }
 
@@ -191,7 +191,7 @@ impl RedisWorld {
         }
         let time_out_ms = *self.random.pick(&[700, 1_500, 4_000]);
         let random = self.random.fork(self.random.clone().next_u64());
-        let settings = (time_out_ms, self.habits.spans_partitions);
+        let settings = (time_out_ms, self.behaviour.spans_partitions);
         Some(Box::new(RedisSide::new((place, siblings), settings, random)))
     }
 
@@ -237,7 +237,7 @@ impl RedisRun<'_> {
         self.world.history.redis.apart.insert(GROUPS - 1);
         for client in 0..self.world.redis.clients.len() {
             let at = self.world.now().after_us(self.world.redis.random.below(2_000 * MS));
-            self.world.agenda.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
+            self.world.event_queue.at(at, ClusterEvent::Redis(RedisEvent::RecordAction { client }));
         }
     }
 
@@ -257,16 +257,16 @@ impl RedisRun<'_> {
 
     pub(super) fn enqueue_in_flight(&mut self) {
         for thing in self.world.redis.network.take_in_transit() {
-            self.world.agenda.at(thing.at, ClusterEvent::Redis(RedisEvent::Travel(thing)));
+            self.world.event_queue.at(thing.at, ClusterEvent::Redis(RedisEvent::Travel(thing)));
         }
     }
 
-    fn arrive(&mut self, thing: InTransit) {
+    fn arrive(&mut self, thing: PacketInTransit) {
         if !self.world.redis.network.arrives(&thing) {
             return;
         }
         let now = self.world.now();
-        let InTransit { link, to, what, .. } = thing;
+        let PacketInTransit { link, to, what, .. } = thing;
         self.trace_arrival(link, to, &what);
         let target = self.world.locate_instance(self.world.redis.network.instance(link));
         let Some(opener) = self.world.redis.network.opener(link) else { return };
@@ -341,7 +341,7 @@ impl RedisRun<'_> {
             let at = done.after_us(SIBLING_US).max(earliest.after_us(1));
             *earliest = at;
             self.world
-                .agenda
+                .event_queue
                 .at(at, ClusterEvent::Redis(RedisEvent::Sibling { host, life, slot: to, message }));
         }
         for unit in turn.spanning {

@@ -64,15 +64,15 @@ pub(super) struct OpenCommands {
     /// The first words.
     names: VecDeque<String>,
     /// The bytes of a command that is not complete, and those of a reply.
-    asked: Vec<u8>,
+    requests: Vec<u8>,
     replied: Vec<u8>,
 }
 
 impl OpenCommands {
     /// These bytes of the client were accepted.
     pub(super) fn query(&mut self, bytes: &[u8]) {
-        self.asked.extend_from_slice(bytes);
-        for command in complete(&mut self.asked) {
+        self.requests.extend_from_slice(bytes);
+        for command in complete(&mut self.requests) {
             let name = match command {
                 RespValue::Array(Some(words)) => words.into_iter().next(),
                 other => Some(other),

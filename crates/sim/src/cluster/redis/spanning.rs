@@ -6,7 +6,7 @@
 //! ```
 //!
 //! When a node's process has ended, its client is replaced before the next unit. Until then the transactions of the former process
-//! may still commit, as requests do that have left a process before its end; nobody gets their replies.
+//! may still commit, as requests do that have left a process before its end; no client gets their replies.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

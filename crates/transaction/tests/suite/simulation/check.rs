@@ -2,7 +2,7 @@
 
 use super::cycles::{self, CheckedAction, EdgeReason, Transaction, TransactionFate};
 use super::group::owns;
-use super::store::CellValue;
+use super::store::RecordValue;
 use super::world::TransactionWorld;
 
 /// The violations.
@@ -28,25 +28,25 @@ pub fn check(world: &mut TransactionWorld) -> Vec<String> {
         || world.groups.iter().filter_map(|group| group.primary.as_ref()).map(|one| &one.records.store);
     wrong.extend(stores().filter_map(|store| store.wrong.clone()));
     let numbers = stores().flat_map(|store| store.all()).filter_map(|(_, value)| match value {
-        CellValue::Number(number) => Some(*number),
-        CellValue::List(_) => None,
+        RecordValue::Number(number) => Some(*number),
+        RecordValue::List(_) => None,
     });
     let sum: i64 = numbers.sum();
     if sum != 0 {
         wrong.push(format!("accounts add up to {sum} in the end"));
     }
-    for (cell, at, value) in &world.seen.snapshots {
-        let holder = world.groups.iter().find(|group| owns(group.hash_range)(*cell));
+    for (lock_key, at, value) in &world.seen.snapshots {
+        let holder = world.groups.iter().find(|group| owns(group.hash_range)(*lock_key));
         let store = holder.and_then(|group| group.primary.as_ref()).map(|one| &one.records.store);
-        let was = store.map(|store| store.below(*cell, *at).1);
+        let was = store.map(|store| store.below(*lock_key, *at).1);
         if was.as_ref() != Some(value) {
-            wrong.push(format!("a snapshot of {cell:x} at {at} has shown {value:?}, and it was {was:?}"));
+            wrong.push(format!("a snapshot of {lock_key:x} at {at} has shown {value:?}, and it was {was:?}"));
         }
     }
     // At the end all records are read.
     let lists = stores().flat_map(|store| store.all()).filter_map(|(key, value)| match value {
-        CellValue::List(values) => Some(CheckedAction::Read { key, values: values.clone() }),
-        CellValue::Number(_) => None,
+        RecordValue::List(values) => Some(CheckedAction::Read { key, values: values.clone() }),
+        RecordValue::Number(_) => None,
     });
     let actions = lists.collect();
     let end = u64::MAX;

@@ -13,29 +13,29 @@ use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, Timestamp};
 use super::cycles::{CheckedAction, Transaction, TransactionFate};
 use super::group::ClientAnswer;
 use super::random::Random;
-use super::store::{CellOp, CellValue, LIST, decode_values};
+use super::store::{LIST, RecordOp, RecordValue, decode_values};
 
 /// A request of a client to a partition.
 #[derive(Clone, Debug)]
 pub enum ClientRequest {
     Transaction { request: TransactionRequest, lowest: u64, after: Timestamp },
-    Read { cell: u64, at: Option<Timestamp> },
+    Read { lock_key: u64, at: Option<Timestamp> },
     Confirm { items: Vec<TransactionItem> },
-    Local { session: SessionId, sequence: u64, cell: u64, op: CellOp },
+    Local { session: SessionId, sequence: u64, lock_key: u64, op: RecordOp },
     Stage { id: StageId, bytes: Bytes },
 }
 
 /// The present task of a client.
 #[derive(Clone, Debug)]
 enum Goal {
-    /// A transaction with these operations; it reads the cells of `read_first` before.
-    Transaction { ops: Vec<(u64, CellOp)>, read_first: Vec<u64>, is_staged: bool },
-    /// A confirmed read of several cells.
-    Confirmed { cells: Vec<u64>, tries: u32 },
-    /// A snapshot read of several cells.
-    Snapshot { cells: Vec<u64>, at: Timestamp },
+    /// A transaction with these operations; it reads the lock keys of `read_first` before.
+    Transaction { ops: Vec<(u64, RecordOp)>, read_first: Vec<u64>, is_staged: bool },
+    /// A confirmed read of several lock keys.
+    Confirmed { lock_keys: Vec<u64>, tries: u32 },
+    /// A snapshot read of several lock keys.
+    Snapshot { lock_keys: Vec<u64>, at: Timestamp },
     /// A single read or write.
-    Single { cell: u64, op: CellOp },
+    Single { lock_key: u64, op: RecordOp },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ pub struct TransactionClient {
     pub pending: BTreeMap<u64, (u64, ClientRequest)>,
     /// Calls that were never sent.
     pub unsent: Vec<u64>,
-    got: BTreeMap<u64, (Timestamp, CellValue)>,
+    got: BTreeMap<u64, (Timestamp, RecordValue)>,
     has_refusal: bool,
-    /// The order of the cells of lookups in the results, by part.
+    /// The order of the lock keys of lookups in the results, by part.
     lookups: Vec<u64>,
     /// The index of the present transaction in the history.
     entry: usize,
@@ -74,8 +74,8 @@ pub struct ClientsHistory {
     pub history: Vec<Transaction>,
     /// Timestamps of committed transactions, by index in the history.
     pub timestamps: BTreeMap<usize, Timestamp>,
-    /// Values of snapshot reads: the cell, the time of the snapshot, and the value.
-    pub snapshots: Vec<(u64, Timestamp, CellValue)>,
+    /// Values of snapshot reads: the lock key, the time of the snapshot, and the value.
+    pub snapshots: Vec<(u64, Timestamp, RecordValue)>,
     pub wrong: Vec<String>,
     pub counts: BTreeMap<&'static str, u64>,
     next_value: u64,
@@ -101,18 +101,18 @@ pub struct Map {
 }
 
 impl Map {
-    pub fn group_of(cell: u64) -> usize {
-        (cell >> 60) as usize
+    pub fn group_of(lock_key: u64) -> usize {
+        (lock_key >> 60) as usize
     }
 
-    /// The first hash of the partition of a cell.
-    fn part_of(&self, cell: u64) -> u64 {
-        self.firsts.range(..=cell).next_back().copied().unwrap_or_default()
+    /// The first hash of the partition of a lock key.
+    fn part_of(&self, lock_key: u64) -> u64 {
+        self.firsts.range(..=lock_key).next_back().copied().unwrap_or_default()
     }
 
-    pub fn routing_key(&self, cell: u64) -> RoutingKey {
-        let keyspace = if self.durabilities[Map::group_of(cell)] == Durability::Memory { 9 } else { 1 };
-        RoutingKey { keyspace: KeyspaceId(keyspace), point: cell }
+    pub fn routing_key(&self, lock_key: u64) -> RoutingKey {
+        let keyspace = if self.durabilities[Map::group_of(lock_key)] == Durability::Memory { 9 } else { 1 };
+        RoutingKey { keyspace: KeyspaceId(keyspace), point: lock_key }
     }
 }
 
@@ -170,18 +170,19 @@ impl TransactionClient {
             0..25 => {
                 let mut ops = Vec::new();
                 for _ in 0..1 + random.below(4) {
-                    let cell = list(random);
-                    let op = if random.chance(400) { CellOp::Lookup } else { CellOp::Append(value(seen)) };
-                    ops.push((cell, op));
+                    let lock_key = list(random);
+                    let op =
+                        if random.chance(400) { RecordOp::Lookup } else { RecordOp::Append(value(seen)) };
+                    ops.push((lock_key, op));
                 }
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: random.chance(100) }
             }
             25..45 => {
                 let mut read_first: Vec<u64> = (0..1 + random.below(2)).map(|_| list(random)).collect();
                 read_first.dedup();
-                let cell = if random.chance(500) { read_first[0] } else { list(random) };
+                let lock_key = if random.chance(500) { read_first[0] } else { list(random) };
                 Goal::Transaction {
-                    ops: vec![(cell, CellOp::Append(value(seen)))],
+                    ops: vec![(lock_key, RecordOp::Append(value(seen)))],
                     read_first,
                     is_staged: false,
                 }
@@ -190,29 +191,29 @@ impl TransactionClient {
                 let (one, other) = (random.below(accounts.len() as u64), random.below(accounts.len() as u64));
                 let amount = 1 + random.below(9) as i64;
                 let (one, other) = (accounts[one as usize], accounts[other as usize]);
-                let mut ops = vec![(one, CellOp::Add(-amount)), (other, CellOp::Add(amount))];
+                let mut ops = vec![(one, RecordOp::Add(-amount)), (other, RecordOp::Add(amount))];
                 if random.chance(200) {
-                    ops.push((list(random), CellOp::Append(value(seen))));
+                    ops.push((list(random), RecordOp::Append(value(seen))));
                 }
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
             }
             60..65 => {
-                let ops = accounts.iter().map(|cell| (*cell, CellOp::Lookup)).collect();
+                let ops = accounts.iter().map(|lock_key| (*lock_key, RecordOp::Lookup)).collect();
                 Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
             }
             65..75 => {
-                let cells = (0..2 + random.below(2)).map(|_| list(random)).collect();
-                Goal::Confirmed { cells, tries: 0 }
+                let lock_keys = (0..2 + random.below(2)).map(|_| list(random)).collect();
+                Goal::Confirmed { lock_keys, tries: 0 }
             }
-            75..80 => Goal::Confirmed { cells: accounts, tries: 0 },
+            75..80 => Goal::Confirmed { lock_keys: accounts, tries: 0 },
             80..85 => {
                 let at = Timestamp::from_millis(wall.millis().saturating_sub(random.below(3) * 20));
-                let mut cells = accounts;
-                cells.extend((0..2).map(|_| list(random)));
-                Goal::Snapshot { cells, at }
+                let mut lock_keys = accounts;
+                lock_keys.extend((0..2).map(|_| list(random)));
+                Goal::Snapshot { lock_keys, at }
             }
-            85..94 => Goal::Single { cell: list(random), op: CellOp::Lookup },
-            _ => Goal::Single { cell: list(random), op: CellOp::Append(value(seen)) },
+            85..94 => Goal::Single { lock_key: list(random), op: RecordOp::Lookup },
+            _ => Goal::Single { lock_key: list(random), op: RecordOp::Append(value(seen)) },
         };
         self.goal = Some(goal.clone());
         match goal {
@@ -223,17 +224,17 @@ impl TransactionClient {
                     self.read(seen, &read_first, None);
                 }
             }
-            Goal::Confirmed { cells, .. } => self.read(seen, &cells, None),
-            Goal::Snapshot { cells, at } => self.read(seen, &cells, Some(at)),
-            Goal::Single { cell, op: CellOp::Lookup } => self.read(seen, &[cell], None),
-            Goal::Single { cell, op } => {
+            Goal::Confirmed { lock_keys, .. } => self.read(seen, &lock_keys, None),
+            Goal::Snapshot { lock_keys, at } => self.read(seen, &lock_keys, Some(at)),
+            Goal::Single { lock_key, op: RecordOp::Lookup } => self.read(seen, &[lock_key], None),
+            Goal::Single { lock_key, op } => {
                 self.phase = ClientPhase::Committing;
-                self.record_transaction(seen, &[(cell, op)], TransactionFate::Unknown);
-                let sequence = self.next_sequence(Map::group_of(cell));
+                self.record_transaction(seen, &[(lock_key, op)], TransactionFate::Unknown);
+                let sequence = self.next_sequence(Map::group_of(lock_key));
                 self.send_request(
                     seen,
-                    cell,
-                    ClientRequest::Local { session: self.session, sequence, cell, op },
+                    lock_key,
+                    ClientRequest::Local { session: self.session, sequence, lock_key, op },
                 );
             }
         }
@@ -245,10 +246,10 @@ impl TransactionClient {
         *sequence
     }
 
-    fn read(&mut self, seen: &mut ClientsHistory, cells: &[u64], at: Option<Timestamp>) {
+    fn read(&mut self, seen: &mut ClientsHistory, lock_keys: &[u64], at: Option<Timestamp>) {
         self.phase = ClientPhase::Reading;
-        for cell in cells {
-            self.send_request(seen, *cell, ClientRequest::Read { cell: *cell, at });
+        for lock_key in lock_keys {
+            self.send_request(seen, *lock_key, ClientRequest::Read { lock_key: *lock_key, at });
         }
     }
 
@@ -256,42 +257,44 @@ impl TransactionClient {
     fn record_transaction(
         &mut self,
         seen: &mut ClientsHistory,
-        ops: &[(u64, CellOp)],
+        ops: &[(u64, RecordOp)],
         fate: TransactionFate,
     ) {
         let mut actions: Vec<CheckedAction> = self
             .got
             .iter()
-            .filter_map(|(cell, (_, value))| match value {
-                CellValue::List(values) => Some(CheckedAction::Read { key: *cell, values: values.clone() }),
-                CellValue::Number(_) => None,
+            .filter_map(|(lock_key, (_, value))| match value {
+                RecordValue::List(values) => {
+                    Some(CheckedAction::Read { key: *lock_key, values: values.clone() })
+                }
+                RecordValue::Number(_) => None,
             })
             .collect();
-        actions.extend(ops.iter().filter_map(|(cell, op)| match op {
-            CellOp::Append(value) => Some(CheckedAction::Append { key: *cell, value: *value }),
+        actions.extend(ops.iter().filter_map(|(lock_key, op)| match op {
+            RecordOp::Append(value) => Some(CheckedAction::Append { key: *lock_key, value: *value }),
             _ => None,
         }));
         self.entry = seen.history.len();
         seen.history.push(Transaction { begin: self.begin, end: None, fate, actions });
     }
 
-    fn commit(&mut self, seen: &mut ClientsHistory, map: &Map, ops: &[(u64, CellOp)], read_first: &[u64]) {
+    fn commit(&mut self, seen: &mut ClientsHistory, map: &Map, ops: &[(u64, RecordOp)], read_first: &[u64]) {
         self.record_transaction(seen, ops, TransactionFate::Unknown);
         let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
         // Lookups come first, so that they return the earlier values.
-        for (cell, op) in ops.iter().filter(|(_, op)| *op == CellOp::Lookup) {
-            parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
+        for (lock_key, op) in ops.iter().filter(|(_, op)| *op == RecordOp::Lookup) {
+            parts.entry(map.part_of(*lock_key)).or_default().push(op.item(*lock_key, None));
         }
-        for cell in read_first {
-            let seen = self.got.get(cell).map(|(version, _)| *version);
+        for lock_key in read_first {
+            let seen = self.got.get(lock_key).map(|(version, _)| *version);
             let item = TransactionItem {
                 access: zerohop_transaction::Access::Read,
-                ..CellOp::Lookup.item(*cell, seen)
+                ..RecordOp::Lookup.item(*lock_key, seen)
             };
-            parts.entry(map.part_of(*cell)).or_default().push(item);
+            parts.entry(map.part_of(*lock_key)).or_default().push(item);
         }
-        for (cell, op) in ops.iter().filter(|(_, op)| *op != CellOp::Lookup) {
-            parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
+        for (lock_key, op) in ops.iter().filter(|(_, op)| *op != RecordOp::Lookup) {
+            parts.entry(map.part_of(*lock_key)).or_default().push(op.item(*lock_key, None));
         }
         let mut parts: Vec<TransactionPart> = parts
             .into_iter()
@@ -348,8 +351,8 @@ impl TransactionClient {
     ) {
         let Some((_, query)) = self.pending.remove(&call) else { return };
         match (query, answer) {
-            (ClientRequest::Read { cell, .. }, ClientAnswer::Value(version, value)) => {
-                self.got.insert(cell, (version, value));
+            (ClientRequest::Read { lock_key, .. }, ClientAnswer::Value(version, value)) => {
+                self.got.insert(lock_key, (version, value));
             }
             (ClientRequest::Confirm { .. }, ClientAnswer::Confirmed(is)) => self.has_refusal |= !is,
             (ClientRequest::Stage { .. }, ClientAnswer::Staged) => {}
@@ -376,30 +379,31 @@ impl TransactionClient {
             (ClientPhase::Reading, Goal::Transaction { ops, read_first, .. }) => {
                 self.commit(seen, map, &ops, &read_first);
             }
-            (ClientPhase::Reading, Goal::Confirmed { cells, .. }) => {
+            (ClientPhase::Reading, Goal::Confirmed { lock_keys, .. }) => {
                 self.phase = ClientPhase::Confirming;
                 self.has_refusal = false;
                 let mut parts: BTreeMap<u64, Vec<TransactionItem>> = BTreeMap::new();
-                for cell in &cells {
-                    let item = CellOp::Lookup.item(*cell, Some(self.got[cell].0));
-                    parts.entry(map.part_of(*cell)).or_default().push(item);
+                for lock_key in &lock_keys {
+                    let item = RecordOp::Lookup.item(*lock_key, Some(self.got[lock_key].0));
+                    parts.entry(map.part_of(*lock_key)).or_default().push(item);
                 }
                 for items in parts.into_values() {
                     self.send_request(seen, items[0].lock_key, ClientRequest::Confirm { items });
                 }
             }
-            (ClientPhase::Confirming, Goal::Confirmed { cells, tries }) => {
+            (ClientPhase::Confirming, Goal::Confirmed { lock_keys, tries }) => {
                 if !self.has_refusal {
                     seen.count("reads confirmed");
                     self.finish_read(seen, now);
                 } else if tries == 0 {
-                    self.goal = Some(Goal::Confirmed { cells: cells.clone(), tries: 1 });
-                    self.read(seen, &cells, None);
+                    self.goal = Some(Goal::Confirmed { lock_keys: lock_keys.clone(), tries: 1 });
+                    self.read(seen, &lock_keys, None);
                 } else {
                     // After two failures the read becomes a transaction.
                     seen.count("reads as transactions");
                     self.got.clear();
-                    let ops: Vec<(u64, CellOp)> = cells.iter().map(|cell| (*cell, CellOp::Lookup)).collect();
+                    let ops: Vec<(u64, RecordOp)> =
+                        lock_keys.iter().map(|lock_key| (*lock_key, RecordOp::Lookup)).collect();
                     let goal =
                         Goal::Transaction { ops: ops.clone(), read_first: Vec::new(), is_staged: false };
                     self.goal = Some(goal);
@@ -410,7 +414,7 @@ impl TransactionClient {
                 seen.count("snapshots");
                 self.check_accounts(seen, map);
                 let got = std::mem::take(&mut self.got);
-                seen.snapshots.extend(got.into_iter().map(|(cell, (_, value))| (cell, at, value)));
+                seen.snapshots.extend(got.into_iter().map(|(lock_key, (_, value))| (lock_key, at, value)));
                 self.pause();
             }
             (ClientPhase::Reading, Goal::Single { .. }) => {
@@ -441,8 +445,8 @@ impl TransactionClient {
             .got
             .values()
             .filter_map(|(_, value)| match value {
-                CellValue::Number(number) => Some(*number),
-                CellValue::List(_) => None,
+                RecordValue::Number(number) => Some(*number),
+                RecordValue::List(_) => None,
             })
             .collect();
         if numbers.len() == 2 * map.durabilities.len() && numbers.iter().sum::<i64>() != 0 {
@@ -463,31 +467,34 @@ impl TransactionClient {
                     seen.wrong.push(format!("{timestamp} after {} in one session", self.after));
                 }
                 self.after = self.after.max(timestamp);
-                let values: Vec<CellValue> =
+                let values: Vec<RecordValue> =
                     results.iter().flat_map(|result| decode_values(result)).collect();
                 let has_reads = !self.got.is_empty();
-                for (cell, value) in self.lookups.iter().zip(values) {
+                for (lock_key, value) in self.lookups.iter().zip(values) {
                     match &value {
-                        CellValue::List(values) if !has_reads => {
-                            let read = CheckedAction::Read { key: *cell, values: values.clone() };
+                        RecordValue::List(values) if !has_reads => {
+                            let read = CheckedAction::Read { key: *lock_key, values: values.clone() };
                             // The value from before the transaction.
                             seen.history[entry].actions.insert(0, read);
                         }
-                        CellValue::List(values) => {
-                            if self.got.get(cell).is_some_and(|got| got.1 != CellValue::List(values.clone()))
+                        RecordValue::List(values) => {
+                            if self
+                                .got
+                                .get(lock_key)
+                                .is_some_and(|got| got.1 != RecordValue::List(values.clone()))
                             {
                                 seen.wrong.push("a read that was checked is another".to_owned());
                             }
                         }
-                        CellValue::Number(_) => {}
+                        RecordValue::Number(_) => {}
                     }
                 }
                 let numbers: Vec<i64> = results
                     .iter()
                     .flat_map(|result| decode_values(result))
                     .filter_map(|value| match value {
-                        CellValue::Number(number) => Some(number),
-                        CellValue::List(_) => None,
+                        RecordValue::Number(number) => Some(number),
+                        RecordValue::List(_) => None,
                     })
                     .collect();
                 if !numbers.is_empty() && numbers.iter().sum::<i64>() != 0 {

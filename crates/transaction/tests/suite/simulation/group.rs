@@ -12,7 +12,7 @@ use zerohop_transaction::{
 };
 use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use super::store::{CellOp, CellValue, VersionStore};
+use super::store::{RecordOp, RecordValue, VersionStore};
 
 /// An entry of the log.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub enum LogRecord {
     /// for.
     Of(TransactionEntry, u64),
     /// A write of one record.
-    Local { session: SessionId, sequence: u64, cell: u64, op: CellOp, at: Timestamp },
+    Local { session: SessionId, sequence: u64, lock_key: u64, op: RecordOp, at: Timestamp },
     /// These sessions are forgotten.
     Evict(Vec<SessionId>),
 }
@@ -62,17 +62,17 @@ impl Sessions {
 pub enum WaitingCaller {
     /// A transaction.
     Transaction { client: usize, call: u64 },
-    /// A read of one cell, now or as it was.
-    Read { client: usize, call: u64, cell: u64, at: Option<Timestamp> },
+    /// A read of one lock key, now or as it was.
+    Read { client: usize, call: u64, lock_key: u64, at: Option<Timestamp> },
     /// A write of one record.
-    Local { client: usize, call: u64, session: SessionId, sequence: u64, cell: u64, op: CellOp },
+    Local { client: usize, call: u64, session: SessionId, sequence: u64, lock_key: u64, op: RecordOp },
 }
 
 /// An answer to a client.
 #[derive(Clone, Debug)]
 pub enum ClientAnswer {
     Outcome(TransactionOutcome),
-    Value(Timestamp, CellValue),
+    Value(Timestamp, RecordValue),
     Confirmed(bool),
     Written(Timestamp),
     Staged,
@@ -99,7 +99,7 @@ pub struct SimulatedRecords {
 }
 
 pub fn owns(hash_range: KeyspaceRange) -> impl Fn(u64) -> bool + Copy {
-    move |cell| hash_range.first <= cell && cell <= hash_range.last
+    move |lock_key| hash_range.first <= lock_key && lock_key <= hash_range.last
 }
 
 impl PartitionHost for SimulatedRecords {
@@ -194,10 +194,10 @@ impl SimulatedPartition {
                 }
                 record_staged(&mut store, entry);
             }
-            if let LogRecord::Local { cell, op, at, .. } = logged
-                && owns(*cell)
+            if let LogRecord::Local { lock_key, op, at, .. } = logged
+                && owns(*lock_key)
             {
-                store.change(*cell, *op, *at);
+                store.change(*lock_key, *op, *at);
             }
             if let LogRecord::Evict(ids) = logged {
                 state.evict(ids);
@@ -452,19 +452,19 @@ impl Primary {
     }
 
     pub fn read_now(&mut self, ticket: Ticket, log: usize) {
-        let Some(WaitingCaller::Read { client, call, cell, at }) = self.waiting_callers.remove(&ticket)
+        let Some(WaitingCaller::Read { client, call, lock_key, at }) = self.waiting_callers.remove(&ticket)
         else {
             return;
         };
         let (version, value) = match at {
-            Some(at) => self.records.store.below(cell, at),
-            None => self.records.store.newest(cell),
+            Some(at) => self.records.store.below(lock_key, at),
+            None => self.records.store.newest(lock_key),
         };
         self.answer((client, call), ClientAnswer::Value(version, value), log);
     }
 
     pub fn write_now(&mut self, ticket: Ticket, log: usize) {
-        let Some(WaitingCaller::Local { client, call, session, sequence, cell, op }) =
+        let Some(WaitingCaller::Local { client, call, session, sequence, lock_key, op }) =
             self.waiting_callers.remove(&ticket)
         else {
             return;
@@ -485,8 +485,8 @@ impl Primary {
             | (_, Some(TransactionOutcome::Committed { timestamp: at, .. })) => at,
             _ => {
                 let at = self.records.propose();
-                self.records.store.change(cell, op, at);
-                self.appended.push(LogRecord::Local { session, sequence, cell, op, at });
+                self.records.store.change(lock_key, op, at);
+                self.appended.push(LogRecord::Local { session, sequence, lock_key, op, at });
                 at
             }
         };

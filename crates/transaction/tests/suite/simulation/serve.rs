@@ -37,11 +37,11 @@ pub fn serve(
             primary.transactions.request(now, &mut primary.records, submitted, &mut effects).unwrap();
             primary.perform_effects(now, effects, log);
         }
-        ClientRequest::Read { cell, at } => {
-            let ticket = primary.ticket(WaitingCaller::Read { client, call, cell, at });
+        ClientRequest::Read { lock_key, at } => {
+            let ticket = primary.ticket(WaitingCaller::Read { client, call, lock_key, at });
             let go = match at {
-                Some(at) => primary.transactions.read_at(&mut primary.records, ticket, cell, at),
-                None => primary.transactions.read(ticket, cell),
+                Some(at) => primary.transactions.read_at(&mut primary.records, ticket, lock_key, at),
+                None => primary.transactions.read(ticket, lock_key),
             };
             if go == Ok(zerohop_transaction::Admission::Now) {
                 primary.read_now(ticket, log);
@@ -52,9 +52,10 @@ pub fn serve(
             let is = is_here && primary.transactions.confirm(&primary.records, &items);
             primary.answer((client, call), ClientAnswer::Confirmed(is), log);
         }
-        ClientRequest::Local { session, sequence, cell, op } => {
-            let ticket = primary.ticket(WaitingCaller::Local { client, call, session, sequence, cell, op });
-            if primary.transactions.write(ticket, &[cell]) == Ok(zerohop_transaction::Admission::Now) {
+        ClientRequest::Local { session, sequence, lock_key, op } => {
+            let ticket =
+                primary.ticket(WaitingCaller::Local { client, call, session, sequence, lock_key, op });
+            if primary.transactions.write(ticket, &[lock_key]) == Ok(zerohop_transaction::Admission::Now) {
                 primary.write_now(ticket, log);
             }
         }

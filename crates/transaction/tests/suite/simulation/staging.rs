@@ -9,7 +9,7 @@ use zerohop_transaction::{
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 use super::group::{LogRecord, PrimaryOutput, SimulatedPartition};
-use super::store::CellOp;
+use super::store::RecordOp;
 
 const HERE: RoutingKey = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
 const COORDINATOR: RoutingKey = RoutingKey { keyspace: KeyspaceId(2), point: 0 };
@@ -32,7 +32,8 @@ fn with_a_piece() -> SimulatedPartition {
     group.begin(Time(0), Timestamp(1 << 16), false);
     let primary = group.primary.as_mut().unwrap();
     let mut effects = Vec::new();
-    let staged = primary.transactions.stage((PIECE, CellOp::Add(5).encode()), Durability::Sync, &mut effects);
+    let staged =
+        primary.transactions.stage((PIECE, RecordOp::Add(5).encode()), Durability::Sync, &mut effects);
     assert_eq!(staged, Ok(()));
     primary.perform_effects(Time(0), effects, 1);
     group.commit(Time(0), 1);

@@ -13,6 +13,14 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         min_in_sync: Some(3),
         durability: Some("interval:50ms".into()),
         chunk_bytes: Some(65_536),
+        split_at: Vec::new(),
+    };
+    let divided = KeyspaceSettings {
+        name: keyspace(),
+        partitions: Some(3),
+        hash: Some("ordered".into()),
+        split_at: vec![b"m".to_vec(), b"n\0\xff".to_vec()],
+        ..KeyspaceSettings::default()
     };
     let altered = KeyspaceSettings { name: keyspace(), replicas: Some(3), ..KeyspaceSettings::default() };
     let (drop, recover) = (
@@ -34,6 +42,7 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
     vec![
         ("status", "how is the cluster", AdminQuestion::Status(StatusGet {})),
         ("create_keyspace", "every setting", AdminQuestion::CreateKeyspace(settings)),
+        ("create_keyspace_divided", "at two keys", AdminQuestion::CreateKeyspace(divided)),
         ("alter_keyspace", "three copies", AdminQuestion::AlterKeyspace(altered)),
         ("drop_keyspace", "once nothing is under way", drop(false, 0, None)),
         ("drop_keyspace_at_once", "whatever is under way", drop(true, 0, None)),
@@ -86,12 +95,21 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         min_in_sync: 2,
         durability: "sync".into(),
         chunk_bytes: 65_536,
-        short: 4,
+        below_min_in_sync: 4,
         rebuilding: 5,
         lost: 6,
-        closing: true,
+        dropping: true,
         records: 0,
         log_bytes: 0,
+        separators: Vec::new(),
+    };
+    let divided = KeyspaceStatus {
+        id: 3,
+        name: "events".into(),
+        partitions: 3,
+        hash: "ordered".into(),
+        separators: vec![b"m".to_vec(), b"n\0\xff".to_vec()],
+        ..KeyspaceStatus::default()
     };
     let damaged = DamagedPartition {
         keyspace: "papers".into(),
@@ -126,8 +144,15 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         disk_free_bytes: 0,
         disk_total_bytes: 0,
     };
-    let groups =
-        GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
+    let groups = GroupsStatus {
+        groups: 256,
+        below_min_in_sync: 1,
+        rebuilding: 2,
+        moving: 3,
+        recovering: 4,
+        down: 5,
+        lost: 6,
+    };
     let view = NodeView {
         node: 1,
         leader: 2,
@@ -189,6 +214,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ("status_disk", "the room on a node's disk", AdminReply::Status(Box::new(with_disk))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
         ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
+        ("keyspace_divided", "at two keys", AdminReply::Keyspace(Box::new(divided))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", AdminReply::Partitions(partitions)),
         ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),

@@ -273,6 +273,10 @@ fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> SnapshotRequest<'a>
         0 => SnapshotQuery::Open { lease_ms, age_ms: n[4] % 604_800_000 + 1 },
         1 => SnapshotQuery::Renew { lease_ms },
         2 => SnapshotQuery::Close,
+        3 if sub % 4 == 2 => {
+            let scan = Scan { blobs: false, ..scan(seed, sub, value) };
+            SnapshotQuery::Chunks { at, scan }
+        }
         3 => SnapshotQuery::Scan { at, scan: scan(seed, sub, value) },
         _ => {
             let range = Range { start: n[0] as i64, stop: n[1] as i64 };

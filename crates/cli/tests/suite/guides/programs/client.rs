@@ -140,7 +140,7 @@ crate::guides::programs::programs! {
         film.create(b"").await?;
         let mut fill = film.staged_append().await?;
         for piece in source {
-            fill.push(piece).await?;                             // nobody sees it yet
+            fill.push(piece).await?;                             // no reader sees it yet
         }
         fill.publish().await?;                                   // and now all of it
 
@@ -379,7 +379,7 @@ crate::guides::programs::programs! {
 
     without_a_runtime:
     shows {
-        use zerohop_client::{Blocking, BlockingClient};
+        use zerohop_client::{BlockingClient, BlockingHandle};
 
         fn example() -> Result<(), zerohop_client::Error> {
         let client = BlockingClient::connect("127.0.0.1:7400")?;
@@ -396,7 +396,7 @@ crate::guides::programs::programs! {
 
     transactions_without_a_runtime:
     shows {
-        use zerohop_client::{Blocking, BlockingClient, BlockingKeyspace, Error};
+        use zerohop_client::{BlockingClient, BlockingHandle, BlockingKeyspace, Error};
 
         fn example(client: &BlockingClient, keyspace: &BlockingKeyspace) -> Result<(), Error> {
         keyspace.wait_for(keyspace.blob("colours").create(b""))?;

@@ -3,7 +3,9 @@
 
 use std::io::Write;
 
-use crate::redis::support::{Redis, Reply, addresses, command, in_memory, make_keyspace, ok};
+use crate::redis::support::{
+    Redis, Reply, addresses, bulk, command, in_memory, make_keyspace, make_ordered_keyspace, ok,
+};
 
 const KEYS: usize = 100_000;
 const AT_ONCE: usize = 500;
@@ -59,6 +61,28 @@ fn scans_continue_after_most_keys_were_removed() {
         }
         let Reply::Array(Some(all)) = redis.send_command("KEYS *") else { panic!("no keys") };
         assert_eq!(all.len(), KEYS / 10_000);
+    }
+    server.stop().unwrap();
+}
+
+#[test]
+fn scan_visits_every_region_of_an_ordered_keyspace() {
+    let server = in_memory(2);
+    make_ordered_keyspace(server.manager_address(), "events", &["key:2", "key:50", "key:51", "z"]);
+    let mut redis = Redis::connect(addresses(&server)[1]);
+    assert_eq!(redis.send_command("ZH.KEYSPACE events"), ok());
+    let mut keys: Vec<Reply> = Vec::new();
+    for n in 0..100 {
+        assert_eq!(redis.send_command(&format!("SET key:{n} {n}")), ok());
+        keys.push(bulk(&format!("key:{n}")));
+    }
+    assert_eq!(redis.send_command("GET key:50"), bulk("50"), "a separator is the lowest key of its region");
+    assert_eq!(redis.send_command("DBSIZE"), Reply::Number(100));
+    keys.sort_by_key(|key| format!("{key:?}"));
+    for more in ["", " COUNT 3", " MATCH key:*"] {
+        let mut found = scan(&mut redis, more);
+        found.sort_by_key(|key| format!("{key:?}"));
+        assert_eq!(found, keys, "{more}");
     }
     server.stop().unwrap();
 }

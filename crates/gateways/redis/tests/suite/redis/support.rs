@@ -45,6 +45,18 @@ pub(crate) fn make_keyspace(manager: SocketAddr, name: &str, durability: &str) {
     about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
 }
 
+/// Makes an ordered keyspace in memory that is divided at these keys.
+pub(crate) fn make_ordered_keyspace(manager: SocketAddr, name: &str, split_at: &[&str]) {
+    let settings = KeyspaceSettings {
+        name: name.to_owned(),
+        hash: Some("ordered".to_owned()),
+        durability: Some("memory".to_owned()),
+        split_at: split_at.iter().map(|key| key.as_bytes().to_vec()).collect(),
+        ..KeyspaceSettings::default()
+    };
+    about_keyspace(manager, AdminQuestion::CreateKeyspace(settings));
+}
+
 /// Splits a keyspace to so many partitions.
 pub(crate) fn split_keyspace(manager: SocketAddr, name: &str, partitions: u32) {
     let partitions = Some(partitions);

@@ -1,0 +1,139 @@
+//! Ordered keyspaces of several regions, which are given at their creation.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+
+use super::ranges::{check_events, insert_events, key, scan};
+use crate::support::patience;
+use crate::support::serving::{ServingProgram, code, stderr};
+
+/// In the midst of the keys of a test, at one of them, and behind all.
+const SPLIT_AT: &str = "2026-03-05,2026-04-07,2026-04-07\\x00,2026-11,b";
+
+fn create(cluster: &ServingProgram, more: &[&str]) {
+    cluster.ok(&[&["keyspace", "create", "events", "--ordered", "--split-at", SPLIT_AT], more].concat());
+}
+
+fn separators() -> serde_json::Value {
+    let keys = ["2026-03-05", "2026-04-07", "2026-04-07\0", "2026-11", "b"];
+    keys.into_iter().map(|key| json!({ "key": key })).collect()
+}
+
+#[test]
+fn regions_are_scanned_as_one_also_after_a_kill() {
+    let folder = crate::support::folder();
+    let up = || ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "3"]);
+    let cluster = up();
+    create(&cluster, &["--durability", "sync"]);
+    insert_events(&cluster);
+    check_events(&cluster);
+    let lines = cluster.list(&["kv", "scan", "-k", "events", "--from", "2026-04-06", "--limit", "3"]);
+    let partitions: Vec<_> = lines.as_array().unwrap().iter().map(|line| line["partition"].clone()).collect();
+    assert_eq!(partitions, [1, 2, 3], "a separator is the lowest key of its region");
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    drop(cluster);
+    let cluster = up();
+    check_events(&cluster);
+    cluster.ok(&["keyspace", "alter", "events", "--durability", "memory"]);
+    let shown = cluster.json(&["keyspace", "show", "events"]);
+    assert_eq!((&shown["separators"], &shown["partitions"]), (&separators(), &json!(6)));
+    check_events(&cluster);
+}
+
+#[test]
+fn separators_are_shown_and_restored() {
+    let folder = crate::support::folder();
+    let backup = folder.path().join("backup");
+    let backup = backup.to_str().unwrap();
+    let cluster = ServingProgram::in_memory();
+    create(&cluster, &[]);
+    insert_events(&cluster);
+    for shown in [
+        cluster.json(&["keyspace", "show", "events"]),
+        cluster.list(&["keyspace", "list"])[1].clone(),
+        cluster.json(&["status"])["keyspaces"][1].clone(),
+    ] {
+        assert_eq!((&shown["name"], &shown["separators"]), (&json!("events"), &separators()), "{shown}");
+    }
+    assert_eq!(cluster.json(&["keyspace", "show", "default"])["separators"], json!(null));
+    let line = cluster.ok(&["keyspace", "show", "events"]);
+    assert!(line.contains("6 partitions in byte order divided at \"2026-03-05\""), "{line}");
+    assert!(line.contains("and 1 more"), "{line}");
+    let backed_up = cluster.run(&["backup", backup, "-k", "events"]);
+    assert_eq!(code(&backed_up), 0, "{backed_up:?}");
+    cluster.ok(&["keyspace", "drop", "events", "--yes"]);
+    let restored = cluster.run(&["restore", backup]);
+    assert_eq!(code(&restored), 0, "{restored:?}");
+    assert_eq!(cluster.json(&["keyspace", "show", "events"])["separators"], separators());
+    check_events(&cluster);
+    cluster.ok(&[
+        "keyspace",
+        "create",
+        "binary",
+        "--ordered",
+        "--split-at",
+        "a\\,b,\\xff\\\\",
+        "--split-at",
+        "\\xff\\xff",
+    ]);
+    let expected = json!([{"key": "a,b"}, {"key_base64": "/1w="}, {"key_base64": "//8="}]);
+    assert_eq!(cluster.json(&["keyspace", "show", "binary"])["separators"], expected);
+}
+
+#[test]
+fn invalid_separators_and_splits_are_refused() {
+    let cluster = ServingProgram::in_memory();
+    let long = "x".repeat(257);
+    let many: Vec<String> = (0..4096).map(|n| format!("{n:04}")).collect();
+    for (keys, word) in [
+        ("b,a", "in the order of their bytes"),
+        ("b,b", "named twice"),
+        ("a,,b", "separator 2 is empty"),
+        (&*long, "257 bytes"),
+        (&*many.join(","), "more than 4095 separators"),
+    ] {
+        let refused = cluster.run(&["keyspace", "create", "events", "--ordered", "--split-at", keys]);
+        assert!(code(&refused) == 2 && stderr(&refused).contains(word), "{word}: {refused:?}");
+    }
+    let hashed = cluster.run(&["keyspace", "create", "events", "--split-at", "a"]);
+    assert!(code(&hashed) == 2 && stderr(&hashed).contains("--ordered"), "{hashed:?}");
+    create(&cluster, &[]);
+    let split = cluster.run(&["keyspace", "split", "events"]);
+    assert!(code(&split) == 3 && stderr(&split).contains("regions cannot be split so far"), "{split:?}");
+}
+
+#[tokio::test]
+async fn transactions_and_snapshots_have_keys_of_several_regions() {
+    let cluster = ServingProgram::in_memory();
+    create(&cluster, &[]);
+    let client = patience::client(cluster.endpoint()).await.unwrap();
+    let events = client.keyspace("events").await.unwrap();
+    let keys = [key(1, 1), key(4, 7), key(12, 30), "z".to_owned()];
+    let partitions: Vec<u32> =
+        keys.iter().map(|key| events.config().partition(key.as_bytes()).get()).collect();
+    assert_eq!(partitions, [0, 2, 4, 5]);
+    for round in 0..20_u32 {
+        let transaction = client.begin();
+        for key in &keys {
+            let seen = transaction.get(&events, key).await.unwrap();
+            assert_eq!(seen.is_some(), round > 0, "{key}");
+            transaction.insert(&events, key, &round.to_string()).unwrap();
+        }
+        transaction.commit().await.unwrap();
+    }
+    let snapshot = client.snapshot(&[&events]).await.unwrap();
+    for key in &keys {
+        events.remove(key).await.unwrap();
+    }
+    let mut then = snapshot.scan_range::<&str>(&events, ..).values().reverse().page_keys(1);
+    let mut listed = Vec::new();
+    while let Some(page) = then.next_page().await.unwrap() {
+        listed.extend(page.into_iter().map(|one| (one.key, one.value.unwrap())));
+    }
+    let expected: Vec<(bytes::Bytes, bytes::Bytes)> =
+        keys.iter().rev().map(|key| (key.clone().into(), "19".into())).collect();
+    assert_eq!(listed, expected);
+    assert_eq!(events.scan_range::<&str>(..).next_page().await.unwrap(), None);
+    snapshot.close().await.unwrap();
+    assert_eq!(scan(&cluster, &[]), [""; 0]);
+}

@@ -1,0 +1,187 @@
+//! One request: the checks that s3s leaves to its caller, the request id, and the access log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use s3s::Body;
+use tokio::sync::SemaphorePermit;
+use zerohop_objects::Store;
+
+use super::timed_body::TimedBody;
+use super::{DOCUMENT_MAX, S3Gateway};
+use crate::base64;
+use crate::checksum::{ALGORITHMS, Hasher, md5};
+use crate::connection_state::ConnectionState;
+
+/// The most bytes of the headers of a request.
+const HEADERS_MAX: usize = 16 << 10;
+
+/// By how much the limit on pauses of a body is above that of an operation, whose error is better.
+const IDLE_LATER: Duration = Duration::from_secs(1);
+
+impl<S: Store + 'static> S3Gateway<S> {
+    /// Answers a request.
+    pub(super) async fn answer(
+        &self,
+        mut request: Request<Incoming>,
+        connection: &Arc<ConnectionState>,
+    ) -> Response<Body> {
+        connection.has_sent_a_request.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(Arc::clone(connection));
+        let id: String = self.store.random()[..8].iter().map(|byte| format!("{byte:02X}")).collect();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let user = access_key(&request);
+        let waits = request.headers().contains_key(EXPECT);
+        let permits = self.permits(&request).await;
+        let mut response = match self.check(request).await {
+            Ok(request) => self.service.call(request).await.unwrap_or_else(|error| {
+                tracing::error!(?error, id, "a request of S3 cannot be answered");
+                refusal(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "InternalError",
+                    "The operation failed; repeat it.",
+                )
+            }),
+            Err(response) => *response,
+        };
+        drop(permits);
+        if response.status() == StatusCode::NOT_MODIFIED {
+            *response.body_mut() = Body::empty();
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        // The client may send the body that it held back, or not: what comes next on the connection is not known.
+        // A foreign client gets one answer.
+        let is_foreign = !connection.is_known.load(Ordering::Relaxed);
+        if waits && !response.status().is_success()
+            || is_foreign && response.status() == StatusCode::FORBIDDEN
+        {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        let (status, error) = (response.status().as_u16(), error_code(&response));
+        tracing::info!(id, user, %method, path, status, error, "S3");
+        if let Ok(value) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(HeaderName::from_static("x-amz-request-id"), value);
+        }
+        response
+    }
+
+    /// The permits of a request, which wait until there are few enough requests that use much memory.
+    async fn permits(
+        &self,
+        request: &Request<Incoming>,
+    ) -> (Option<SemaphorePermit<'_>>, Option<SemaphorePermit<'_>>) {
+        // s3s gathers forms in memory, and a bulk delete is gathered here, both before the signature is checked.
+        let is_document = request.method() == Method::POST && !request.body().is_end_stream();
+        let document = if is_document { self.documents.acquire().await.ok() } else { None };
+        (document, self.requests.acquire().await.ok())
+    }
+
+    /// Checks what s3s does not: the size of the headers, and the digest of a bulk delete.
+    async fn check(&self, request: Request<Incoming>) -> Result<Request<Body>, Box<Response<Body>>> {
+        let headers = request.headers();
+        let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+        if size > HEADERS_MAX {
+            return Err(Box::new(refusal(
+                StatusCode::BAD_REQUEST,
+                "RequestHeaderSectionTooLarge",
+                "The headers are above 16 KiB.",
+            )));
+        }
+        let is_chunked = headers
+            .get("x-amz-content-sha256")
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"));
+        let mut names = request.uri().query().unwrap_or_default().split('&');
+        let is_bulk_delete =
+            request.method() == Method::POST && names.any(|name| name == "delete" || name == "delete=");
+        if !is_bulk_delete || is_chunked {
+            let idle = self.idle_body + IDLE_LATER;
+            return Ok(request.map(|body| match body.is_end_stream() {
+                true => Body::from(body),
+                false => Body::http_body_unsync(TimedBody::new(body, idle)),
+            }));
+        }
+        let (head, body) = request.into_parts();
+        let body = Limited::new(TimedBody::new(body, self.idle_body), DOCUMENT_MAX).collect().await.map_err(
+            |_| {
+                refusal(
+                    StatusCode::BAD_REQUEST,
+                    "MaxMessageLengthExceeded",
+                    "The list is too long, or ended early.",
+                )
+            },
+        )?;
+        let body = body.to_bytes();
+        check_digest(&head.headers, &body)?;
+        Ok(Request::from_parts(head, Body::from(body)))
+    }
+}
+
+/// The access key id that a request names, which is not verified.
+fn access_key(request: &Request<Incoming>) -> String {
+    let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let in_header = authorization.and_then(|text| text.split_once("Credential=")).map(|(_, rest)| rest);
+    let in_query = || Some(request.uri().query()?.split_once("X-Amz-Credential=")?.1);
+    let named = in_header.or_else(in_query).unwrap_or_default();
+    let end = named.find(|letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter));
+    named[..end.unwrap_or(named.len())].to_owned()
+}
+
+/// The code of an error document.
+fn error_code(response: &Response<Body>) -> Option<String> {
+    if response.status().is_success() {
+        return None;
+    }
+    let text = String::from_utf8(response.body().bytes()?.to_vec()).ok()?;
+    let (_, rest) = text.split_once("<Code>")?;
+    rest.split_once("</Code>").map(|(code, _)| code.to_owned())
+}
+
+/// A bulk delete has the MD5 or a checksum of its list.
+fn check_digest(headers: &HeaderMap, body: &Bytes) -> Result<(), Box<Response<Body>>> {
+    let mut has_digest = false;
+    let mut is_wrong = |name: &str, computed: &[u8]| {
+        let Some(wanted) = headers.get(name) else { return false };
+        has_digest = true;
+        wanted.as_bytes() != base64::encode(computed).as_bytes()
+    };
+    let mut wrong = is_wrong("content-md5", &md5(body));
+    for algorithm in ALGORITHMS {
+        let mut hasher = Hasher::new(algorithm);
+        hasher.update(body);
+        wrong |= is_wrong(&algorithm.header(), &hasher.finish());
+    }
+    if wrong {
+        return Err(Box::new(refusal(
+            StatusCode::BAD_REQUEST,
+            "BadDigest",
+            "A digest differs from that of the body.",
+        )));
+    }
+    if !has_digest {
+        return Err(Box::new(refusal(
+            StatusCode::BAD_REQUEST,
+            "InvalidRequest",
+            "A bulk delete needs Content-MD5 or a checksum.",
+        )));
+    }
+    Ok(())
+}
+
+/// An error document.
+fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Body> {
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
+    );
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
+    response
+}
