@@ -15,7 +15,7 @@ use rustix::net::sockopt;
 use tracing::warn;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_system::clock::unix_ms;
-use zerohop_system::descriptors::Descriptors;
+use zerohop_system::descriptors::{ConnectionRoom, CountedConnection, Descriptors};
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_tls::Tls;
 
@@ -206,7 +206,9 @@ impl Driver for MioDriver {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (socket, _) = listener.accept()?;
         let is_bare = self.tls.is_none();
-        if self.descriptors.refuses(&socket) {
+        let counted = CountedConnection::count();
+        let room = self.descriptors.room_for(&counted, &socket);
+        if room == ConnectionRoom::Closed {
             refuse_at_once(socket, is_bare);
             // Other connections wait to be accepted, and are closed as well: the server could not serve them.
             let others = (1..REFUSED_PER_TURN_MAX).map_while(|_| listener.accept().ok());
@@ -214,15 +216,15 @@ impl Driver for MioDriver {
             self.log_refused(refused);
             return Err(Errno::MFILE.into());
         }
-        let admission = match self.descriptors.are_short_for(&socket) {
-            true => Admission::Refusal,
-            false => Admission::Service,
+        let admission = match room {
+            ConnectionRoom::Service => Admission::Service,
+            ConnectionRoom::Refusal | ConnectionRoom::Closed => Admission::Refusal,
         };
         if admission == Admission::Refusal {
             self.log_refused(1);
         }
         prepare(&socket)?;
-        let socket = Socket::accepted(socket, self.tls.as_ref().map(|tls| &tls.server));
+        let socket = Socket::accepted(socket, counted, self.tls.as_ref().map(|tls| &tls.server));
         self.register(id, socket)?;
         Ok(admission)
     }
@@ -230,9 +232,10 @@ impl Driver for MioDriver {
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
         let client = self.tls.as_ref().and_then(|tls| tls.client.as_ref());
         let tls = client.map(|config| Tls::client(config, &address.ip().to_string())).transpose()?;
+        let counted = CountedConnection::count();
         let socket = TcpStream::connect(address)?;
         prepare(&socket)?;
-        self.register(id, Socket::opened(socket, tls))
+        self.register(id, Socket::opened(socket, counted, tls))
     }
 
     fn stop_accepting(&mut self) {

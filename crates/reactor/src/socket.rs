@@ -5,6 +5,7 @@ use std::net::Shutdown;
 
 use mio::net::TcpStream;
 use rustix::buffer::spare_capacity;
+use zerohop_system::descriptors::CountedConnection;
 use zerohop_tls::{FIRST_BYTE, ServerTls, Tls};
 
 /// A socket with the state of its encryption.
@@ -12,6 +13,8 @@ use zerohop_tls::{FIRST_BYTE, ServerTls, Tls};
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     security: Security,
+    /// Dropped with the stream.
+    _counted: CountedConnection,
 }
 
 #[derive(Debug)]
@@ -32,16 +35,16 @@ struct TlsStream {
 
 impl Socket {
     /// An accepted connection, with the certificate to present if the client uses TLS.
-    pub(super) fn accepted(stream: TcpStream, tls: Option<&ServerTls>) -> Socket {
+    pub(super) fn accepted(stream: TcpStream, counted: CountedConnection, tls: Option<&ServerTls>) -> Socket {
         let security = tls.map_or(Security::Bare, |config| Security::Unknown(config.clone()));
-        Socket { stream, security }
+        Socket { stream, security, _counted: counted }
     }
 
     /// A connection that this side has opened.
-    pub(super) fn opened(stream: TcpStream, tls: Option<Tls>) -> Socket {
+    pub(super) fn opened(stream: TcpStream, counted: CountedConnection, tls: Option<Tls>) -> Socket {
         let security =
             tls.map_or(Security::Bare, |tls| Security::Secured(Box::new(TlsStream { tls, ends: false })));
-        Socket { stream, security }
+        Socket { stream, security, _counted: counted }
     }
 
     /// Whether the traffic is not encrypted.

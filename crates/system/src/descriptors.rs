@@ -1,8 +1,9 @@
 //! The division of the process's descriptors, so that connections never use those that data needs.
 //!
-//! The system assigns the lowest free number to each new descriptor. If a socket's number is not below [`Descriptors::sockets_end`], all but the
-//! last few are in use. Such a socket is closed at once, and the rest remains for data files, journals, checkpoints and the control log. A quarter
-//! of all descriptors is for files; a disk that would open more closes the least recently used file.
+//! Connections of a process are counted, and one beyond [`Descriptors::connections_max`] is closed at once, so that the rest remains for data files,
+//! journals, checkpoints and the control log. The number of a socket does not show how many connections there are: the system assigns the lowest
+//! free number, and files that are open use low numbers too. A quarter of all descriptors is for files; a disk that would open more closes the least
+//! recently used file.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, RawFd};
@@ -26,7 +27,10 @@ const DISK_MIN: u64 = 8;
 const DISK_MAX: u64 = 4096;
 
 /// The last descriptors of connections, which serve to tell clients why they are not served.
-const REFUSALS: RawFd = 8;
+const REFUSALS: u64 = 8;
+
+/// Number of connections of this process, over all its instances.
+static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Number of instances of this process. The limit belongs to the process, too.
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
@@ -37,6 +41,38 @@ pub struct Descriptors {
     /// The process's limit; `None`: no limit.
     limit: Option<u64>,
     instances: u64,
+}
+
+/// What may be done with a new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRoom {
+    /// It is served.
+    Service,
+    /// It is one of the last: it only gets the reason why it is not served.
+    Refusal,
+    /// It is closed at once: data needs the descriptors that are left.
+    Closed,
+}
+
+/// A connection of this process, which counts until this value is dropped.
+#[derive(Debug)]
+pub struct CountedConnection {
+    /// Number of connections when this one was counted.
+    others: u64,
+}
+
+impl CountedConnection {
+    /// Counts a connection.
+    #[must_use]
+    pub fn count() -> Self {
+        CountedConnection { others: CONNECTIONS.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Drop for CountedConnection {
+    fn drop(&mut self) {
+        CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Descriptors {
@@ -83,23 +119,27 @@ impl Descriptors {
         self.of_disk() as u64 * self.instances + OTHERS_PER_INSTANCE * self.instances + OTHERS
     }
 
-    /// Sockets with at least this number are closed.
+    /// Maximum number of connections; more are closed.
     #[must_use]
-    pub fn sockets_end(self) -> RawFd {
-        let end = self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved()));
-        RawFd::try_from(end).unwrap_or(RawFd::MAX)
+    pub fn connections_max(self) -> u64 {
+        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.reserved()))
     }
 
-    /// Whether a socket uses a descriptor that is reserved for data.
+    /// What may be done with a new connection.
     #[must_use]
-    pub fn refuses(self, socket: &impl AsRawFd) -> bool {
-        socket.as_raw_fd() >= self.sockets_end()
+    pub fn room_for(self, connection: &CountedConnection, socket: &impl AsRawFd) -> ConnectionRoom {
+        self.room_beside(connection.others, socket.as_raw_fd())
     }
 
-    /// Whether a socket uses one of the last descriptors of connections: it is only told why it is not served.
-    #[must_use]
-    pub fn are_short_for(self, socket: &impl AsRawFd) -> bool {
-        socket.as_raw_fd() >= self.sockets_end() - REFUSALS
+    /// The same beside this many connections, for a socket with this number.
+    fn room_beside(self, others: u64, socket: RawFd) -> ConnectionRoom {
+        // The lowest free number is assigned: a high one shows that others than connections use more than is reserved for them.
+        let is_last = self.limit.is_some_and(|limit| u64::from(socket.unsigned_abs()) + REFUSALS >= limit);
+        match self.connections_max() {
+            max if is_last || others >= max => ConnectionRoom::Closed,
+            max if others >= max.saturating_sub(REFUSALS) => ConnectionRoom::Refusal,
+            _ => ConnectionRoom::Service,
+        }
     }
 
     /// Whether there are too few for any connection.
@@ -133,13 +173,36 @@ mod tests {
     #[test]
     fn files_get_a_quarter_of_descriptors_and_connections_the_rest() {
         let usual = Descriptors::new(Some(1024), 2);
-        assert_eq!((usual.of_disk(), usual.reserved(), usual.sockets_end()), (128, 304, 720));
+        assert_eq!((usual.of_disk(), usual.reserved(), usual.connections_max()), (128, 304, 720));
         let many = Descriptors::new(Some(1024), 16);
-        assert_eq!((many.of_disk(), many.reserved(), many.sockets_end()), (16, 416, 608));
+        assert_eq!((many.of_disk(), many.reserved(), many.connections_max()), (16, 416, 608));
         let large = Descriptors::new(Some(1 << 20), 2);
-        assert_eq!((large.of_disk(), large.sockets_end()), (4096, (1 << 20) - 8192 - 16 - 32));
+        assert_eq!((large.of_disk(), large.connections_max()), (4096, (1 << 20) - 8192 - 16 - 32));
         let unlimited = Descriptors::new(None, 2);
-        assert_eq!((unlimited.of_disk(), unlimited.sockets_end()), (4096, RawFd::MAX));
+        assert_eq!((unlimited.of_disk(), unlimited.connections_max()), (4096, u64::MAX));
+    }
+
+    #[test]
+    fn connections_are_limited_by_their_number_and_not_by_those_of_open_files() {
+        let few = Descriptors::new(Some(128), 2);
+        assert_eq!((few.reserved(), few.connections_max()), (80, 48));
+        // Files that use what is reserved leave high numbers to the first socket.
+        assert_eq!(few.room_beside(0, 79), ConnectionRoom::Service);
+        assert_eq!(few.room_beside(39, 119), ConnectionRoom::Service);
+        assert_eq!(few.room_beside(40, 60), ConnectionRoom::Refusal);
+        assert_eq!(few.room_beside(48, 60), ConnectionRoom::Closed);
+        // Others use more than is reserved for them.
+        assert_eq!(few.room_beside(0, 120), ConnectionRoom::Closed);
+        assert_eq!(Descriptors::new(None, 2).room_beside(1 << 20, 1 << 20), ConnectionRoom::Service);
+    }
+
+    #[test]
+    fn dropped_connections_do_not_count() {
+        let counted = [(); 100].map(|()| CountedConnection::count());
+        let others = counted.map(|connection| connection.others);
+        assert!(others.is_sorted() && others[99] >= 99);
+        // Other tests may count at the same time, but not a hundred.
+        assert!(CountedConnection::count().others < others[99]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_system::clock::Stopwatch;
-use zerohop_system::descriptors::Descriptors;
+use zerohop_system::descriptors::{ConnectionRoom, CountedConnection, Descriptors};
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::MAGIC;
 
@@ -38,17 +38,6 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         [(); 3].map(|()| RepeatedEvent::new(REFUSALS_LOG_INTERVAL_MS));
     loop {
         let (stream, peer) = match listener.accept().await {
-            Ok((stream, _)) if Descriptors::of_process().refuses(&stream) => {
-                if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
-                    let descriptors = Descriptors::of_process();
-                    warn!(
-                        refused,
-                        "connections to the manager are closed: this process may have {descriptors}; start it with a higher limit \
-                         (`ulimit -n`; LimitNOFILE for systemd), or close connections that are not needed"
-                    );
-                }
-                continue;
-            }
             Ok(accepted) => accepted,
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
             Err(error) => {
@@ -59,6 +48,19 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
                 continue;
             }
         };
+        let counted = CountedConnection::count();
+        let descriptors = Descriptors::of_process();
+        // The last descriptors of connections are for the manager: it answers reports and joins.
+        if descriptors.room_for(&counted, &stream) == ConnectionRoom::Closed {
+            if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
+                warn!(
+                    refused,
+                    "connections to the manager are closed: this process may have {descriptors}; start it with a higher limit \
+                     (`ulimit -n`; LimitNOFILE for systemd), or close connections that are not needed"
+                );
+            }
+            continue;
+        }
         let entrance = {
             let history = shared.history.borrow();
             shared.door.borrow_mut().enter(Some(peer.ip()), history.map())
@@ -70,7 +72,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
             }
             continue;
         };
-        let visitor = Visitor::new(shared, key, place);
+        let visitor = Visitor::new(shared, key, place, counted);
         let task = spawn_local(async move { serve(&visitor, stream).await });
         Visitor::is_served_by(shared, (key, place), task.abort_handle());
     }

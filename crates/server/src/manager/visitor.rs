@@ -5,6 +5,7 @@ use std::rc::Rc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use zerohop_reactor::UnprovenSlot;
+use zerohop_system::descriptors::CountedConnection;
 
 use super::shared::ManagerShared;
 
@@ -16,12 +17,18 @@ pub(super) struct Visitor {
     slot: UnprovenSlot,
     /// When it is closed if it is still unauthenticated.
     pub(super) due: Instant,
+    _counted: CountedConnection,
 }
 
 impl Visitor {
-    pub(super) fn new(shared: &Rc<ManagerShared>, key: u64, place: UnprovenSlot) -> Visitor {
+    pub(super) fn new(
+        shared: &Rc<ManagerShared>,
+        key: u64,
+        place: UnprovenSlot,
+        counted: CountedConnection,
+    ) -> Visitor {
         let due = Instant::now() + shared.about.connections.unproven_time_out;
-        Visitor { shared: Rc::clone(shared), key, slot: place, due }
+        Visitor { shared: Rc::clone(shared), key, slot: place, due, _counted: counted }
     }
 
     /// Sets the task that must end if the place is needed.

@@ -102,10 +102,16 @@ fn connections_beyond_a_low_limit_get_the_remedy() {
     let cluster = up(&data, 128);
     let addresses = instances(&cluster);
     let mut client = LineClient::connect(&addresses[0]);
-    for number in 0..50 {
+    // Both disks keep open as many files as they may, with low numbers.
+    for number in 0..300 {
         assert_eq!(client.send_line(&format!("SET before-{number} {number}")), "+OK\r\n");
     }
     let connect = |number: usize| TcpStream::connect(&addresses[number % 2]).unwrap();
+    let mut ping = |number: usize| {
+        let mut other = LineClient(BufReader::new(connect(number)));
+        assert_eq!(other.send_line("PING"), "+PONG\r\n");
+    };
+    (0..20).for_each(&mut ping);
     let connections: Vec<TcpStream> = (0..CONNECTIONS).map(connect).collect();
     let mut refused = 0;
     for mut stream in connections {
