@@ -174,6 +174,12 @@ pub const STATE_PART_BYTES: usize = 256 << 10;
 /// instance may have in flight to another.
 pub const STATE_WINDOW_BYTES: usize = 4 << 20;
 
+/// Parts in flight to one member. The end of a segment ends a part, so parts may be small.
+pub const STATE_WINDOW_PARTS: usize = 16;
+
+/// After a missing acknowledgement has halved the window, it grows by one part for this many acknowledged parts.
+pub const STATE_WINDOW_GROWTH_PARTS: usize = 16;
+
 /// Bytes of parts that one step sends: half a millisecond of work, then requests get their turn.
 pub const STATE_STEP_BYTES: usize = 1 << 20;
 

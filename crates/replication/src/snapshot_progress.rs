@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use zerohop_engine::RunPlace;
 use zerohop_wire::messages::{EntryName, Member};
 
-use super::limits::{RESEND_STATE_US, STATE_WINDOW_BYTES};
+use super::limits::{RESEND_STATE_US, STATE_WINDOW_BYTES, STATE_WINDOW_GROWTH_PARTS, STATE_WINDOW_PARTS};
 
 /// The snapshot that is being sent to one member.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(super) struct SnapshotSend {
     pub(super) acked: u32,
     pub(super) under_way: VecDeque<UnacknowledgedPart>,
     pub(super) under_way_bytes: usize,
+    pub(super) window: SendWindow,
     pub(super) state: Vec<u8>,
     /// When parts were last sent again because an acknowledgement was missing.
     pub(super) rewound_us: u64,
@@ -36,6 +37,34 @@ pub(super) struct SendPosition {
     pub(super) is_log_sent: bool,
     pub(super) state: usize,
     pub(super) is_all_sent: bool,
+}
+
+/// The number of parts that may be in flight. The receiver accepts parts in order only, so on a network that reorders or loses
+/// messages most parts of a large window are sent in vain: each missing acknowledgement halves it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SendWindow {
+    parts: usize,
+    /// Parts that were acknowledged since it has changed.
+    acknowledged: usize,
+}
+
+impl Default for SendWindow {
+    fn default() -> Self {
+        SendWindow { parts: STATE_WINDOW_PARTS, acknowledged: 0 }
+    }
+}
+
+impl SendWindow {
+    fn halve(&mut self) {
+        *self = SendWindow { parts: (self.parts / 2).max(1), acknowledged: 0 };
+    }
+
+    fn part_acknowledged(&mut self) {
+        self.acknowledged += 1;
+        if self.acknowledged >= STATE_WINDOW_GROWTH_PARTS {
+            *self = SendWindow { parts: (self.parts + 1).min(STATE_WINDOW_PARTS), acknowledged: 0 };
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +95,9 @@ impl SnapshotSend {
     }
 
     pub(super) fn may_send_part(&self) -> bool {
-        !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
+        !self.at.is_all_sent
+            && self.under_way_bytes < STATE_WINDOW_BYTES
+            && self.under_way.len() < self.window.parts
     }
 
     /// Steps back to the first unacknowledged part.
@@ -77,6 +108,7 @@ impl SnapshotSend {
         self.under_way.clear();
         self.under_way_bytes = 0;
         self.next = self.acked;
+        self.window.halve();
         self.rewound_us = now_us;
     }
 
@@ -87,6 +119,7 @@ impl SnapshotSend {
             self.under_way_bytes -= part.bytes;
             self.sent_bytes += part.bytes as u64;
             self.acked += 1;
+            self.window.part_acknowledged();
             self.part_acknowledged_us = now_us;
         }
     }

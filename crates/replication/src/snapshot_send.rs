@@ -18,7 +18,7 @@ use zerohop_wire::messages::{EntryName, Member, PeerBody, StatePart};
 use super::follower_progress::Stream;
 use super::limits::{BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES};
 use super::primary::{UnsendableEntry, name_at};
-use super::snapshot_progress::{CopyProgress, SendPosition, SnapshotSend, UnacknowledgedPart};
+use super::snapshot_progress::{CopyProgress, SendPosition, SendWindow, SnapshotSend, UnacknowledgedPart};
 use super::{Context, Replica, ReplicaEffects};
 use zerohop_partition::planted::{Bug, is_planted};
 
@@ -39,6 +39,7 @@ impl Replica {
             acked: 0,
             under_way: VecDeque::new(),
             under_way_bytes: 0,
+            window: SendWindow::default(),
             total_bytes: log_bytes + state.len() as u64,
             state,
             rewound_us: context.now_us,

@@ -37,12 +37,17 @@ fn fillers_are_never_sent_as_real_entries() {
 
 /// A, alone, with a log of several segments, and B, which has no data and has reported that.
 fn primary_and_newcomer() -> (TestNode, TestNode) {
+    primary_with_records(300)
+}
+
+/// The same with this many records of 1,000 bytes.
+fn primary_with_records(records: u64) -> (TestNode, TestNode) {
     let mut a = TestNode::new(1);
     a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
     a.leases.synced(TIMESTAMP_BOUND);
     a.handle_event(ReplicaEvent::Tick);
-    for number in 0..300_u64 {
+    for number in 0..records {
         a.write(number, format!("key {number}").as_bytes(), &[number as u8; 1000]);
     }
     a.granted_by(2);
@@ -142,6 +147,35 @@ fn lost_snapshot_parts_are_resent() {
     }
     deliver_until_complete(&mut a, &mut b);
     assert_same(&mut a, &mut b);
+}
+
+/// Of each window only the first part arrives in order. A window of all parts would send them again for each one that is accepted.
+#[test]
+fn reordered_snapshot_parts_are_not_all_resent_for_each_accepted_one() {
+    let (mut a, mut b) = primary_with_records(1500);
+    let (mut sent, mut needed) = (0, 0);
+    for round in 0..400 {
+        let parts = parts(&mut a);
+        sent += parts.len();
+        parts.iter().rev().for_each(|frame| deliver(frame, 1, &mut b));
+        for ms in 0..20 {
+            b.engine.maintain(round * 20 + ms).expect("goes on");
+        }
+        b.now_us += 20_000;
+        b.handle_event(ReplicaEvent::Tick);
+        let answers = frames(&mut b);
+        needed += usize::from(!answers.is_empty());
+        answers.iter().for_each(|frame| deliver(frame, 2, &mut a));
+        a.now_us += 20_000;
+        a.granted_by(2);
+        a.handle_event(ReplicaEvent::Tick);
+        if b.replica.counts().snapshots_installed == 1 {
+            break;
+        }
+    }
+    assert_eq!(b.replica.counts().snapshots_installed, 1);
+    assert!(needed > 20, "{needed} parts");
+    assert!(sent < 4 * needed, "{sent} parts were sent for {needed}");
 }
 
 /// A has given up and started again as of the same entry, and its log may have been compacted in between.
