@@ -22,6 +22,7 @@ use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::manual_arguments::{CompletionsArguments, ManArguments};
 use crate::node::NodeArguments;
+use crate::object::ObjectCommand;
 use crate::output;
 use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
@@ -106,6 +107,11 @@ pub(crate) enum CliCommand {
     /// Reads and writes large objects (blobs), completely or in parts.
     #[command(subcommand)]
     Blob(BlobCommand),
+    /// Reads and writes buckets and objects, the same that clients of S3 use.
+    ///
+    /// No gateway is needed. A running one (`zerohop s3`) removes the bytes of objects that were replaced or removed.
+    #[command(subcommand)]
+    Object(ObjectCommand),
     /// Writes a consistent backup of keyspaces to a folder, while the cluster serves requests.
     ///
     /// The backup has all writes that were acknowledged before it began, and each transaction completely or not at all.

@@ -17,6 +17,7 @@ mod local;
 mod manual;
 mod manual_arguments;
 mod node;
+mod object;
 mod partition;
 mod recover;
 mod s3;
@@ -68,6 +69,7 @@ fn is_watched(command: &CliCommand) -> bool {
         | CliCommand::Txn(_)
         | CliCommand::Keyspace(_)
         | CliCommand::Partition(_)
+        | CliCommand::Object(_)
         | CliCommand::Recover(_)
         | CliCommand::Token(_) => true,
         _ => false,
@@ -90,6 +92,7 @@ fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
         CliCommand::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         CliCommand::Kv(command) => runtime()?.block_on(kv::run(command)),
         CliCommand::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
+        CliCommand::Object(command) => runtime()?.block_on(object::run(command)),
         CliCommand::Blob(command) => runtime()?.block_on(blob::run(command)),
         CliCommand::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
         CliCommand::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),

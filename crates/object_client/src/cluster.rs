@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, PutOptions, Reason, Record, Timestamp};
+use zerohop_client::{
+    AbortReason, Client, Error, Failure, Keyspace, PutOptions, Reason, Record, Snapshot, SnapshotOptions,
+    Timestamp,
+};
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, VersionedRecord, Write};
 
+use crate::check::{Check, CheckReport};
+
+/// How long a check may read its snapshot.
+const CHECK_AGE: Duration = Duration::from_secs(24 * 3600);
 /// Attempts of a transaction that conflicts with others while its conditions hold.
 const COMMITS_MAX: u32 = 20;
 /// The pause after the first conflict; each further one is longer.
@@ -96,6 +103,38 @@ fn versioned(key: &RecordKey, record: Option<Record>) -> Result<Option<Versioned
             Ok(Some(VersionedRecord { version: Version(version.0), value: bytes.to_vec() }))
         }
         Some(Record::List { .. }) => Err(ObjectError::Corrupt(key.clone())),
+    }
+}
+
+impl ClusterStore {
+    /// Checks all records and bodies as of one moment, while the cluster serves requests.
+    ///
+    /// # Errors
+    /// The cluster does not serve a partition; a record is corrupt.
+    pub async fn check(&self) -> Result<CheckReport, ObjectError> {
+        let options = SnapshotOptions { age: CHECK_AGE, ..SnapshotOptions::default() };
+        let snapshot = self.client.snapshot_with(&[&self.names, &self.bodies], options).await;
+        let snapshot = snapshot.map_err(|error| unavailable(&error))?;
+        let report = self.check_in(&snapshot).await;
+        // The servers release it by themselves if this fails.
+        drop(snapshot.close().await);
+        report
+    }
+
+    async fn check_in(&self, snapshot: &Snapshot) -> Result<CheckReport, ObjectError> {
+        let mut check = Check::default();
+        let mut records = snapshot.scan_range::<&[u8]>(&self.names, ..).values();
+        while let Some(page) = records.next_page().await.map_err(|error| unavailable(&error))? {
+            for listed in page {
+                let value = listed.value.ok_or_else(|| ObjectError::Corrupt(listed.key.to_vec()))?;
+                check.add_record(&listed.key, &value)?;
+            }
+        }
+        let (mut bodies, mut names) = (snapshot.list_blobs(&self.bodies, ""), Vec::new());
+        while let Some(page) = bodies.next_page().await.map_err(|error| unavailable(&error))? {
+            names.extend(page.into_iter().map(|(name, _)| name));
+        }
+        Ok(check.finish(names.iter().map(|name| &name[..])))
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct GivenBytes {
 }
 
 /// A source of bytes, with its name for messages.
-pub(super) struct ByteSource {
+pub(crate) struct ByteSource {
     from: Box<dyn Read + Send>,
     name: PathBuf,
     /// Its length in bytes, if it is known.
@@ -49,11 +49,11 @@ impl GivenBytes {
 }
 
 impl ByteSource {
-    pub(super) fn standard_input() -> Self {
+    pub(crate) fn standard_input() -> Self {
         Self { from: Box::new(stdin()), name: PathBuf::from("standard input"), length: None }
     }
 
-    pub(super) fn file(path: &Path) -> Result<Self, CommandError> {
+    pub(crate) fn file(path: &Path) -> Result<Self, CommandError> {
         #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
         let file =
             std::fs::File::open(path).map_err(|error| CommandError::system("opening", path, &error))?;
@@ -63,13 +63,13 @@ impl ByteSource {
     }
 
     /// Its length in bytes; `None`: not known.
-    pub(super) fn length(&self) -> Option<u64> {
+    pub(crate) fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// Reads the pieces ahead on a thread of its own, so that the command still receives signals
     /// while it waits for standard input.
-    pub(super) fn pieces(mut self, bytes_max: u64) -> mpsc::Receiver<Result<Vec<u8>, CommandError>> {
+    pub(crate) fn pieces(mut self, bytes_max: u64) -> mpsc::Receiver<Result<Vec<u8>, CommandError>> {
         let (sender, pieces) = mpsc::channel(PIECES_AHEAD);
         #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
         std::thread::spawn(move || {

@@ -26,7 +26,7 @@ const LINKS_MAX: usize = 40;
 const DESCRIPTOR_PATHS: [&str; 5] = ["/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/fd/", "/proc/"];
 
 #[derive(Debug)]
-pub(super) struct CopyFile {
+pub(crate) struct CopyFile {
     /// The path for messages.
     path: PathBuf,
     into: CopyTarget,
@@ -41,17 +41,17 @@ enum CopyTarget {
 }
 
 impl CopyFile {
-    pub(super) fn create(path: &Path) -> Result<CopyFile, CommandError> {
+    pub(crate) fn create(path: &Path) -> Result<CopyFile, CommandError> {
         let into = CopyTarget::of(path).map_err(|error| CommandError::system("creating", path, &error))?;
         Ok(CopyFile { path: path.to_owned(), into })
     }
 
     /// Whether the bytes so far can be discarded.
-    pub(super) fn can_restart(&self) -> bool {
+    pub(crate) fn can_restart(&self) -> bool {
         !matches!(self.into, CopyTarget::Direct { is_regular: false, .. })
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
         let written = match &mut self.into {
             CopyTarget::Temporary { file, .. } => file.as_file_mut().write_all(bytes),
             CopyTarget::Direct { file, .. } => file.write_all(bytes),
@@ -60,7 +60,7 @@ impl CopyFile {
     }
 
     /// Gives the copy its name.
-    pub(super) fn finish(self) -> Result<(), CommandError> {
+    pub(crate) fn finish(self) -> Result<(), CommandError> {
         let CopyFile { path, into } = self;
         let finished = interrupt::finish_copy(&path, || match into {
             CopyTarget::Temporary { file, over } => {

@@ -212,14 +212,14 @@ async fn stream(
 }
 
 /// The error for binary contents on a terminal.
-fn no_text() -> CommandError {
+pub(crate) fn no_text() -> CommandError {
     let why = "these bytes are no text, and would upset the terminal: name a file for them, or write `| cat` behind the command";
     CommandError::Refused(why.to_owned())
 }
 
 /// Whether the bytes have anything but text and line ends, which could control a terminal. A
 /// character that the end of the bytes truncates is allowed.
-fn is_binary(bytes: &[u8]) -> bool {
+pub(crate) fn is_binary(bytes: &[u8]) -> bool {
     let of_text = |one: char| !one.is_control() || matches!(one, '\n' | '\t' | '\r' | '\x0c');
     bytes.utf8_chunks().any(|chunk| !chunk.valid().chars().all(of_text))
 }

@@ -4,12 +4,12 @@
 //! negative answer (no such blob, or a blob that already exists) is printed on standard error or as
 //! JSON, and the exit code is 1; see [`refusal`].
 
-mod bytes;
-mod copy_file;
-mod get;
+pub(crate) mod bytes;
+pub(crate) mod copy_file;
+pub(crate) mod get;
 mod head;
 mod list;
-mod progress;
+pub(crate) mod progress;
 mod put;
 mod refusal;
 mod transform;

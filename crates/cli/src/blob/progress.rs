@@ -11,7 +11,7 @@ const SHOW_AFTER: Duration = Duration::from_secs(1);
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
-pub(super) struct BlobProgress {
+pub(crate) struct BlobProgress {
     line: StatusLine,
     what: &'static str,
     bytes: u64,
@@ -22,23 +22,23 @@ pub(super) struct BlobProgress {
 
 impl BlobProgress {
     /// `total`: the bytes to do, if that is known.
-    pub(super) fn new(what: &'static str, total: Option<u64>) -> Self {
+    pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         let started = Instant::now();
         Self { line: StatusLine::new(), what, bytes: 0, total, started, next: started + SHOW_AFTER }
     }
 
     /// Whether a user sees it: only then a total is worth a request.
-    pub(super) fn is_shown(&self) -> bool {
+    pub(crate) fn is_shown(&self) -> bool {
         self.line.is_terminal()
     }
 
     /// Sets the bytes to do from now on.
-    pub(super) fn set_total(&mut self, total: u64) {
+    pub(crate) fn set_total(&mut self, total: u64) {
         self.total = Some(self.bytes.saturating_add(total));
     }
 
     /// Adds to the bytes that are done.
-    pub(super) fn add(&mut self, bytes: usize) {
+    pub(crate) fn add(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
         let now = Instant::now();
         if now >= self.next {
@@ -48,7 +48,7 @@ impl BlobProgress {
     }
 
     /// Bytes so far.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }

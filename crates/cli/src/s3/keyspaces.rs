@@ -26,7 +26,7 @@ pub(crate) async fn open_grants(client: &Client, names: &str) -> Result<Keyspace
 }
 
 /// The keyspace of the names, which is ordered, and that of the bodies.
-pub(super) async fn open(client: &Client, names: &str) -> Result<(Keyspace, Keyspace), CommandError> {
+pub(crate) async fn open(client: &Client, names: &str) -> Result<(Keyspace, Keyspace), CommandError> {
     let ordered = open_one(client, names, Some(KeyOrder::ORDERED)).await?;
     if ordered.config().order != KeyOrder::Ordered {
         return Err(CommandError::Refused(format!(

@@ -8,7 +8,8 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use zerohop_client::{Client, Secret};
-use zerohop_s3::{ClusterStore, ClusterUsers, FixedUsers, GatewayOptions, S3Gateway, Users};
+use zerohop_object_client::ClusterStore;
+use zerohop_s3::{ClusterUsers, FixedUsers, GatewayOptions, S3Gateway, Users};
 use zerohop_tls::ServerTls;
 
 use super::keyspaces;

@@ -13,10 +13,8 @@ mod access;
 mod api;
 mod base64;
 mod checksum;
-mod cluster;
 mod connection_state;
 mod server;
 
 pub use access::{ClusterUsers, FixedUsers, Grant, GrantError, User, UserFound, Users, grants_key};
-pub use cluster::{ClusterBodyWriter, ClusterStore};
 pub use server::{ConnectionLimits, GatewayOptions, S3Gateway};

@@ -23,6 +23,7 @@ mod large_blobs;
 mod losses;
 mod manual;
 mod names;
+mod objects;
 mod on_terminal;
 mod output_failures;
 mod processes;

@@ -26,7 +26,7 @@ const KEYS: usize = 5;
 /// Puts of all writers before a fault.
 const PUTS: u64 = 60;
 
-fn gateway(endpoint: &str) -> ServingProgram {
+pub(super) fn gateway(endpoint: &str) -> ServingProgram {
     ServingProgram::start(zerohop(&[
         "s3",
         "--endpoint",

@@ -1,0 +1,120 @@
+//! Puts one object: its body first, then the record that makes it appear.
+
+use crc_fast::{CrcAlgorithm, Digest as Crc};
+use md5::{Digest as _, Md5};
+use zerohop_objects::{
+    self as layer, BodyId, BodyWriter, Checksum, Conditions, ETag, Lifetimes, ObjectError, ObjectRecord,
+    Pairs, PutObject, SetId, Store, WHOLE_OBJECT,
+};
+
+/// The bytes that are appended to the body at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// The number of CRC-64/NVME in records of objects, as the S3 gateway has it.
+pub const CRC64_NVME: u8 = 3;
+
+/// What an object has besides its bytes.
+#[derive(Clone, Debug, Default)]
+pub struct PutSettings {
+    /// Headers and user metadata, by the names of headers of S3.
+    pub attributes: Pairs,
+    /// Tags.
+    pub tags: Pairs,
+    /// Conditions on the object of this name that is there.
+    pub conditions: Conditions,
+}
+
+/// A put in progress. If it is dropped before [`publish`](Self::publish), nothing of it is visible, and the sweep of a gateway
+/// removes its bytes.
+pub struct ObjectWriter<'s, S: Store> {
+    store: &'s S,
+    lifetimes: Lifetimes,
+    target: (String, Vec<u8>),
+    set: SetId,
+    /// The last moment at which the body may be written, in milliseconds since 1970.
+    until: u64,
+    writer: S::Writer,
+    pending: Vec<u8>,
+    size: u64,
+    md5: Md5,
+    crc: Crc,
+}
+
+impl<'s, S: Store> ObjectWriter<'s, S> {
+    pub(crate) async fn begin(
+        store: &'s S,
+        lifetimes: Lifetimes,
+        target: (String, Vec<u8>),
+    ) -> Result<Self, ObjectError> {
+        let set = SetId(store.random());
+        let until = layer::run(store, layer::stage_body(target.0.clone(), set, lifetimes)).await?;
+        Ok(Self {
+            store,
+            lifetimes,
+            target,
+            set,
+            until,
+            writer: store.write_body(BodyId { set, number: WHOLE_OBJECT }),
+            pending: Vec::new(),
+            size: 0,
+            md5: Md5::new(),
+            crc: Crc::new(CrcAlgorithm::Crc64Nvme),
+        })
+    }
+
+    /// Adds bytes.
+    ///
+    /// # Errors
+    /// Those of the store; [`ObjectError::BodyExpired`] if the put has stopped for minutes.
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), ObjectError> {
+        self.size += bytes.len() as u64;
+        self.md5.update(bytes);
+        self.crc.update(bytes);
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= PIECE_BYTES || self.must_renew() { self.append().await } else { Ok(()) }
+    }
+
+    /// Makes the object visible with all of its bytes, in one transaction. Returns its record.
+    ///
+    /// # Errors
+    /// [`ObjectError::PreconditionFailed`], [`ObjectError::NoSuchBucket`], and the same as [`write`](Self::write). Only after
+    /// [`ObjectError::Unavailable`] the object may have appeared.
+    pub async fn publish(mut self, settings: PutSettings) -> Result<ObjectRecord, ObjectError> {
+        if self.size > 0 {
+            self.append().await?;
+            self.writer.finish().await?;
+        }
+        let PutSettings { attributes, tags, conditions } = settings;
+        let (bucket, name) = self.target;
+        let value = self.crc.finalize().to_be_bytes().to_vec();
+        let put = PutObject {
+            bucket,
+            name,
+            set: self.set,
+            size: self.size,
+            etag: ETag { md5: self.md5.finalize().into(), parts: 0 },
+            checksum: Some(Checksum { algorithm: CRC64_NVME, composite: false, value }),
+            attributes,
+            tags,
+            conditions,
+            lifetimes: self.lifetimes,
+        };
+        layer::run(self.store, layer::put_object(put)).await
+    }
+
+    /// Whether the second half of the body's time has begun. A body is never written behind its end.
+    fn must_renew(&self) -> bool {
+        self.store.now() + self.lifetimes.pending / 2 > self.until
+    }
+
+    async fn append(&mut self) -> Result<(), ObjectError> {
+        if self.must_renew() {
+            let body = BodyId { set: self.set, number: WHOLE_OBJECT };
+            self.until = layer::run(self.store, layer::renew_body(body, self.lifetimes)).await?;
+        }
+        if !self.pending.is_empty() {
+            self.writer.append(std::mem::take(&mut self.pending)).await?;
+        }
+        Ok(())
+    }
+}
