@@ -126,6 +126,11 @@ impl UnitScheduler {
         }
     }
 
+    /// The time that each unit has, and a command of several parts for all of them.
+    pub(super) fn time_out_ms(&self) -> u64 {
+        self.deadlines.time_out_ms()
+    }
+
     /// Whether no more units may be under way.
     pub(super) fn is_full(&self) -> bool {
         self.under_way.len() >= UNDER_WAY_MAX

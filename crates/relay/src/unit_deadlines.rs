@@ -21,6 +21,11 @@ impl UnitDeadlines {
         }
     }
 
+    /// The time that each wait has.
+    pub(super) fn time_out_ms(&self) -> u64 {
+        self.time_out_ms
+    }
+
     /// A wait begins.
     #[inline]
     pub(super) fn begin(&mut self, number: u64, now_ms: u64) {

@@ -125,6 +125,14 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
         self.at.cross_partition() == CrossPartition::Soon
     }
 
+    fn elapsed_ms(&self) -> u64 {
+        self.at.now().elapsed_ms
+    }
+
+    fn time_out_ms(&self) -> u64 {
+        self.scheduler.time_out_ms()
+    }
+
     fn has_known_keyspaces(&self) -> bool {
         self.at.instance().has_known_keyspaces()
     }

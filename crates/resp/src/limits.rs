@@ -96,6 +96,10 @@ pub const ANSWER_AGE_MS: u64 = 3_600_000;
 /// are fetched at the same time, and its reply is buffered.
 pub const SPANNING_PART_KEYS_MAX: usize = 256;
 
+/// Parts of one command over several partitions that are under way at a time. Most of a part's time
+/// is spent waiting for the partitions. The parts of `MGET` are fewer, if their values are long.
+pub const SPANNING_PARTS_WINDOW: usize = 8;
+
 /// Longest reply of one unit that is not read in pages. Redis has no such limit. Here one thread
 /// serves many partitions, and three of the longest values already take it milliseconds. It fits
 /// in what a connection may buffer of its output, together with [`WAITING_REPLY_BYTES_MAX`] and

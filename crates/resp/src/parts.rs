@@ -7,8 +7,8 @@
 //! | `MSET`, `MSETNX` | refused, because they must be atomic |
 //!
 //! In one partition each part is a step, and the instance serves others in between. Over several
-//! partitions each part is a transaction of the gateway. The connection requests one part after
-//! the other (`connection::steps`).
+//! partitions each part is a transaction of the gateway, and a few are under way at a time. The
+//! connection requests them (`connection::steps`).
 
 use crate::args::ArgumentSpan;
 use crate::command::CommandRow;
@@ -25,7 +25,7 @@ use crate::{Args, Protocol, ReplyWriter, Unit};
 pub enum Shares {
     /// In one step.
     SingleStep,
-    /// As these units, one after the other. [`JoinedReplies`] joins their replies.
+    /// As these units. [`JoinedReplies`] joins their replies, in their order.
     Parts(Vec<Vec<u8>>, JoinedReplies),
     /// Not at all; its reply is this error.
     Refused(String),
@@ -40,6 +40,8 @@ pub struct JoinedReplies {
     sum: i64,
     items: Vec<u8>,
     parts: usize,
+    /// Keys of the list that have their items; for others, those of parts behind one that failed.
+    counted_keys: usize,
 }
 
 impl Unit<'_> {
@@ -101,7 +103,15 @@ impl Unit<'_> {
                 });
                 Shares::Parts(
                     units.collect(),
-                    JoinedReplies { name, is_list, keys, sum: 0, items: Vec::new(), parts: 0 },
+                    JoinedReplies {
+                        name,
+                        is_list,
+                        keys,
+                        sum: 0,
+                        items: Vec::new(),
+                        parts: 0,
+                        counted_keys: 0,
+                    },
                 )
             }
             _ => Shares::SingleStep,
@@ -115,14 +125,20 @@ impl JoinedReplies {
     /// # Errors The reply to the whole command: a part has failed, or the whole is too long. No
     /// more parts follow.
     pub fn add_reply(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
+        self.add(reply).map_err(|failed| self.failed(&failed))
+    }
+
+    /// Same as [`Self::add_reply`], but the error is what [`Self::failed`] makes the reply of.
+    pub(crate) fn add(&mut self, reply: &[u8]) -> Result<(), Vec<u8>> {
         let line = reply.iter().position(|byte| *byte == b'\n').map_or(reply.len(), |end| end + 1);
+        let number = reply.get(1..line.saturating_sub(2)).and_then(integer).unwrap_or(0);
         match reply.first() {
-            Some(b'*') if self.is_list => self.items.extend_from_slice(&reply[line..]),
-            Some(b':') => {
-                let number = reply.get(1..line.saturating_sub(2)).and_then(integer);
-                self.sum = self.sum.saturating_add(number.unwrap_or(0));
+            Some(b'*') if self.is_list => {
+                self.items.extend_from_slice(&reply[line..]);
+                self.counted_keys += usize::try_from(number).unwrap_or(0);
             }
-            _ => return Err(self.failed(reply)),
+            Some(b':') => self.sum = self.sum.saturating_add(number),
+            _ => return Err(reply.to_vec()),
         }
         self.parts += 1;
         // A connection has sent all but a page of what came before.
@@ -134,6 +150,16 @@ impl JoinedReplies {
             )));
         }
         Ok(())
+    }
+
+    /// Counts what a part has done that was under way when one before it failed.
+    pub(crate) fn add_behind_failure(&mut self, reply: &[u8], keys: usize) {
+        if !self.is_list
+            && let Some(number) = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"))
+        {
+            self.sum = self.sum.saturating_add(integer(number).unwrap_or(0));
+            self.counted_keys += keys;
+        }
     }
 
     /// Whether its reply is an array, which may be sent in pieces.
@@ -165,20 +191,42 @@ impl JoinedReplies {
         }
     }
 
-    /// The error after a failed part. If a command removes, it says that earlier parts have been
+    /// The keys whose parts are executed.
+    fn done_keys(&self) -> usize {
+        self.counted_keys + if self.is_list { 0 } else { (self.parts * PART_KEYS_MAX).min(self.keys) }
+    }
+
+    /// The error after a failed part. If a command removes, it says that other parts have been
     /// executed.
-    fn failed(&self, reply: &[u8]) -> Vec<u8> {
-        if self.parts == 0 || !matches!(self.name, "del" | "unlink") {
+    pub(crate) fn failed(&self, reply: &[u8]) -> Vec<u8> {
+        let done = self.done_keys();
+        if done == 0 || !matches!(self.name, "del" | "unlink") {
             return reply.to_vec();
         }
         let text = String::from_utf8_lossy(reply.strip_prefix(b"-").unwrap_or(reply));
-        let (name, done) = (self.name.to_ascii_uppercase(), self.parts * PART_KEYS_MAX);
+        let name = self.name.to_ascii_uppercase();
+        let first = if self.counted_keys == 0 { "the first " } else { "" };
         error(&format!(
-            "ERR {name} is done for the first {done} of its {} keys, and not for all others, of which {} were removed: repeat it ({})",
+            "ERR {name} is done for {first}{done} of its {} keys, and not for all others, of which {} were removed: repeat it ({})",
             self.keys,
             self.sum,
             text.trim_end()
         ))
+    }
+
+    /// The error after the time-out of the whole command.
+    pub(crate) fn timed_out(&self, limit_ms: u64) -> Vec<u8> {
+        let (name, done, keys) = (self.name.to_ascii_uppercase(), self.done_keys(), self.keys);
+        let advice =
+            format!("name fewer keys at once, or allow more than {limit_ms} ms with --redis-timeout");
+        match self.name {
+            "del" | "unlink" => {
+                self.failed(error(&format!("TRYAGAIN its time is over: {advice}")).as_slice())
+            }
+            _ => error(&format!(
+                "ERR {name} has read {done} of its {keys} keys, and its time is over: {advice}; nothing was changed"
+            )),
+        }
     }
 }
 

@@ -131,8 +131,8 @@ pub trait ConnectionWorld {
     }
 
     /// Executes a unit with keys in several partitions of a keyspace, atomically, over
-    /// [`GatheredRecords`](crate::GatheredRecords). No other unit of the connection is under way.
-    /// Only if [`ConnectionWorld::serves_cross_partition`].
+    /// [`GatheredRecords`](crate::GatheredRecords). No other unit of the connection is under way,
+    /// except other parts of the same command. Only if [`ConnectionWorld::serves_cross_partition`].
     fn run_over(
         &mut self,
         keyspace: KeyspaceId,
@@ -186,6 +186,16 @@ pub trait ConnectionWorld {
 
     /// Microseconds since 1970.
     fn now_us(&self) -> u64;
+
+    /// Milliseconds of a clock that is never set, for the time-out of a command.
+    fn elapsed_ms(&self) -> u64 {
+        self.now_us() / 1000
+    }
+
+    /// The time that a command of several parts has for all of them, in milliseconds.
+    fn time_out_ms(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Passes the line of every connection of this instance
     /// ([`Connection::describe`](crate::Connection::describe)) to `each`, except that of connection

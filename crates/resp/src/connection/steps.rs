@@ -1,12 +1,18 @@
 //! A command of many keys in one or several partitions, executed in parts. The instance serves
 //! others in between.
 //!
-//! The next part is sent once the reply to the part before it has come, so that a part is one step
-//! on any instance. Later commands wait until all parts are done. An array is sent in pieces: then
-//! the next part also waits until the client has room.
+//! In one partition the next part is sent once the reply to the part before it has come, so that a
+//! part is one step on any instance. Over several partitions a few parts are under way at a time:
+//! each is a transaction of the gateway, which spends most of its time waiting. The replies are
+//! joined in the order of the parts. Later commands wait until all parts are done.
+//!
+//! An array is sent in pieces: then the next part also waits until the client has room. No part is
+//! sent after the time-out of a command, unless a piece of the array is sent already.
+
+use std::collections::VecDeque;
 
 use super::{BlockReason, Connection, MEMORY_FULL, Spread};
-use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX};
+use crate::limits::{OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX, SPANNING_PARTS_WINDOW};
 use crate::number::integer;
 use crate::parts::{JoinedReplies, Shares};
 use crate::unit::MAY_STOP;
@@ -18,28 +24,103 @@ use zerohop_wire::ids::KeyspaceId;
 pub(super) struct Steps {
     spread: Spread,
     keyspace: KeyspaceId,
-    /// The current or next part, and those after it.
-    unit: Vec<u8>,
+    /// A part to send before `units`: the keys that the reply to a part has left out, or a part
+    /// that was refused while others were under way.
+    next: Option<Vec<u8>>,
     units: std::vec::IntoIter<Vec<u8>>,
     bytes: usize,
-    /// The part number of the current unit.
+    /// The number of the next part.
     part: u32,
+    /// The sent parts whose replies are not joined yet.
+    sent: VecDeque<SentPart>,
     joined: JoinedReplies,
-    /// A unit is under way.
-    is_unit_in_flight: bool,
+    /// Bytes of the longest reply to a part.
+    longest_reply: usize,
+    time: CommandTime,
+    /// Why no further part is sent.
+    stopped: Option<StepsRefusal>,
     /// A piece of its array is sent, so it cannot become an error any more.
     is_begun: bool,
+}
+
+#[derive(Debug)]
+struct SentPart {
+    part: u32,
+    unit: Vec<u8>,
+    reply: Option<Vec<u8>>,
+}
+
+/// The time that a command has for all its parts.
+#[derive(Debug)]
+struct CommandTime {
+    limit_ms: u64,
+    ends_ms: u64,
+}
+
+#[derive(Debug)]
+enum StepsRefusal {
+    /// A part has failed, with this reply.
+    Failed(Vec<u8>),
+    TimedOut,
 }
 
 impl Steps {
     /// Bytes that it keeps.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes + self.joined.bytes()
+        let replies = self.sent.iter().filter_map(|sent| sent.reply.as_ref()).map(Vec::len);
+        self.bytes + self.joined.bytes() + replies.sum::<usize>()
     }
 
     /// Whether it continues once its client has room.
     pub(super) fn awaits_output_space(&self) -> bool {
-        !self.is_unit_in_flight
+        self.joined.is_list() && self.joined.bytes() >= PAGE_BYTES
+    }
+
+    /// How many parts may be under way.
+    fn window(&self) -> usize {
+        match self.spread {
+            Spread::One(_) => 1,
+            Spread::Several if !self.joined.is_list() => SPANNING_PARTS_WINDOW,
+            // Parts that are sent ahead fit in a page, if they are like those before them.
+            Spread::Several => match self.longest_reply {
+                0 => 1,
+                longest => (PAGE_BYTES / longest).clamp(1, SPANNING_PARTS_WINDOW),
+            },
+        }
+    }
+
+    /// Joins the replies that have come, in the order of the parts, until a page is full.
+    fn join(&mut self) {
+        while self.stopped.is_none()
+            && !self.awaits_output_space()
+            && self.sent.front().is_some_and(|sent| sent.reply.is_some())
+            && let Some(SentPart { unit, reply: Some(reply), .. }) = self.sent.pop_front()
+        {
+            if let Err(failed) = self.joined.add(&reply) {
+                self.stopped = Some(StepsRefusal::Failed(failed));
+            } else if let Spread::One(_) = self.spread
+                && self.joined.is_list()
+                && let Ok(unit) = Unit::decode(&unit)
+            {
+                // The reply may cover only the first of the keys.
+                let line = reply.iter().position(|byte| *byte == b'\r').unwrap_or(0);
+                let done = reply.get(1..line).and_then(integer).unwrap_or(0);
+                let done = usize::try_from(done).unwrap_or(0).max(1);
+                self.next = (done < unit.one_keys()).then(|| unit.without_keys(done));
+            }
+        }
+    }
+
+    /// The reply to a command that was stopped, once no part is under way.
+    fn refusal(&mut self, reason: &StepsRefusal) -> Vec<u8> {
+        for SentPart { unit, reply, .. } in self.sent.drain(..) {
+            let keys = Unit::decode(&unit).map_or(0, |unit| unit.one_keys());
+            self.joined.add_behind_failure(&reply.unwrap_or_default(), keys);
+        }
+        match reason {
+            StepsRefusal::Failed(reply) => self.joined.failed(reply),
+            StepsRefusal::TimedOut => self.joined.timed_out(self.time.limit_ms),
+        }
     }
 }
 
@@ -78,19 +159,20 @@ impl Connection {
         }
         let number = self.pending.number();
         self.pending.push(number, self.silent, 0);
-        let mut units = units.into_iter();
-        let unit = units.next().unwrap_or_default();
-        let (is_in_flight, is_begun) = (false, false);
+        let limit_ms = world.time_out_ms();
         let steps = Box::new(Steps {
             spread,
             keyspace: self.keyspace,
-            unit,
-            units,
+            next: None,
+            units: units.into_iter(),
             bytes,
             part: 0,
+            sent: VecDeque::new(),
             joined,
-            is_unit_in_flight: is_in_flight,
-            is_begun,
+            longest_reply: 0,
+            time: CommandTime { limit_ms, ends_ms: world.elapsed_ms().saturating_add(limit_ms) },
+            stopped: None,
+            is_begun: false,
         });
         self.next_step(number, steps, world, out);
         true
@@ -105,9 +187,11 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        if self.handle_step(ticket.number, &mut steps, reply, out) {
-            self.next_step(ticket.number, steps, world, out);
+        if let Some(sent) = steps.sent.iter_mut().find(|sent| sent.part == ticket.part) {
+            sent.reply = Some(reply.to_vec());
+            steps.longest_reply = steps.longest_reply.max(reply.len());
         }
+        self.next_step(ticket.number, steps, world, out);
     }
 
     /// Continues a command that waits until its client has room.
@@ -134,32 +218,7 @@ impl Connection {
         }
     }
 
-    /// Adds the reply to a part. `false`: it ends the command.
-    fn handle_step(&mut self, number: u64, steps: &mut Steps, reply: &[u8], out: &mut Vec<u8>) -> bool {
-        steps.is_unit_in_flight = false;
-        if let Err(text) = steps.joined.add_reply(reply) {
-            if steps.is_begun {
-                self.break_reply();
-            } else {
-                self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
-            }
-            return false;
-        }
-        let left = match Unit::decode(&steps.unit) {
-            // The reply may cover only the first of the keys.
-            Ok(unit) if steps.joined.is_list() => {
-                let line = reply.iter().position(|byte| *byte == b'\r').unwrap_or(0);
-                let done = reply.get(1..line).and_then(integer).unwrap_or(0);
-                let done = usize::try_from(done).unwrap_or(0).max(1);
-                (done < unit.one_keys()).then(|| unit.without_keys(done))
-            }
-            _ => None,
-        };
-        steps.unit = left.or_else(|| steps.units.next()).unwrap_or_default();
-        true
-    }
-
-    /// Sends the next part, or replies.
+    /// Sends the next parts, or replies.
     fn next_step(
         &mut self,
         number: u64,
@@ -167,31 +226,65 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         out: &mut Vec<u8>,
     ) {
-        while !steps.unit.is_empty() {
-            if steps.joined.is_list() && steps.joined.bytes() >= PAGE_BYTES {
-                self.blocked = Some((number, BlockReason::Steps(steps)));
-                return;
+        loop {
+            steps.join();
+            if let Some(reason) =
+                steps.stopped.take_if(|_| steps.sent.iter().all(|sent| sent.reply.is_some()))
+            {
+                if steps.is_begun {
+                    return self.break_reply();
+                }
+                let text = steps.refusal(&reason);
+                return self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
-            // It was encoded by this crate.
-            let bytes = std::mem::take(&mut steps.unit);
-            let Ok(unit) = Unit::decode(&bytes) else { continue };
-            let ticket = Ticket { number, part: steps.part };
-            steps.part += 1;
-            let mut reply = Vec::new();
-            let ran = match steps.spread {
-                Spread::One(place) => world.run(place, ticket, &unit, &mut reply),
-                Spread::Several => world.run_over(steps.keyspace, ticket, &unit, &mut reply),
+            if steps.stopped.is_some() || steps.awaits_output_space() || steps.sent.len() >= steps.window() {
+                break;
+            }
+            let Some(bytes) = steps.next.take().or_else(|| steps.units.next()) else {
+                if steps.sent.is_empty() {
+                    return self.finish_steps(number, steps, out);
+                }
+                break;
             };
-            steps.unit = bytes;
-            if ran == UnitResult::Later {
-                steps.is_unit_in_flight = true;
-                self.blocked = Some((number, BlockReason::Steps(steps)));
-                return;
+            if !steps.is_begun && world.elapsed_ms() >= steps.time.ends_ms {
+                steps.stopped = Some(StepsRefusal::TimedOut);
+                continue;
             }
-            if !self.handle_step(number, &mut steps, &reply, out) {
-                return;
+            if !self.send_part(number, &mut steps, bytes, world) {
+                break;
             }
         }
+        self.blocked = Some((number, BlockReason::Steps(steps)));
+    }
+
+    /// Sends a part. `false`: it is sent again after a reply to one that is under way.
+    fn send_part(
+        &mut self,
+        number: u64,
+        steps: &mut Steps,
+        bytes: Vec<u8>,
+        world: &mut dyn ConnectionWorld,
+    ) -> bool {
+        // It was encoded by this crate.
+        let Ok(unit) = Unit::decode(&bytes) else { return true };
+        let ticket = Ticket { number, part: steps.part };
+        let mut reply = Vec::new();
+        let ran = match steps.spread {
+            Spread::One(place) => world.run(place, ticket, &unit, &mut reply),
+            Spread::Several => world.run_over(steps.keyspace, ticket, &unit, &mut reply),
+        };
+        if ran == UnitResult::Done && reply.first() == Some(&b'-') && !steps.sent.is_empty() {
+            steps.next = Some(bytes);
+            return false;
+        }
+        steps.part += 1;
+        let reply = (ran == UnitResult::Done).then_some(reply);
+        steps.longest_reply = steps.longest_reply.max(reply.as_ref().map_or(0, Vec::len));
+        steps.sent.push_back(SentPart { part: ticket.part, unit: bytes, reply });
+        true
+    }
+
+    fn finish_steps(&mut self, number: u64, mut steps: Box<Steps>, out: &mut Vec<u8>) {
         if steps.is_begun {
             // It is the first pending reply.
             self.put_piece(&mut steps, out);

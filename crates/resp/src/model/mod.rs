@@ -12,7 +12,7 @@ use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use crate::GatheredContents;
 use crate::{Args, Deadline, Info, PastRecords, RecordType, Records};
 
-pub use world::{AbsentKeyspaces, ModelWorld};
+pub use world::{AbsentKeyspaces, ModelWorld, TIME_OUT_MS};
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -74,6 +74,9 @@ const SLOTS: u32 = 16_384;
 /// The timestamp of all snapshots.
 const AT: Timestamp = Timestamp(77);
 
+/// The time that a command of several parts has.
+pub const TIME_OUT_MS: u64 = 15_000;
+
 /// Stands for several partitions.
 const SEVERAL: PartitionId = PartitionId(u32::MAX);
 
@@ -139,10 +142,13 @@ impl ModelWorld {
     }
 
     /// Executes the first of the units with a later reply that are for the same partition as unit
-    /// `at`, and delivers its reply. True if the connection wants to receive again.
+    /// `at`, and delivers its reply; of units over several partitions, unit `at` itself. True if the connection wants to receive again.
     pub fn deliver(&mut self, at: usize, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
         let place = self.promised.get(at).map(|promised| promised.partition_place);
-        let first = self.promised.iter().position(|promised| Some(promised.partition_place) == place);
+        let first = match place {
+            Some(PartitionPlace { partition: SEVERAL, .. }) => Some(at),
+            _ => self.promised.iter().position(|promised| Some(promised.partition_place) == place),
+        };
         let Some(promised) = first.and_then(|first| self.promised.remove(first)) else { return false };
         self.deliver_unit(promised, connection, out)
     }
@@ -390,7 +396,10 @@ impl ConnectionWorld for ModelWorld {
         unit: &Unit<'_>,
         reply: &mut Vec<u8>,
     ) -> UnitResult {
-        assert!(self.promised.is_empty(), "nothing else of the connection is under way");
+        let is_part = |other: &PromisedUnit| {
+            other.partition_place.partition == SEVERAL && other.ticket.number == ticket.number
+        };
+        assert!(self.promised.iter().all(is_part), "no other command of the connection is under way");
         if self.remote.is_empty() {
             // A failure is a reply too.
             let _ = self.execute_over(keyspace, unit, reply);
@@ -481,6 +490,10 @@ impl ConnectionWorld for ModelWorld {
 
     fn now_us(&self) -> u64 {
         self.now_ms * 1000 + 7
+    }
+
+    fn time_out_ms(&self) -> u64 {
+        TIME_OUT_MS
     }
 
     fn other_clients(&self, asking: u64, each: &mut dyn FnMut(&str)) {

@@ -2,8 +2,9 @@
 
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::{
-    OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX, SET_KEYS_MAX, SPANNING_PART_KEYS_MAX,
+    OUTPUT_BYTES_MAX, PAGE_BYTES, PART_KEYS_MAX, SET_KEYS_MAX, SPANNING_PART_KEYS_MAX, SPANNING_PARTS_WINDOW,
 };
+use zerohop_resp::model::TIME_OUT_MS;
 use zerohop_resp::{ConnectionWorld, NextStep};
 use zerohop_wire::ids::KeyspaceId;
 
@@ -194,4 +195,99 @@ fn command_over_several_partitions_gets_one_reply_or_names_its_limit() {
     );
     client.bytes(&spanning("DEL", KEYS));
     assert_eq!(client.deliver_all(), format!(":{KEYS}\r\n"));
+}
+
+/// A client of a world in which other threads execute what is over several partitions. Every 100th of its keys exists.
+fn spanning_client(keys: usize) -> ModelClient {
+    let mut client = ModelClient::new();
+    client.world.serves_cross_partition = true;
+    for number in (0..keys).step_by(100) {
+        assert_eq!(client.send(&format!("SET k{number} v")), "+OK\r\n");
+    }
+    client.world.remote.insert(0);
+    client
+}
+
+/// Delivers the replies to all units that are under way, the last one first.
+fn deliver_round(client: &mut ModelClient) {
+    for at in (0..client.world.promised()).rev() {
+        client.world.deliver(at, &mut client.connection, &mut client.out);
+    }
+}
+
+#[test]
+fn parts_over_several_partitions_are_under_way_together() {
+    const KEYS: usize = 40_000;
+    let mut client = spanning_client(KEYS);
+    let values = |number: usize| if number.is_multiple_of(100) { "$1\r\nv\r\n" } else { "$-1\r\n" };
+    let all = format!("*{KEYS}\r\n{}", (0..KEYS).map(values).collect::<String>());
+    for (name, part_keys, expected) in [
+        ("MGET", SPANNING_PART_KEYS_MAX, all.as_str()),
+        ("EXISTS", PART_KEYS_MAX, ":400\r\n"),
+        ("TOUCH", PART_KEYS_MAX, ":400\r\n"),
+        ("DEL", PART_KEYS_MAX, ":400\r\n"),
+        ("UNLINK", PART_KEYS_MAX, ":0\r\n"),
+    ] {
+        client.bytes(&spanning(name, KEYS));
+        let mut rounds = 0;
+        while client.world.promised() > 0 {
+            assert!(client.world.promised() <= SPANNING_PARTS_WINDOW, "{name}");
+            deliver_round(&mut client);
+            rounds += 1;
+        }
+        assert!(client.replies() == expected, "{name}");
+        // The first part of an array shows how long the replies are.
+        let rounds_max = KEYS.div_ceil(part_keys).div_ceil(SPANNING_PARTS_WINDOW) + 1;
+        assert!(rounds <= rounds_max, "{name}: {rounds} rounds, {rounds_max} are enough");
+        assert_eq!(client.connection.buffered_bytes(), 0);
+    }
+}
+
+#[test]
+fn failed_part_among_others_reports_completed_keys_once_all_have_ended() {
+    const KEYS: usize = 3 * PART_KEYS_MAX;
+    let mut client = spanning_client(KEYS);
+    client.bytes(&spanning("DEL", KEYS));
+    assert_eq!(client.world.promised(), 3);
+    client.world.deliver(2, &mut client.connection, &mut client.out);
+    client.world.absent.dropped.insert(KeyspaceId(1));
+    client.world.deliver(0, &mut client.connection, &mut client.out);
+    assert_eq!(client.send("PING"), "", "a part is under way");
+    client.world.deliver(0, &mut client.connection, &mut client.out);
+    client.world.absent.dropped.clear();
+    let reply = client.replies();
+    // Part 3 has the keys from 2048 on.
+    let text = "-ERR DEL is done for 1024 of its 3072 keys, and not for all others, of which 10 were removed: repeat it";
+    assert!(reply.starts_with(text), "{reply}");
+    client.bytes(b"");
+    client.replies();
+    client.bytes(&spanning("EXISTS", KEYS));
+    assert_eq!(client.deliver_all(), ":21\r\n");
+}
+
+#[test]
+fn time_out_is_for_all_parts_together_and_its_error_says_what_was_done() {
+    const DONE: usize = SPANNING_PARTS_WINDOW * PART_KEYS_MAX;
+    let mut client = spanning_client(DONE + 1);
+    for (name, begin) in [
+        ("EXISTS", "-ERR EXISTS has read 8192 of its 8193 keys, and its time is over: "),
+        (
+            "DEL",
+            "-ERR DEL is done for the first 8192 of its 8193 keys, and not for all others, of which 82 were removed: repeat it",
+        ),
+    ] {
+        client.bytes(&spanning(name, DONE + 1));
+        client.world.now_ms += TIME_OUT_MS;
+        deliver_round(&mut client);
+        assert_eq!(client.world.promised(), 0, "{name}: no part begins after the time-out");
+        let reply = client.replies();
+        assert!(reply.starts_with(begin) && reply.contains("--redis-timeout"), "{reply}");
+        assert_eq!(client.connection.buffered_bytes(), 0);
+    }
+    // Also in one partition.
+    let mut client = client_with_keys(1);
+    client.world.remote.insert(PARTITION);
+    assert_eq!(send_command(&mut client, "EXISTS", 2 * PART_KEYS_MAX), "");
+    client.world.now_ms += TIME_OUT_MS;
+    assert!(client.deliver(0).starts_with("-ERR EXISTS has read 1024 of its 2048 keys"));
 }

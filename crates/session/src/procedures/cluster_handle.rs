@@ -14,6 +14,7 @@ use zerohop_wire::ids::MapEpoch;
 use super::error::Error;
 use super::limits::BlobLimits;
 use super::shell::{BackgroundTask, BoxFuture, PendingReply, ProcedureShell, ReplySender, RequestResult};
+use super::unfinished_truncations::UnfinishedTruncations;
 use crate::planted::{Bug, is_planted};
 use crate::{Coalescing, Reply, SessionError, SessionRequest};
 
@@ -50,13 +51,16 @@ struct HandleShared {
     settings: ProcedureSettings,
     /// The newest epoch of the map that a manager has reported. Changes that this client has requested are in the map of that epoch.
     newest: AtomicU64,
+    /// Truncations of blobs that a call of this client began and a later one completes.
+    truncations: UnfinishedTruncations,
 }
 
 impl ClusterHandle {
     /// A handle whose requests, timers and tasks `shell` executes.
     #[must_use]
     pub fn new(shell: Box<dyn ProcedureShell>, settings: ProcedureSettings) -> Self {
-        Self { shared: Arc::new(HandleShared { shell, settings, newest: AtomicU64::new(0) }), call_end: None }
+        let (newest, truncations) = (AtomicU64::new(0), UnfinishedTruncations::default());
+        Self { shared: Arc::new(HandleShared { shell, settings, newest, truncations }), call_end: None }
     }
 
     /// Sends a control request to a manager. Request and reply are encoded as Protocol Buffers.
@@ -122,6 +126,10 @@ impl ClusterHandle {
 
     pub(super) fn blob_limits(&self) -> &BlobLimits {
         &self.shared.settings.blobs
+    }
+
+    pub(super) fn unfinished_truncations(&self) -> &UnfinishedTruncations {
+        &self.shared.truncations
     }
 
     pub(super) fn submit_all(&self, requests: Vec<(SessionRequest, ReplySender)>) {

@@ -115,6 +115,10 @@ pub(crate) const BLOB_CHUNK_LISTS_PARALLEL: usize = 64;
 /// See [`BLOB_CHUNK_LISTS_PARALLEL`].
 pub(crate) const BLOB_LISTED_CHUNKS: u32 = 1024;
 
+/// Maximum number of truncations that ended early, as at their deadline, whose progress a handle to the cluster keeps: at most some megabytes each,
+/// for the numbers of one page and the cursors of all partitions.
+pub(crate) const BLOB_UNFINISHED_TRUNCATIONS_MAX: usize = 8;
+
 /// Interval between two renewals of staged blob contents by their writer. Several fit in [`BLOB_RENEWED_MS_MAX`], so that a slow reply does not count
 /// as the death of a writer.
 pub(crate) const BLOB_RENEWAL: Duration = Duration::from_secs(4);

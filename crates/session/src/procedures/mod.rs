@@ -27,6 +27,7 @@ mod snapshot;
 mod snapshot_lease;
 mod transaction;
 mod transform;
+mod unfinished_truncations;
 mod verify;
 
 pub use blob::{

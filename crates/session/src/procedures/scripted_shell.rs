@@ -15,13 +15,20 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::cluster_handle::{ClusterHandle, ProcedureSettings};
 use super::keyspace::Keyspace;
+use super::limits::BlobLimits;
 use super::shell::{BackgroundTask, BatchSender, BoxFuture, ProcedureShell, ReplySender, RequestResult};
-use crate::{FoundKeyspace, SessionRequest};
+use crate::{FoundKeyspace, SessionError, SessionRequest, WaitReason};
 
 /// The answers of single requests and of batches, in order.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) now: AtomicU64,
+    /// How long each single request takes. One with less time ends without an answer of the script.
+    pub(super) request_us: AtomicU64,
+    /// The number of single requests.
+    pub(super) requests: AtomicU64,
+    /// The answer once `single` is empty.
+    pub(super) otherwise: Mutex<Option<RequestResult>>,
     pub(super) single: Mutex<VecDeque<RequestResult>>,
     pub(super) batches: Mutex<VecDeque<Vec<RequestResult>>>,
 }
@@ -30,9 +37,18 @@ pub(super) struct Script {
 struct ScriptedShell(Arc<Script>);
 
 impl ProcedureShell for ScriptedShell {
-    fn submit(&self, _: SessionRequest, reply: ReplySender) {
-        let answer = self.0.single.lock().unwrap().pop_front().expect("the script has an answer");
-        drop(reply.send(answer));
+    fn submit(&self, request: SessionRequest, reply: ReplySender) {
+        let Script { now, request_us, requests, single, otherwise, .. } = &*self.0;
+        let takes_us = request_us.load(Ordering::Relaxed);
+        requests.fetch_add(1, Ordering::Relaxed);
+        now.fetch_add(takes_us.min(request.limit_us), Ordering::Relaxed);
+        if takes_us > request.limit_us {
+            let (waited_us, waiting) = (request.limit_us, WaitReason::Map);
+            drop(reply.send(Err(SessionError::Deadline { waited_us, waiting, last: None, unreached: None })));
+            return;
+        }
+        let answer = single.lock().unwrap().pop_front().or_else(|| otherwise.lock().unwrap().clone());
+        drop(reply.send(answer.expect("the script has an answer")));
     }
 
     fn submit_all(&self, requests: Vec<(SessionRequest, ReplySender)>) {
@@ -64,7 +80,12 @@ impl ProcedureShell for ScriptedShell {
 
 /// A handle whose requests the script answers; its deadline is one second.
 pub(super) fn handle(script: &Arc<Script>) -> ClusterHandle {
-    let settings = ProcedureSettings::new(Duration::from_secs(1));
+    handle_with(script, BlobLimits::default())
+}
+
+/// Same as [`handle`], with these limits of blobs.
+pub(super) fn handle_with(script: &Arc<Script>, blobs: BlobLimits) -> ClusterHandle {
+    let settings = ProcedureSettings { blobs, ..ProcedureSettings::new(Duration::from_secs(1)) };
     ClusterHandle::new(Box::new(ScriptedShell(Arc::clone(script))), settings)
 }
 

@@ -4,6 +4,9 @@
 //! truncation. Next it truncates the chunks that exist, and finally it marks the truncation as complete in the header. If the client dies in between, the next
 //! writer does the rest; a repetition is harmless. Until the truncation is complete, a reader with the old header may read removed bytes in chunks
 //! that were not reached yet.
+//!
+//! The explicit truncation or removal of many chunks may take longer than one deadline: each of its steps has one of its own. An operation that only finds
+//! a truncation of another client pending ends by its own deadline, and the next one goes on where it ended.
 
 use zerohop_wire::Failure;
 use zerohop_wire::blob::{BlobStamp, StagedAppendState};
@@ -11,7 +14,7 @@ use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
 
-use super::chunks::BlobChunks;
+use super::chunks::{AbsentChunks, BlobChunks};
 use super::{Blob, KnownHeader};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
@@ -22,11 +25,17 @@ impl Blob<'_> {
     /// Sets the size of the blob: bytes behind it are removed, and added bytes are zeros. Returns when all of this is done. Up to 4,096 chunks are
     /// truncated atomically, so that no reader sees an intermediate state. Ends with `NotFound` if the blob is absent.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
-        let blob = &self.in_call();
+        let mut blob = self.in_call();
         let key = blob.header_key()?;
         let mut attempts = Attempts::new(blob.client());
         blob.remember(None);
         for _ in 0..BLOB_ATTEMPTS_MAX {
+            if self.is_long(&blob.recalled().await?) {
+                // Each step is a call of its own, and so is what follows.
+                self.completed_header().await?;
+                blob = self.in_call();
+                attempts = Attempts::new(blob.client());
+            }
             let header = blob.completed_header().await?;
             let stamp = header.stamp;
             if size >= header.size {
@@ -46,7 +55,7 @@ impl Blob<'_> {
                     Ok(_) => {
                         blob.remember(None);
                         // Each step is a call of its own.
-                        return blob.outside_calls().completed_header().await.map(drop);
+                        return self.completed_header().await.map(drop);
                     }
                     Err(error) => blob.unless_other(error)?,
                 }
@@ -85,20 +94,16 @@ impl Blob<'_> {
     pub async fn delete(&self) -> Result<bool, Error> {
         let blob = &self.in_call();
         // A step of the removal of many chunks is a call of its own.
-        let (was_there, rest) = tokio::join!(self.delete_with(blob, |_| true), blob.remove_staged());
+        let (was_there, rest) = tokio::join!(self.delete_if(|_| true), blob.remove_staged());
         match was_there? {
             true => Ok(true),
             false => rest.map(|()| false),
         }
     }
 
-    /// Same as [`Blob::delete`], if the header satisfies `is_meant`.
+    /// Same as [`Blob::delete`], if the header satisfies `is_meant`. A handle inside a call does all steps in that call.
     pub(super) async fn delete_if(&self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
-        self.delete_with(self, is_meant).await
-    }
-
-    /// Same as [`Blob::delete_if`], for a handle inside a call. This handle removes what does not fit in one transaction.
-    async fn delete_with(&self, blob: &Self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
+        let mut blob = self.in_call();
         let mut attempts = Attempts::new(blob.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let Some(header) = blob.header().await?.filter(&is_meant) else { return Ok(false) };
@@ -106,11 +111,13 @@ impl Blob<'_> {
                 if self.delete_in_steps(&header).await? {
                     return Ok(true);
                 }
+                blob = self.in_call();
+                attempts = Attempts::new(blob.client());
                 continue;
             }
             if is_planted(Bug::BlobChunksRemovedFirst) {
                 let stamp = header.chunk_stamp();
-                BlobChunks::of(blob, &header)
+                BlobChunks::of(&blob, &header)
                     .change_existing((0, header.chunks()), |_| BlobChange::DropChunk { stamp })
                     .await?;
             }
@@ -155,7 +162,7 @@ impl Blob<'_> {
         }
         let stamp = now.chunk_stamp();
         let cut = |_| BlobChange::TruncateChunk { stamp, keep: 0, creates_absent: false };
-        BlobChunks::of(self, &now).change_existing((0, chunks), cut).await?;
+        let begun = BlobChunks::of(self, &now).truncate((0, chunks), AbsentChunks::Stay, cut).await?;
         let remove = RecordWrite {
             key: &key,
             condition: Condition::IfVersion(now.version),
@@ -164,6 +171,7 @@ impl Blob<'_> {
         if let Err(error) = self.call(&WireOperation::Write(remove)).await {
             return self.unless_other(error).map(|()| false);
         }
+        begun.complete();
         self.remember(None);
         // Also those behind the size that an earlier staged append, cut off, has left marked.
         let drop = |_| BlobChange::DropChunk { stamp };
@@ -187,20 +195,20 @@ impl Blob<'_> {
             keep: keep(number),
             creates_absent: marks,
         };
-        let (first, end) = (size >> bits, header.pending_truncation_end.div_ceil(header.chunk_bytes()));
-        // A step of a long truncation is a call of its own: its progress does not depend on the time of one call.
-        let is_long = end - first > self.limits().transaction_chunks;
-        let steps = if is_long { self.outside_calls() } else { self.clone() };
-        let chunks = BlobChunks::of(&steps, header);
-        if marks {
-            // The region that an append has announced is hardly longer than what it has written.
-            chunks.change_all_numbers((first, end), cut).await?;
-        } else {
-            chunks.change_existing((first, end), cut).await?;
-        }
+        // The region that an append has announced is hardly longer than what it has written.
+        let absent = if marks { AbsentChunks::AreCreated } else { AbsentChunks::Stay };
+        let begun = BlobChunks::of(self, header).truncate(pending_numbers(header), absent, cut).await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
         // Another client has truncated the blob again.
-        settled.map(drop).or_else(|error| self.unless_other(error))
+        settled.map(drop).or_else(|error| self.unless_other(error))?;
+        begun.complete();
+        Ok(())
+    }
+
+    /// Whether a truncation of more chunks than one transaction changes is pending.
+    fn is_long(&self, header: &KnownHeader) -> bool {
+        let (first, end) = pending_numbers(header);
+        end.saturating_sub(first) > self.limits().transaction_chunks
     }
 
     /// Returns the error, unless it says that the header has changed.
@@ -215,6 +223,11 @@ impl Blob<'_> {
     }
 }
 
+/// The numbers of the chunks that a pending truncation changes: the first one, and the one behind the last.
+fn pending_numbers(header: &KnownHeader) -> (u64, u64) {
+    (header.size >> header.chunk_bits, header.pending_truncation_end.div_ceil(header.chunk_bytes()))
+}
+
 /// The generation after a truncation.
 pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
     BlobStamp { generation: stamp.generation + 1, ..stamp }
@@ -222,24 +235,31 @@ pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering;
 
     use bytes::Bytes;
     use zerohop_wire::blob::BlobHeader;
     use zerohop_wire::ids::Timestamp;
 
     use super::*;
-    use crate::procedures::scripted_shell::{Script, handle, keyspace, run};
+    use crate::procedures::limits::{BLOB_TRUNCATES_PARALLEL, BlobLimits};
+    use crate::procedures::scripted_shell::{Script, handle, handle_with, keyspace, run};
     use crate::{Reply, SessionError as Reason};
 
     /// A header in a reply.
     fn header(size: u64) -> Reply {
+        header_with(size, 0)
+    }
+
+    fn header_with(size: u64, pending_truncation_end: u64) -> Reply {
         let mut bytes = Vec::new();
         let header = BlobHeader {
             chunk_bits: 12,
             stamp: BlobStamp { id: 7, generation: 0 },
             size,
-            pending_truncation_end: 0,
+            pending_truncation_end,
             is_staged_append: StagedAppendState::Not,
             attributes: b"",
         };
@@ -266,6 +286,61 @@ mod tests {
         script.single.lock().unwrap().push_back(not_found());
         script.batches.lock().unwrap().push_back(broken());
         assert!(run(keyspace.blob("b").delete()).is_err());
+    }
+
+    /// A script for a blob of which `chunks` chunks are to be truncated. Two groups of chunks take longer than the deadline, one does not.
+    fn pending_truncation(chunks: u64) -> Arc<Script> {
+        let script = Arc::new(Script::default());
+        script.request_us.store(600_000 / BLOB_TRUNCATES_PARALLEL, Ordering::Relaxed);
+        script.single.lock().unwrap().push_back(Ok(pending_header(chunks)));
+        *script.otherwise.lock().unwrap() = Some(Ok(Reply::Done { version: Timestamp(10), number: 1 }));
+        script
+    }
+
+    fn pending_header(chunks: u64) -> Reply {
+        header_with(0, chunks << 12)
+    }
+
+    /// A keyspace whose transactions truncate one chunk.
+    fn long_truncations(script: &Arc<Script>) -> crate::procedures::Keyspace {
+        keyspace(&handle_with(script, BlobLimits { transaction_chunks: 1, ..BlobLimits::default() }))
+    }
+
+    fn deadline_passed<T>(result: &Result<T, Error>) -> bool {
+        matches!(result.as_ref().err().and_then(Error::reason), Some(Reason::Deadline { .. }))
+    }
+
+    #[test]
+    fn call_that_completes_long_truncation_ends_by_its_deadline_and_next_one_goes_on() {
+        let chunks = 2 * BLOB_TRUNCATES_PARALLEL;
+        let script = pending_truncation(chunks);
+        let keyspace = long_truncations(&script);
+        let appended = run(keyspace.blob("b").staged_append()).map(drop);
+        let took_us = script.now.load(Ordering::Relaxed);
+        assert!(took_us < 1_001_000, "it took {took_us} us, beyond its deadline");
+        assert!(deadline_passed(&appended), "{appended:?}");
+        // The second group and the settlement are left. Then comes the settled header.
+        let requests = script.requests.load(Ordering::Relaxed);
+        let done = || Ok(Reply::Done { version: Timestamp(10), number: 1 });
+        let mut answers: VecDeque<_> = (0..=BLOB_TRUNCATES_PARALLEL).map(|_| done()).collect();
+        answers.push_front(Ok(pending_header(chunks)));
+        answers.push_back(Ok(header(0)));
+        *script.single.lock().unwrap() = answers;
+        let appended = run(keyspace.blob("b").staged_append()).map(drop);
+        assert!(appended.is_ok(), "{appended:?}");
+        let requests = script.requests.load(Ordering::Relaxed) - requests;
+        assert_eq!(requests, 1 + BLOB_TRUNCATES_PARALLEL + 1 + 1 + 1);
+    }
+
+    #[test]
+    fn explicit_truncation_has_a_deadline_for_each_step() {
+        let chunks = 2 * BLOB_TRUNCATES_PARALLEL;
+        let script = pending_truncation(chunks);
+        let done = || Ok(Reply::Done { version: Timestamp(10), number: 1 });
+        script.single.lock().unwrap().extend((0..=chunks).map(|_| done()));
+        script.single.lock().unwrap().extend([Ok(header(0)), done()]);
+        assert_eq!(run(long_truncations(&script).blob("b").truncate(5)), Ok(()));
+        assert!(script.now.load(Ordering::Relaxed) > 1_000_000);
     }
 
     #[test]
