@@ -13,6 +13,7 @@ use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
+use crate::common::view::{self, AgedRow};
 use crate::common::{admin, names, quantity};
 use crate::output;
 use crate::s3::keyspaces;
@@ -145,10 +146,13 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
     match command {
         TokenCommand::New(arguments) => new(arguments).await,
         TokenCommand::List(TokenListArguments { target, json }) => {
-            let tokens = admin::tokens(&target.connect().await?).await?;
+            let client = target.connect().await?;
+            let tokens = admin::tokens(&client).await?;
+            let status = admin::status(&client).await?;
+            view::print_age_without_quorum(&status);
             let shown: Vec<ShownToken> = tokens.into_iter().map(ShownToken::from).collect();
             match json {
-                true => output::json_lines(&shown)?,
+                true => output::json_lines(shown.into_iter().map(|token| AgedRow::new(token, &status)))?,
                 false => {
                     let now_ms = HybridClock::default().tick().millis();
                     shown.iter().try_for_each(|token| output::result(&token.line(now_ms)))?;

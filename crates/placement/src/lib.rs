@@ -18,6 +18,7 @@ mod layout;
 pub mod limits;
 pub mod map;
 pub mod partitions;
+mod reachability;
 mod separators;
 
 pub use codec::DecodeError;
@@ -29,4 +30,5 @@ pub use map::{
     RouteError, TokenEntry, TokenExpiry,
 };
 pub use partitions::{PartitionCount, partition_of};
+pub use reachability::{GroupService, Reachability};
 pub use separators::{SeparatorError, Separators};

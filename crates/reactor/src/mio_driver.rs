@@ -16,6 +16,7 @@ use tracing::warn;
 use zerohop_busy_poll::BusyPoll;
 use zerohop_system::clock::unix_ms;
 use zerohop_system::descriptors::{ConnectionRoom, CountedConnection, Descriptors};
+use zerohop_system::refused_connections;
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_tls::Tls;
 
@@ -84,6 +85,7 @@ impl MioDriver {
 
     /// Counts refused connections, and logs how many there were if a line is due.
     fn log_refused(&mut self, refused: usize) {
+        refused_connections::record(refused as u64);
         let elapsed_ms = self.started.elapsed().as_millis() as u64;
         if let Some(refused) = self.refusals.record(elapsed_ms, refused as u64) {
             let (limit, reserved) =

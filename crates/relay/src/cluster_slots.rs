@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use zerohop_placement::hash::SLOTS;
-use zerohop_placement::{ClusterMap, HashKind, Keyspace, NodeState};
-use zerohop_resp::{Layout, RedisMember, Slots};
+use zerohop_placement::{ClusterMap, GroupService, HashKind, Keyspace, NodeState, Reachability};
+use zerohop_resp::{Layout, MemberState, RedisMember, SlotService, Slots};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
@@ -34,7 +34,7 @@ pub(super) fn partition_of_slot(slot: u16, partitions: u32) -> PartitionId {
 /// All instances, and which of them have the slots of a keyspace. In a keyspace without slots, the
 /// instance that is asked has all of them.
 pub(super) fn layout(
-    map: &ClusterMap,
+    (map, reachability): (&ClusterMap, &Reachability),
     keyspace: Option<&Keyspace>,
     cluster: ClusterId,
     me: InstanceId,
@@ -46,8 +46,12 @@ pub(super) fn layout(
             let id = cluster.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
             let id = format!("{id}{:08x}", instance.id.0);
             places.insert(instance.id, members.len());
-            let is_up = node.state() != NodeState::Down;
-            members.push(RedisMember { id, host, port, is_self: instance.id == me, is_up });
+            let state = match node.state() {
+                NodeState::Down => MemberState::Down,
+                _ if reachability.silent.contains(&node.id()) => MemberState::Silent,
+                _ => MemberState::Up,
+            };
+            members.push(RedisMember { id, host, port, is_self: instance.id == me, state });
         }
     }
     let mut slots: Vec<Slots> = Vec::new();
@@ -78,7 +82,24 @@ pub(super) fn layout(
             }));
         }
     }
-    Layout { members, slots }
+    let service = keyspace.map_or_else(SlotService::default, |found| service(map, reachability, found));
+    Layout { members, slots, service }
+}
+
+/// How the slots of a keyspace are served. In a keyspace without slots its partitions share them equally.
+fn service(map: &ClusterMap, reachability: &Reachability, keyspace: &Keyspace) -> SlotService {
+    let count = |is_wanted: &dyn Fn(GroupService) -> bool| {
+        let wanted = keyspace.groups().filter(|(_, group)| is_wanted(reachability.service(map, group)));
+        let share = wanted.count() as u64 * u64::from(SLOTS);
+        share.div_ceil(u64::from(keyspace.config().partitions.get())) as u32
+    };
+    let failed = count(&|service| service == GroupService::NoPrimary);
+    let suspected = count(&|service| matches!(service, GroupService::PrimarySilent | GroupService::Stuck));
+    SlotService {
+        failed,
+        suspected: suspected.min(u32::from(SLOTS) - failed),
+        is_complete: reachability.has_quorum && count(&GroupService::lacks_primary) == 0,
+    }
 }
 
 #[cfg(test)]

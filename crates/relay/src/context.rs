@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use zerohop_base::connection::ConnectionId;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, ProgramResult, Token};
+use zerohop_placement::Reachability;
 use zerohop_resp::{ServerInfo, Ticket};
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::auth::Access;
@@ -65,6 +66,12 @@ pub trait RelayContext {
 
     /// The answers to units since the last call, by the numbers of the units' tokens.
     fn take_answers(&mut self) -> Vec<(u64, UnitAnswer)>;
+
+    /// Which nodes answer this one, as far as the shell knows.
+    fn reachability(&self) -> &Reachability {
+        static ALL: Reachability = Reachability::ALL;
+        &ALL
+    }
 
     /// The index of an instance among those of this node.
     fn sibling(&self, instance: InstanceId) -> Option<usize>;

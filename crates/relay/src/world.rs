@@ -196,7 +196,7 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
 
     fn layout(&self, keyspace: KeyspaceId) -> Layout {
         let (map, identity) = (self.at.instance().map(), self.at.instance().identity());
-        layout(map, map.keyspace(keyspace), identity.cluster, identity.instance)
+        layout((map, self.at.reachability()), map.keyspace(keyspace), identity.cluster, identity.instance)
     }
 
     fn map_epoch(&self) -> u64 {

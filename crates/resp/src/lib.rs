@@ -51,6 +51,6 @@ pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{InvalidUnit, UNIT_HEADER_BYTES, Unit};
 pub use world::{
-    ConnectionWorld, Layout, PartitionPlace, RedisMember, ServerInfo, Slots, Ticket, UnitResult,
-    WrongPassword,
+    ConnectionWorld, Layout, MemberState, PartitionPlace, RedisMember, ServerInfo, SlotService, Slots,
+    Ticket, UnitResult, WrongPassword,
 };

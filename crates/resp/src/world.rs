@@ -44,8 +44,19 @@ pub struct RedisMember {
     pub port: u16,
     /// Whether it is the instance that answers.
     pub is_self: bool,
-    /// Whether its node is up by the cluster map.
-    pub is_up: bool,
+    /// The state of its node.
+    pub state: MemberState,
+}
+
+/// The state of a node, as the node sees it that answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It is up, and answers.
+    Up,
+    /// It is up by the cluster map, and does not answer.
+    Silent,
+    /// It is down by the cluster map.
+    Down,
 }
 
 /// Contiguous slots with the same primary and replicas.
@@ -68,6 +79,25 @@ pub struct Layout {
     pub members: Vec<RedisMember>,
     /// In order, without gaps.
     pub slots: Vec<Slots>,
+    /// How they are served.
+    pub service: SlotService,
+}
+
+/// How the slots of a keyspace are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotService {
+    /// Number of slots without a primary.
+    pub failed: u32,
+    /// Number of slots whose primary or in-sync replica does not answer, which the control group has not decided yet.
+    pub suspected: u32,
+    /// The control group has a quorum, and each slot has a primary that answers.
+    pub is_complete: bool,
+}
+
+impl Default for SlotService {
+    fn default() -> Self {
+        SlotService { failed: 0, suspected: 0, is_complete: true }
+    }
 }
 
 /// User and password do not grant access.

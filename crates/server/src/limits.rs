@@ -75,6 +75,9 @@ pub const DROP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Interval at which a standalone node checks whether a keyspace can be dropped for which no client waits.
 pub const DROP_AGAIN: Duration = Duration::from_secs(1);
 
+/// Interval at which the instances learn which nodes answer this one.
+pub const REACHABILITY_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Maximum time for instances to report their figures; the report leaves out those that do not.
 pub const STATS_WAIT: Duration = Duration::from_millis(500);
 

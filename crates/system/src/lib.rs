@@ -5,6 +5,7 @@
 //!   entropy      random ids
 //!   descriptors  the division of the process's descriptors
 //!   predecessor  waits for the end of a killed process that still has a folder or a port
+//!   refused_connections  counts those of the last minute
 //!   repeated     bounds the log lines about an event that repeats
 //! ```
 
@@ -12,4 +13,5 @@ pub mod clock;
 pub mod descriptors;
 pub mod entropy;
 pub mod predecessor;
+pub mod refused_connections;
 pub mod repeated;

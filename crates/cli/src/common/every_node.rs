@@ -1,5 +1,5 @@
 //! State that each node reports only of itself: its process and instances, its alerts, the room on
-//! its disk, its copies of keyspaces. All nodes that are up are asked.
+//! its disk, its descriptors, its copies of keyspaces. All nodes that are up are asked.
 
 use std::time::Duration;
 
@@ -46,6 +46,11 @@ fn merge(status: &mut Status, reply: Status) {
             (node.disk_free_bytes, node.disk_total_bytes) = (own.disk_free_bytes, own.disk_total_bytes);
         }
     }
+    for own in reply.descriptors {
+        if status.descriptors.iter().all(|known| known.node != own.node) {
+            status.descriptors.push(own);
+        }
+    }
     if let (Some(view), Some(own)) = (&mut status.view, &reply.view) {
         // Only the node of a primary knows that its log has failed.
         view.log_failed += own.log_failed;
@@ -60,7 +65,7 @@ fn merge(status: &mut Status, reply: Status) {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::admin::{InstanceStatus, KeyspaceStatus, NodeStatus, NodeView};
+    use zerohop_wire::admin::{DescriptorStatus, InstanceStatus, KeyspaceStatus, NodeStatus, NodeView};
 
     use super::*;
 
@@ -81,6 +86,11 @@ mod tests {
                 })
                 .into(),
             view: Some(NodeView { log_failed: own, ..NodeView::default() }),
+            descriptors: vec![DescriptorStatus {
+                node: own,
+                refused: own.into(),
+                ..DescriptorStatus::default()
+            }],
             keyspaces: vec![KeyspaceStatus {
                 id: 7,
                 records: own.into(),
@@ -94,6 +104,8 @@ mod tests {
         let rows: Vec<_> = status.nodes.iter().map(|node| (node.pid, node.instances[0].entries)).collect();
         assert_eq!(rows, [(101, 10), (102, 20)]);
         assert!(status.nodes.iter().all(|node| node.state == "as node 1 sees it"));
+        let refused: Vec<_> = status.descriptors.iter().map(|one| (one.node, one.refused)).collect();
+        assert_eq!(refused, [(1, 1), (2, 2)]);
         assert_eq!(status.view.map(|view| view.log_failed), Some(3));
         assert_eq!((status.keyspaces[0].records, status.keyspaces[0].log_bytes), (3, 10));
     }

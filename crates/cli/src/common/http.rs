@@ -39,10 +39,14 @@ pub(crate) async fn get(
 /// Why the node at this address does not serve, from its `/health`; `None`: it serves, or does not
 /// answer.
 pub(crate) async fn unserved_reason(address: &str, tls: Option<&ClientTls>) -> Option<String> {
+    Some(health(address, tls).await?.get("reason")?.as_str()?.to_owned())
+}
+
+/// What the node at this address reports at `/health`; `None`: it does not answer.
+pub(crate) async fn health(address: &str, tls: Option<&ClientTls>) -> Option<serde_json::Value> {
     let text = timeout(ANSWER_MAX, exchange(address, "/health", None, tls)).await.ok()?.ok()?;
     let (_, body) = text.split_once("\r\n\r\n")?;
-    let health: serde_json::Value = serde_json::from_str(body).ok()?;
-    Some(health.get("reason")?.as_str()?.to_owned())
+    serde_json::from_str(body).ok()
 }
 
 /// The answer to one request, with its head.

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod damaged;
 pub(crate) mod demo_error;
+pub(crate) mod descriptors;
 pub(crate) mod disk;
 pub(crate) mod display;
 pub(crate) mod ending;

@@ -106,6 +106,34 @@ pub(crate) fn print_problems(status: &Status, is_json: bool) -> Result<(), Comma
     Ok(())
 }
 
+/// Says on standard error how old the following list is, if the control group has no quorum.
+pub(crate) fn print_age_without_quorum(status: &Status) {
+    if has_quorum(status) {
+        return;
+    }
+    let lines = first(status).into_iter().chain(seen(status).map(|seen| format!("What follows is {seen}.")));
+    output::problem(&lines.collect::<Vec<String>>().join("\n"));
+}
+
+/// The JSON of a row of a list, with the age of the list.
+#[derive(Debug, Serialize)]
+pub(crate) struct AgedRow<T> {
+    #[serde(flatten)]
+    row: T,
+    /// The control group decides.
+    quorum: bool,
+    /// How old the list is, in milliseconds.
+    age_ms: u64,
+}
+
+impl<T> AgedRow<T> {
+    /// A row of a list from the node of this status.
+    pub(crate) fn new(row: T, status: &Status) -> Self {
+        let age_ms = status.view.as_ref().map_or(0, |view| view.age_ms);
+        AgedRow { row, quorum: has_quorum(status), age_ms }
+    }
+}
+
 /// Whether the control group has a quorum, as far as is known.
 pub(crate) fn has_quorum(status: &Status) -> bool {
     status.view.as_ref().is_none_or(|view| view.quorum)

@@ -7,6 +7,7 @@ use zerohop_wire::words::{by_number, counted};
 
 use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
+use crate::common::descriptors::{self, NodeDescriptors};
 use crate::common::disk::{self, NodeDisk};
 use crate::common::{damaged, view};
 use crate::keyspace::divided_at;
@@ -27,9 +28,13 @@ pub(super) async fn check_cluster(
     // Problems of the whole cluster come first.
     let mut findings = check_view(&status);
     findings.push(answers);
+    let descriptors =
+        status.nodes.iter().filter_map(|one| Some((one.id, NodeDescriptors::of(&status, one.id)?)));
+    let files: Vec<Finding> = descriptors.map(|(id, found)| check_descriptors(id, found)).collect();
     let Status { nodes, keyspaces, groups, view, .. } = status;
     let view = view.unwrap_or_default();
     findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
+    findings.extend(files);
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_QUERIED_MAX);
     let queries: Vec<_> = up
         .map(|node| {
@@ -115,6 +120,20 @@ fn node(node: &NodeStatus, reporter: u32) -> Vec<Finding> {
     };
     let disk = NodeDisk::of(node).map(|disk| check_disk(&about, disk));
     std::iter::once(state).chain(node.troubles.iter().map(trouble)).chain(disk).collect()
+}
+
+/// Judges the descriptors that a node reports.
+fn check_descriptors(node: u32, found: NodeDescriptors) -> Finding {
+    let (check, about) = ("open-files", format!("node {node}"));
+    match found {
+        _ if found.are_short() => {
+            Finding::problem(check, about, found.words(), descriptors::advice_for_node())
+        }
+        _ if found.is_limit_low() => {
+            Finding::warning(check, about, found.words(), descriptors::advice_for_node())
+        }
+        _ => Finding::ok(check, about, found.words()),
+    }
 }
 
 /// Judges the room on the disk that a node reports.

@@ -13,6 +13,7 @@ use zerohop_system::descriptors::Descriptors;
 use zerohop_wire::words::counted;
 
 use super::finding::Finding;
+use crate::common::descriptors::{LIMIT_LOW, advice};
 use crate::common::disk::{ADVICE, FREE_BYTES_MIN};
 use crate::common::ending::CommandError;
 use crate::common::quantity::format_bytes;
@@ -21,19 +22,25 @@ use crate::common::target::ClusterTarget;
 /// Below this, an operator should act.
 const FREE_BYTES_LOW: u64 = 2 << 30;
 
-/// Open files of a node with some thousands of partitions and as many connections.
-const FILES_LOW: u64 = 4096;
-
 /// A slower flush indicates a network file system, or a disk that other programs load.
 const FLUSH_SLOW: Duration = Duration::from_millis(20);
 
 /// Flushes measured, of which the median counts.
 const FLUSHES: usize = 9;
 
-/// Checks this machine; the room on the folder's disk only with `with_space`.
-pub(super) fn check_machine(target: &ClusterTarget, folder: &Path, with_space: bool) -> Vec<Finding> {
-    let mut findings = vec![files()];
-    findings.extend(with_space.then(|| space(folder)));
+/// What of this machine is checked beside the rest.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MachineChecks {
+    /// The limit of open files: nodes report their own.
+    pub(super) files: bool,
+    /// The room on the folder's disk.
+    pub(super) space: bool,
+}
+
+/// Checks this machine.
+pub(super) fn check_machine(target: &ClusterTarget, folder: &Path, checks: MachineChecks) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = checks.files.then(files).into_iter().collect();
+    findings.extend(checks.space.then(|| space(folder)));
     findings.push(flush(folder));
     findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
         Ok(()) => Finding::ok("secrets", what, "exists, and only its owner has read permission"),
@@ -71,17 +78,14 @@ fn check_files(descriptors: Descriptors, instances: usize) -> Finding {
             "a process may have any number of files and connections open; {node} uses at most {kept} for its data"
         ),
     };
-    let advice = format!(
-        "allow {FILES_LOW} or more: nofile in /etc/security/limits.conf, LimitNOFILE of a systemd unit, or `ulimit -Hn {FILES_LOW}` as root"
-    );
     match descriptors.limit() {
         _ if descriptors.is_too_few() => Finding::problem(
             "open-files",
             "",
             format!("{found}: that leaves too few for connections, and the node does not start"),
-            advice,
+            advice(),
         ),
-        Some(limit) if limit < FILES_LOW => Finding::warning("open-files", "", found, advice),
+        Some(limit) if limit < LIMIT_LOW => Finding::warning("open-files", "", found, advice()),
         _ => Finding::ok("open-files", "", found),
     }
 }
@@ -164,7 +168,7 @@ mod tests {
         );
         assert_eq!(few.verdict, Severity::Warning);
         assert_eq!(judge(Some(64)).verdict, Severity::Problem);
-        assert_eq!(judge(Some(FILES_LOW)).verdict, Severity::Ok);
+        assert_eq!(judge(Some(LIMIT_LOW)).verdict, Severity::Ok);
         assert_eq!(judge(None).verdict, Severity::Ok);
     }
 

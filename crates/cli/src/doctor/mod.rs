@@ -17,6 +17,7 @@ use zerohop_wire::AuthFault;
 use zerohop_wire::words::counted;
 
 use self::finding::{Finding, Severity};
+use self::machine::MachineChecks;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged};
@@ -61,10 +62,14 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     // The current folder says nothing about the disks of nodes, which report these themselves.
     let with_space = named.is_some() || machine_only;
     let folder = named.unwrap_or_else(|| PathBuf::from("."));
-    let mut findings = machine::check_machine(&target, &folder, with_space);
-    if !machine_only {
-        findings.extend(of_cluster(&target).await);
-    }
+    let (has_answered, of_cluster) = match machine_only {
+        true => (false, Vec::new()),
+        false => of_cluster(&target).await,
+    };
+    // The limit of this process says nothing about nodes, which report their own.
+    let checks = MachineChecks { files: !has_answered, space: with_space };
+    let mut findings = machine::check_machine(&target, &folder, checks);
+    findings.extend(of_cluster);
     let worst = findings.iter().map(|one| one.verdict).max().unwrap_or(Severity::Ok);
     let healthy = worst != Severity::Problem;
     if json {
@@ -76,7 +81,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     Ok(if healthy { CommandEnding::Done } else { CommandEnding::No })
 }
 
-async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
+/// Whether the cluster has answered, and the findings.
+async fn of_cluster(target: &ClusterTarget) -> (bool, Vec<Finding>) {
     let line = StatusLine::new();
     line.show("asking the cluster …");
     let status = match target.connect().await {
@@ -93,7 +99,7 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
             let answers = Finding::ok("cluster", target.endpoints().join(","), found);
             // The client has connected with these settings.
             let tls = target.tls().ok().flatten();
-            cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await
+            (true, cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await)
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {
@@ -107,7 +113,7 @@ async fn of_cluster(target: &ClusterTarget) -> Vec<Finding> {
                     .to_owned(),
             };
             let found = without_advice(&error.to_string(), &advice);
-            vec![Finding::problem("cluster", target.endpoints().join(","), found, advice)]
+            (false, vec![Finding::problem("cluster", target.endpoints().join(","), found, advice)])
         }
     }
 }

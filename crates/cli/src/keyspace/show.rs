@@ -7,6 +7,7 @@ use zerohop_wire::admin::KeyspaceStatus;
 use super::KeyspacePlace;
 use super::settings::{ShownKeyspace, print_one};
 use crate::common::ending::{CommandEnding, CommandError, NO_KEYSPACE};
+use crate::common::view::{self, AgedRow};
 use crate::common::{admin, names};
 use crate::output;
 
@@ -44,10 +45,12 @@ pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, 
 
 pub(super) async fn run_list(arguments: KeyspaceListArguments) -> Result<CommandEnding, CommandError> {
     let place = arguments.place;
-    let status = admin::status(&place.target.connect().await?).await?;
-    let keyspaces: Vec<ShownKeyspace> = status.keyspaces.into_iter().map(Into::into).collect();
+    let mut status = admin::status(&place.target.connect().await?).await?;
+    view::print_age_without_quorum(&status);
+    let keyspaces: Vec<ShownKeyspace> =
+        std::mem::take(&mut status.keyspaces).into_iter().map(Into::into).collect();
     if place.json {
-        output::json_lines(&keyspaces)?;
+        output::json_lines(keyspaces.into_iter().map(|keyspace| AgedRow::new(keyspace, &status)))?;
     } else {
         keyspaces.iter().try_for_each(|keyspace| output::result(&keyspace.to_string()))?;
     }

@@ -8,6 +8,7 @@ use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeSt
 use zerohop_wire::words::{by_number, counted};
 
 use super::verdict::{StatusTotals, StatusVerdict, judge};
+use crate::common::descriptors::{self, NodeDescriptors};
 use crate::common::disk::{self, NodeDisk};
 use crate::common::quantity::format_bytes;
 use crate::common::view::{self, ShownView};
@@ -68,6 +69,8 @@ struct StatusNode {
     in_control: bool,
     /// Partitions whose only in-sync copy is damaged.
     damaged: Vec<ShownDamaged>,
+    /// `None`: the node has not reported them.
+    descriptors: Option<NodeDescriptors>,
     #[serde(flatten)]
     disk: ShownDisk,
 }
@@ -136,6 +139,14 @@ impl From<Status> for ShownStatus {
                 .filter(|(_, disk)| disk.is_low())
                 .map(|(id, disk)| format!("of the disk of node {id} {}: {}", disk.words(), disk::ADVICE)),
         );
+        let descriptors: Vec<_> =
+            status.nodes.iter().map(|node| NodeDescriptors::of(&without_keyspaces, node.id)).collect();
+        let short = status.nodes.iter().zip(&descriptors);
+        warnings.extend(
+            short.filter_map(|(node, found)| Some((node.id, found.filter(|one| one.are_short())?))).map(
+                |(id, found)| format!("node {id} {}: {}", found.words(), descriptors::advice_for_node()),
+            ),
+        );
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         let (verdict, verdict_line) = judge(&without_keyspaces, warnings.len());
         ShownStatus {
@@ -151,7 +162,7 @@ impl From<Status> for ShownStatus {
                 down,
                 lost,
             },
-            nodes: status.nodes.into_iter().map(Into::into).collect(),
+            nodes: status.nodes.into_iter().zip(descriptors).map(Into::into).collect(),
             keyspaces,
             view,
             first,
@@ -163,8 +174,8 @@ impl From<Status> for ShownStatus {
     }
 }
 
-impl From<NodeStatus> for StatusNode {
-    fn from(status: NodeStatus) -> Self {
+impl From<(NodeStatus, Option<NodeDescriptors>)> for StatusNode {
+    fn from((status, descriptors): (NodeStatus, Option<NodeDescriptors>)) -> Self {
         let disk = ShownDisk::of(&status);
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
@@ -183,6 +194,7 @@ impl From<NodeStatus> for StatusNode {
             following,
             in_control,
             damaged: damaged.into_iter().map(Into::into).collect(),
+            descriptors,
             disk,
         }
     }

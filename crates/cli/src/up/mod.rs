@@ -3,6 +3,7 @@
 mod folder;
 mod missing;
 mod s3;
+mod served;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,7 @@ use zerohop_wire::words::counted;
 use self::folder::DataFolder;
 use self::missing::MissingNodes;
 use self::s3::UpS3;
+use self::served::{ServedPartitions, ready_words, wait_until_served};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
@@ -74,6 +76,8 @@ struct UpOutput<'a> {
     /// The value for `--endpoint`.
     endpoint: &'a str,
     nodes: &'a [&'a ReadyNode],
+    /// `None`: some node has not said what it serves.
+    partitions: Option<ServedPartitions>,
     /// The address for clients of S3, if there is a gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     s3: Option<String>,
@@ -132,6 +136,11 @@ async fn serve(
     if let Some(folder) = folder {
         folder.record_bootstrapped()?;
     }
+    let tls = arguments.tls.read()?.and_then(|tls| tls.client);
+    let served = tokio::select! {
+        served = wait_until_served(&nodes, tls.as_ref()) => served,
+        () = signals.come() => return Ok(CommandEnding::Interrupted),
+    };
     let mut gateway = match s3_port {
         Some(listening) => Some(tokio::select! {
             gateway = arguments.s3.start(listening, &nodes, (&arguments.secret, &arguments.tls)) => gateway?,
@@ -139,7 +148,7 @@ async fn serve(
         }),
         None => None,
     };
-    arguments.print_nodes(&nodes, gateway.as_ref())?;
+    arguments.print_nodes(&nodes, served, gateway.as_ref())?;
     if let Some(advice) = missing.and_then(|missing| missing.advice(arguments, &nodes)) {
         output::problem(&format!("zerohop: {advice}"));
     }
@@ -304,12 +313,22 @@ impl UpArguments {
         format!("{endpoint}{}{}", self.secret.option(), self.tls.client_options())
     }
 
-    fn print_nodes(&self, nodes: &[LocalNode], s3: Option<&RunningGateway>) -> Result<(), CommandError> {
+    fn print_nodes(
+        &self,
+        nodes: &[LocalNode],
+        served: Option<ServedPartitions>,
+        s3: Option<&RunningGateway>,
+    ) -> Result<(), CommandError> {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
             let nodes: Vec<&ReadyNode> = nodes.iter().map(|node| &node.ready).collect();
             let s3 = s3.map(|gateway| gateway.listen.to_string());
-            return output::json(&UpOutput { endpoint: &ready.manager, nodes: &nodes, s3 });
+            return output::json(&UpOutput {
+                endpoint: &ready.manager,
+                nodes: &nodes,
+                partitions: served,
+                s3,
+            });
         }
         nodes.iter().try_for_each(|node| node.ready.print_text())?;
         if let Some(gateway) = s3 {
@@ -317,8 +336,9 @@ impl UpArguments {
         }
         let options = self.endpoint_options(&ready.manager);
         output::result(&format!(
-            "Ready. In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \
-             hello{options}\nCtrl-C stops it."
+            "{} In another terminal: zerohop kv insert hello world{options}; zerohop kv lookup \
+             hello{options}\nCtrl-C stops it.",
+            ready_words(served)
         ))
     }
 }

@@ -15,7 +15,7 @@ use zerohop_relay::{Clients, CrossPartition, ReceivedBytes, RelayContext, ReplyB
 use zerohop_resp::limits::{OUTPUT_BYTES_MAX, REPLY_BYTES_MAX, WAITING_REPLY_BYTES_MAX};
 use zerohop_resp::{ServerInfo, Ticket};
 use zerohop_server::gateway::{
-    CrossPartitionRunner, Gateway, InstanceContext, Siblings, permits, resident_bytes,
+    CrossPartitionRunner, Gateway, InstanceContext, Reachability, Siblings, permits, resident_bytes,
 };
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::auth::Access;
@@ -43,6 +43,8 @@ struct NodeLinks {
     siblings: Siblings,
     /// The index of this instance among them.
     place: usize,
+    /// Which nodes answer this one.
+    reachability: Arc<Reachability>,
     /// Executes units with keys in several partitions.
     cross_partition: Option<Arc<dyn CrossPartitionRunner>>,
     /// `cross_partition` will be set: the node is starting.
@@ -53,8 +55,13 @@ impl RedisGateway {
     /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
     /// their partition.
     pub(crate) fn new(place: usize, time_out: Duration) -> RedisGateway {
-        let (siblings, cross_partition) = (Siblings::default(), None);
-        let node = NodeLinks { siblings, place, cross_partition, awaits_cross_partition: false };
+        let node = NodeLinks {
+            siblings: Siblings::default(),
+            place,
+            reachability: Arc::default(),
+            cross_partition: None,
+            awaits_cross_partition: false,
+        };
         RedisGateway { clients: Clients::new(place, time_out), node, yielded: None, ended: None }
     }
 }
@@ -98,6 +105,10 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
 
     fn take_answers(&mut self) -> Vec<(u64, UnitAnswer)> {
         self.at.take_answers()
+    }
+
+    fn reachability(&self) -> &Reachability {
+        &self.node.reachability
     }
 
     fn sibling(&self, instance: InstanceId) -> Option<usize> {
@@ -229,6 +240,10 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
 }
 
 impl<D: Disk> Gateway<D> for RedisGateway {
+    fn set_reachability(&mut self, reachability: Arc<Reachability>) {
+        self.node.reachability = reachability;
+    }
+
     fn set_siblings(&mut self, siblings: Siblings) {
         self.node.siblings = siblings;
     }

@@ -6,7 +6,9 @@ use super::gather::Gather;
 use super::{Connection, unknown_subcommand, wrong_number};
 use crate::command::GatherCommand;
 use crate::number::integer;
-use crate::{Args, ConnectionWorld, Layout, PartitionPlace, RedisMember, ReplyWriter, Slots};
+use crate::{
+    Args, ConnectionWorld, Layout, MemberState, PartitionPlace, RedisMember, ReplyWriter, SlotService, Slots,
+};
 
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
@@ -89,21 +91,15 @@ impl Connection {
 }
 
 fn info(layout: &Layout, epoch: u64) -> String {
-    let Layout { members, slots } = layout;
-    let count = |is_wanted: &dyn Fn(&Slots) -> bool| {
-        let wanted = slots.iter().filter(|slots| is_wanted(slots));
-        wanted.map(|slots| size(slots.first, slots.last)).sum::<u32>()
-    };
-    let assigned = count(&|_| true);
-    let is_served = |slots: &Slots| members.get(slots.primary).is_some_and(|primary| primary.is_up);
-    let served = count(&is_served);
-    let state = if served == SLOTS { "ok" } else { "fail" };
+    let Layout { members, slots, service: SlotService { failed, suspected, is_complete } } = layout;
+    let assigned: u32 = slots.iter().map(|slots| size(slots.first, slots.last)).sum();
+    let served = assigned.saturating_sub(failed + suspected);
+    let state = if *is_complete && assigned == SLOTS { "ok" } else { "fail" };
     let serving = (0..members.len()).filter(|member| serves(layout, *member)).count();
     format!(
         "cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{assigned}\r\ncluster_slots_ok:{served}\r\n\
-         cluster_slots_pfail:0\r\ncluster_slots_fail:{}\r\ncluster_known_nodes:{}\r\ncluster_size:{serving}\r\n\
+         cluster_slots_pfail:{suspected}\r\ncluster_slots_fail:{failed}\r\ncluster_known_nodes:{}\r\ncluster_size:{serving}\r\n\
          cluster_current_epoch:{epoch}\r\ncluster_my_epoch:{epoch}\r\n",
-        assigned - served,
         members.len()
     )
 }
@@ -176,7 +172,7 @@ fn shard_node(member: &RedisMember, role: &str, reply: &mut ReplyWriter<'_>) {
     reply.bulk(member.id.as_bytes());
     reply.bulk(b"port");
     reply.integer(member.port.into());
-    let health = if member.is_up { "online" } else { "failed" };
+    let health = if member.state == MemberState::Up { "online" } else { "failed" };
     let host = member.host.as_str();
     for (field, text) in [("ip", host), ("endpoint", host), ("role", role), ("health", health)] {
         reply.bulk(field.as_bytes());
@@ -204,7 +200,11 @@ fn nodes(layout: &Layout, epoch: u64) -> String {
         let role = if of.is_some() { "slave" } else { "master" };
         let of = of.and_then(|of| layout.members.get(of)).map_or("-", |of| of.id.as_str());
         let myself = if member.is_self { "myself," } else { "" };
-        let (fail, link) = if member.is_up { ("", "connected") } else { (",fail", "disconnected") };
+        let (fail, link) = match member.state {
+            MemberState::Up => ("", "connected"),
+            MemberState::Silent => (",fail?", "disconnected"),
+            MemberState::Down => (",fail", "disconnected"),
+        };
         let RedisMember { id, host, port, .. } = member;
         format!("{id} {host}:{port}@0 {myself}{role}{fail} {of} 0 0 {epoch} {link}{ranges}\n")
     };

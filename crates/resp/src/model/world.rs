@@ -8,8 +8,8 @@ use zerohop_wire::{Failure, Permission};
 use super::ModelRecords;
 use crate::{
     Connection, ConnectionWorld, ExecutionOutcome, FoundRecord, GatherStep, GatheredChange, GatheredRecords,
-    Layout, PartitionPlace, Records, RedisMember, Scratch, ServerInfo, Slots, Ticket, Unit, UnitResult,
-    WrongPassword, execute, execute_past,
+    Layout, MemberState, PartitionPlace, Records, RedisMember, Scratch, ServerInfo, SlotService, Slots,
+    Ticket, Unit, UnitResult, WrongPassword, execute, execute_past,
 };
 
 /// A unit with a later reply, as encoded bytes.
@@ -56,8 +56,8 @@ pub struct ModelWorld {
     pub is_busy: bool,
     /// How long `DEBUG SLEEP` has slept.
     pub slept_ms: u64,
-    /// The number of partitions, and the slot of a key.
-    layout: (u32, fn(&[u8]) -> u16),
+    /// The number of partitions, the slot of a key, and how the slots are served.
+    layout: (u32, fn(&[u8]) -> u16, SlotService),
     records: BTreeMap<PartitionPlace, ModelRecords>,
     promised: VecDeque<PromisedUnit>,
     /// The open snapshots: the records of a partition. A removed one has expired.
@@ -98,7 +98,7 @@ impl ModelWorld {
             is_full: false,
             is_busy: false,
             slept_ms: 0,
-            layout: (partitions.clamp(1, SLOTS), slot_of),
+            layout: (partitions.clamp(1, SLOTS), slot_of, SlotService::default()),
             records: BTreeMap::new(),
             promised: VecDeque::new(),
             snapshots: BTreeMap::new(),
@@ -106,6 +106,11 @@ impl ModelWorld {
             waiting: Vec::new(),
             scratch: Scratch::default(),
         }
+    }
+
+    /// From now on slots are served in this way.
+    pub fn set_slot_service(&mut self, service: SlotService) {
+        self.layout.2 = service;
     }
 
     /// The records of a partition.
@@ -455,12 +460,12 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn layout(&self, _keyspace: KeyspaceId) -> Layout {
-        let member = |digit: &str, port, is_self, is_up| RedisMember {
+        let member = |digit: &str, port, is_self, state| RedisMember {
             id: digit.repeat(40),
             host: "127.0.0.1".to_owned(),
             port,
             is_self,
-            is_up,
+            state,
         };
         let slots = |partition: u32| {
             let is_away = usize::from(self.remote.contains(&partition));
@@ -472,11 +477,12 @@ impl ConnectionWorld for ModelWorld {
             }
         };
         let members = vec![
-            member("a", 7001, true, true),
-            member("b", 7002, false, true),
-            member("c", 7003, false, false),
+            member("a", 7001, true, MemberState::Up),
+            member("b", 7002, false, MemberState::Up),
+            member("c", 7003, false, MemberState::Down),
         ];
-        Layout { members, slots: (0..self.layout.0).map(slots).collect() }
+        let slots = (0..self.layout.0).map(slots).collect();
+        Layout { members, slots, service: self.layout.2 }
     }
 
     fn map_epoch(&self) -> u64 {

@@ -4,7 +4,7 @@
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::limits::*;
 use zerohop_resp::model::ModelWorld;
-use zerohop_resp::{Connection, ConnectionWorld, NextStep, ReceiveResult, Ticket};
+use zerohop_resp::{Connection, ConnectionWorld, NextStep, ReceiveResult, SlotService, Ticket};
 use zerohop_wire::ids::KeyspaceId;
 
 /// A client of a world of four partitions. `{a}` is in partition 3, `{b}` in 0, `{c}` in 1.
@@ -146,6 +146,16 @@ fn cluster_commands_reply_in_redis_format() {
         "cluster_state:ok\r\n",
         "cluster_slots_assigned:16384\r\n",
         "cluster_size:2\r\n",
+    ] {
+        assert!(info.contains(line), "{info}");
+    }
+    client.world.set_slot_service(SlotService { failed: 100, suspected: 28, is_complete: false });
+    let info = client.send("CLUSTER INFO");
+    for line in [
+        "cluster_state:fail\r\n",
+        "cluster_slots_ok:16256\r\n",
+        "cluster_slots_pfail:28\r\n",
+        "cluster_slots_fail:100\r\n",
     ] {
         assert!(info.contains(line), "{info}");
     }

@@ -309,6 +309,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 self.instance.not_before(newest);
                 self.gateway.set_siblings(siblings);
             }
+            InstanceNotice::Reachability(reachability) => self.gateway.set_reachability(reachability),
             InstanceNotice::Run(units) => {
                 self.with_gateway(now, replies, |gateway, at| gateway.run_units(&units, at))
             }

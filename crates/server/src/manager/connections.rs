@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout_at};
 use tracing::{debug, warn};
 use zerohop_system::clock::Stopwatch;
 use zerohop_system::descriptors::{ConnectionRoom, CountedConnection, Descriptors};
+use zerohop_system::refused_connections;
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::MAGIC;
 
@@ -52,6 +53,7 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         let descriptors = Descriptors::of_process();
         // The last descriptors of connections are for the manager: it answers reports and joins.
         if descriptors.room_for(&counted, &stream) == ConnectionRoom::Closed {
+            refused_connections::record(1);
             if let Some(refused) = lacking.record(started.elapsed_ms(), 1) {
                 warn!(
                     refused,

@@ -31,6 +31,7 @@ mod keyspace_commands;
 mod keyspace_drop;
 mod map_changes;
 mod metrics;
+mod reachability;
 mod redis_clients;
 mod shared;
 mod status;
@@ -186,6 +187,7 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
             () = connections::accept(&shared, listener) => Ok(()),
             () = worker.run(jobs.1) => Ok(()),
             () = cluster::follow(&shared) => Ok(()),
+            () = reachability::follow(&shared) => Ok(()),
             () = in_cluster => Ok(()),
         }
     })

@@ -1,14 +1,16 @@
 //! The status of the node: one value, for control requests and as JSON.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde_json::{Value, json};
 use zerohop_disk::FileSizeLimit;
 use zerohop_placement::{ClusterMap, KeyOrder};
 use zerohop_replication::CopyDamage;
 use zerohop_shard::KeyspaceFigures;
+use zerohop_system::descriptors::Descriptors;
+use zerohop_system::refused_connections;
 use zerohop_wire::admin::{
-    DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
+    DamagedPartition, DescriptorStatus, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::words::{by_number, counted};
@@ -16,7 +18,7 @@ use zerohop_wire::words::{by_number, counted};
 use super::changes;
 use super::clustered;
 use super::groups;
-use super::instances;
+use super::instances::{self, InstanceFigures};
 use super::json_key::json_key;
 use super::shared::ManagerShared;
 use super::view::ClusterView;
@@ -151,6 +153,7 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
         nodes: nodes.collect(),
         groups: Some(all),
         view: Some(view),
+        descriptors: vec![descriptors(shared, &figures)],
         keyspaces: map
             .keyspaces()
             .map(|(id, keyspace)| {
@@ -166,6 +169,19 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
                 KeyspaceStatus { below_min_in_sync, rebuilding, lost, dropping, records, log_bytes, ..shown }
             })
             .collect(),
+    }
+}
+
+/// The descriptors and connections of this node.
+fn descriptors(shared: &ManagerShared, figures: &[InstanceFigures]) -> DescriptorStatus {
+    let descriptors = Descriptors::of_process();
+    let of_instances: usize = figures.iter().flatten().map(|figures| figures.connections).sum();
+    DescriptorStatus {
+        node: shared.node.get().0,
+        limit: descriptors.limit().unwrap_or(0),
+        connections_max: descriptors.limit().map_or(0, |_| descriptors.connections_max()),
+        connections: (of_instances + shared.door.borrow().open()) as u64,
+        refused: refused_connections::in_last_minute(),
     }
 }
 
@@ -243,6 +259,15 @@ pub(super) fn to_json(status: &Status) -> Value {
             "named": one.named,
         })
     };
+    let descriptors = |node: &NodeStatus| {
+        let found = status.descriptors.iter().find(|one| one.node == node.id);
+        found.map(|one| {
+            json!({
+                "limit": NonZeroU64::new(one.limit), "connections_max": NonZeroU64::new(one.connections_max),
+                "connections": one.connections, "refused": one.refused,
+            })
+        })
+    };
     let node = |node: &NodeStatus| {
         json!({
             "id": node.id, "state": node.state, "pid": NonZeroU32::new(node.pid), "manager": node.manager,
@@ -251,6 +276,7 @@ pub(super) fn to_json(status: &Status) -> Value {
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
             "in_control": node.in_control, "disk_free_bytes": node.disk_free_bytes,
             "disk_total_bytes": node.disk_total_bytes, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
+            "descriptors": descriptors(node),
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {

@@ -1,15 +1,14 @@
 //! The cluster as seen by this node, for every report: the control group, nodes that do not answer, and groups without progress.
 
-use std::collections::BTreeSet;
-
 use zerohop_control::agent::ClusterStatus;
-use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
+use zerohop_placement::{ClusterMap, Group, GroupService, GroupState};
 use zerohop_wire::admin;
-use zerohop_wire::ids::{InstanceId, NodeId};
+use zerohop_wire::ids::NodeId;
 use zerohop_wire::words::{by_number, counted};
 
 use super::clustered;
 use super::instances::InstanceFigures;
+use super::reachability::reachability;
 use super::shared::{ManagerShared, NodePhase};
 
 /// The state of a node that runs in a cluster that cannot serve most partitions.
@@ -51,19 +50,12 @@ impl ClusterView {
             let groups = count(map, |_| true);
             return ClusterView { node_view, groups, primaries_here: groups, choosing: 0, lost: 0 };
         };
-        let silent: BTreeSet<NodeId> = status.silent.iter().copied().collect();
-        let is_gone = |instance: InstanceId| match map.instance(instance) {
-            Some(found) => {
-                silent.contains(&found.node)
-                    || map.node(found.node).is_none_or(|node| node.state() == NodeState::Down)
-            }
-            None => true,
-        };
-        let is_chosen = |group: &Group<'_>| group.state != GroupState::Recovering;
-        let has_none = |group: &Group<'_>| !is_chosen(group) || is_gone(group.primary);
+        let reachability = reachability(&status);
+        let has_none = |group: &Group<'_>| reachability.service(map, group).lacks_primary();
         let no_primary = count(map, has_none);
-        let stuck = count(map, |group| !has_none(group) && group.in_sync.iter().any(|one| is_gone(*one)));
-        let choosing = count(map, |group| !is_chosen(group) && !map.is_unavailable(*group));
+        let stuck = count(map, |group| reachability.service(map, group) == GroupService::Stuck);
+        let choosing =
+            count(map, |group| group.state == GroupState::Recovering && !map.is_unavailable(*group));
         let groups = count(map, |_| true);
         let is_here = |group: &Group<'_>| map.instance(group.primary).is_some_and(|found| found.node == node);
         let primaries_here = count(map, is_here);
@@ -72,10 +64,10 @@ impl ClusterView {
             node: status.node.map_or(0, |node| node.0),
             leader: status.leader_node.map_or(0, |node| node.0),
             age_ms: status.leaderless_ms,
-            quorum: status.has_quorum,
+            quorum: reachability.has_quorum,
             managers: managers as u32,
             answering: answering as u32,
-            silent: silent.iter().map(|node| node.0).collect(),
+            silent: reachability.silent.iter().map(|node| node.0).collect(),
             no_primary,
             stuck,
             waits_for: status.waits_for.clone().unwrap_or_default(),

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use serde_json::Value;
 
 use crate::cluster::nodes::{NodeCluster, metric};
+use crate::cluster::redis::Redis;
 use crate::support::wait_for;
 
 /// A manager's answer on a path, with its status line.
@@ -61,6 +62,31 @@ fn assert_operations_say_what_is_missing(cluster: &NodeCluster) {
     }
 }
 
+/// The counts of slots in `CLUSTER INFO`: served, suspected, failed.
+fn slot_counts(info: &str) -> [u32; 3] {
+    ["ok", "pfail", "fail"].map(|name| {
+        let field = format!("cluster_slots_{name}:");
+        info.lines().find_map(|line| line.strip_prefix(&field)).unwrap().trim().parse().unwrap()
+    })
+}
+
+/// Redis clients get the same answer as those of the manager: no node takes over from the two that are dead.
+fn assert_redis_reports_lost_quorum(address: &str) {
+    let mut redis = Redis::connect(address);
+    let info = wait_for(
+        "Redis reports it",
+        || redis.send_command("CLUSTER INFO"),
+        |info| info.contains("cluster_state:fail\r\n"),
+    );
+    let [served, suspected, failed] = slot_counts(&info);
+    assert!(suspected > 0 && served + suspected + failed == 16_384, "{info}");
+    let nodes = redis.send_command("CLUSTER NODES");
+    let dead = nodes.lines().filter(|line| line.contains(",fail?") && line.contains(" disconnected"));
+    assert_eq!(dead.count(), 2 * nodes.lines().count() / 3, "{nodes}");
+    let own: Vec<&str> = nodes.lines().filter(|line| line.contains("myself")).collect();
+    assert!(own.len() == 1 && own[0].contains(" connected") && !own[0].contains("fail"), "{nodes}");
+}
+
 #[test]
 fn sole_surviving_manager_reports_lost_quorum() {
     let folder = crate::support::folder();
@@ -73,6 +99,10 @@ fn sole_surviving_manager_reports_lost_quorum() {
     let (view, node) = (&status["view"], &status["nodes"][0]["id"]);
     assert!(view["quorum"] == true && view["answering"] == 3 && view["node"] == *node, "{status}");
     assert_eq!(status["warnings"], Value::Array(Vec::new()));
+    let redis_address = status["nodes"][0]["instances"][0]["addr"].as_str().unwrap().to_owned();
+    let redis_info = || Redis::connect(&redis_address).send_command("CLUSTER INFO");
+    let info = redis_info();
+    assert!(info.contains("cluster_state:ok\r\n") && slot_counts(&info) == [16_384, 0, 0], "{info}");
 
     cluster.kill(1);
     cluster.kill(2);
@@ -102,6 +132,15 @@ fn sole_surviving_manager_reports_lost_quorum() {
         assert!(code == 0 && listed[1]["state"] == "silent", "{printed}");
         assert_first(list, &problems);
     }
+    for list in ["keyspace", "token"] {
+        for format in [&[][..], &["--json"]] {
+            let (code, printed, problems) = cluster.run(&[&[list, "list"], format].concat());
+            assert_eq!((code, printed.contains("QUORUM")), (0, false), "{printed}");
+            assert_first(list, &problems);
+        }
+    }
+    let keyspace = cluster.json(&["keyspace", "list"]).remove(0);
+    assert!(keyspace["quorum"] == false && keyspace["age_ms"].as_u64() > Some(0), "{keyspace}");
     for recover in [&["recover"][..], &["recover", "--accept-loss", "--all-lost"]] {
         let (code, printed, problems) = cluster.run(recover);
         assert!(code == 3 && !printed.contains("nothing to recover"), "{code} {printed}");
@@ -127,6 +166,7 @@ fn sole_surviving_manager_reports_lost_quorum() {
     assert!(top["view"]["quorum"] == false && top["total"]["troubles"].as_f64() >= Some(1.0), "{top}");
 
     assert_operations_say_what_is_missing(&cluster);
+    assert_redis_reports_lost_quorum(&redis_address);
 
     let of = |name: &str| metric(&survivor, name);
     assert_eq!((of("serving"), of("control_quorum"), of("control_leader")), (0, 0, 0));
@@ -145,6 +185,10 @@ fn sole_surviving_manager_reports_lost_quorum() {
     });
     assert!(get(&survivor, "/health").starts_with("HTTP/1.1 200 "));
     assert_eq!((of("serving"), of("control_quorum")), (1, 1));
+    wait_for("Redis reports it", redis_info, |info| info.contains("cluster_state:ok\r\n"));
+    let (_, _, problems) = cluster.run(&["keyspace", "list"]);
+    assert_eq!(problems, "", "the list is as new as the map");
+    assert_eq!(cluster.json(&["keyspace", "list"]).remove(0)["quorum"], true);
     let log = cluster.log(0);
     assert!(log.contains("has a leader again"), "{log}");
 }

@@ -95,6 +95,33 @@ fn connections_do_not_use_descriptors_of_data() {
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 }
 
+/// `status` warns and `doctor` finds a problem, with the limit of the node and the remedy.
+fn assert_reports_refused_connections(cluster: &ServingProgram) {
+    let status = wait_for(
+        "a report is served",
+        || cluster.run(&["status", "--json", "--timeout", "1s"]),
+        |output| output.status.success(),
+    );
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let descriptors = &status["nodes"][0]["descriptors"];
+    assert!(descriptors["limit"] == 128 && descriptors["refused"].as_u64() > Some(0), "{status}");
+    let (most, open) = (descriptors["connections_max"].as_u64(), descriptors["connections"].as_u64());
+    assert!(open > Some(0) && open <= most && most < Some(128), "{status}");
+    assert_eq!(status["verdict"], "warning", "{status}");
+    let is_named =
+        |text: &str| text.contains("connections within the last minute") && text.contains("ulimit -Hn");
+    let warnings = status["warnings"].as_array().unwrap();
+    assert!(warnings.iter().any(|one| is_named(one.as_str().unwrap())), "{status}");
+    let doctor = cluster.run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    let all = report["findings"].as_array().unwrap();
+    let files: Vec<_> = all.iter().filter(|one| one["check"] == "open-files").collect();
+    assert!(
+        files.len() == 1 && files[0]["about"] == "node 1" && files[0]["verdict"] == "problem",
+        "{report}"
+    );
+}
+
 #[test]
 fn connections_beyond_a_low_limit_get_the_remedy() {
     let folder = crate::support::folder();
@@ -127,6 +154,7 @@ fn connections_beyond_a_low_limit_get_the_remedy() {
         assert_eq!(client.send_line(&format!("SET during-{refused} {refused}")), "+OK\r\n");
     }
     assert!(refused > CONNECTIONS / 2, "{refused} got the line");
+    assert_reports_refused_connections(&cluster);
     let another = || {
         let mut other = LineClient::connect(&addresses[1]);
         other.try_send_line("PING").unwrap_or_default()

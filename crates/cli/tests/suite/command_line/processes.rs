@@ -186,3 +186,27 @@ fn stopped_node_is_skipped_in_any_endpoint_order() {
         );
     }
 }
+
+#[test]
+fn up_is_ready_after_a_kill_of_all_nodes_once_all_partitions_are_served() {
+    let folder = crate::support::folder();
+    let data = folder.path().to_str().unwrap();
+    let start = || {
+        let arguments = ["--nodes", "3", "--port", "0", "--json", "--instances", "1", "--data", data];
+        ServingProgram::start(zerohop(&[&["up"], &arguments[..]].concat()))
+    };
+    let mut cluster = start();
+    for round in 0..3 {
+        cluster.ok(&["kv", "insert", &format!("key-{round}"), "v"]);
+        let nodes = cluster.ready["nodes"].as_array().unwrap().clone();
+        assert_eq!(cluster.end_with(Signal::KILL), None);
+        nodes.iter().for_each(|node| wait_until_exited(pid(node["pid"].as_u64().unwrap())));
+        cluster = start();
+        let status = cluster.json(&["status"]);
+        let ready = &cluster.ready["partitions"];
+        assert_eq!((&ready["total"], &ready["served"]), (&256.into(), &256.into()), "{}", cluster.ready);
+        let (view, groups) = (&status["view"], &status["groups"]);
+        assert!(view["no_primary"] == 0 && groups["recovering"] == 0 && groups["down"] == 0, "{status}");
+    }
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
+}

@@ -29,6 +29,7 @@ pub use self::context::InstanceContext;
 pub use super::notice::{CrossPartitionRunner, ReplyAddress, Siblings, TooManyUnits};
 pub use crate::access::permits;
 pub use crate::process::resident_bytes;
+pub use zerohop_placement::Reachability;
 
 /// Starts the gateway of one instance, on the instance's thread.
 #[derive(Clone, Copy)]
@@ -48,6 +49,9 @@ impl fmt::Debug for GatewayStart {
 pub trait Gateway<D: Disk>: fmt::Debug {
     /// All instances of the node are known.
     fn set_siblings(&mut self, siblings: Siblings) {}
+
+    /// Other nodes answer this one than before, or there is a quorum, or none any more.
+    fn set_reachability(&mut self, reachability: Arc<Reachability>) {}
 
     /// [`Gateway::set_cross_partition`] will be called soon.
     fn await_cross_partition(&mut self) {}

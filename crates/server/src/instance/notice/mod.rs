@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::ReportedLog;
-use zerohop_placement::MapDelta;
+use zerohop_placement::{MapDelta, Reachability};
 use zerohop_reactor::{ConnectionId, ReactorCounters};
 use zerohop_replication::GroupChange;
 use zerohop_resp::Ticket;
@@ -50,6 +50,8 @@ pub(crate) enum InstanceNotice {
     },
     /// All instances of this node, and the newest timestamp that any of them has stored.
     Siblings(Siblings, Timestamp),
+    /// Which nodes answer this one, and whether there is a quorum.
+    Reachability(Arc<Reachability>),
     /// Execute these units of Redis clients of another instance.
     Run(Units),
     /// Replies to units that this instance has sent to another one.

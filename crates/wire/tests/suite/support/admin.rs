@@ -174,6 +174,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         keyspaces: vec![keyspace.clone()],
         groups: Some(groups),
         view: None,
+        descriptors: Vec::new(),
     };
     // Programs before these figures send and read the same bytes without them.
     let measured = Status {
@@ -182,6 +183,9 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
     };
     let with_disk = NodeStatus { id: 1, disk_free_bytes: 18, disk_total_bytes: 19, ..NodeStatus::default() };
     let with_disk = Status { nodes: vec![with_disk], ..Status::default() };
+    let descriptors =
+        DescriptorStatus { node: 1, limit: 1024, connections_max: 720, connections: 3, refused: 4 };
+    let with_descriptors = Status { descriptors: vec![descriptors], ..Status::default() };
     let viewed = Status { view: Some(view), ..Status::default() };
     let partition = PartitionStatus {
         partition: 5,
@@ -212,6 +216,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ("status", "of one node and one keyspace", AdminReply::Status(Box::new(status))),
         ("status_figures", "with the figures of a keyspace", AdminReply::Status(Box::new(measured))),
         ("status_disk", "the room on a node's disk", AdminReply::Status(Box::new(with_disk))),
+        ("status_descriptors", "a node's descriptors", AdminReply::Status(Box::new(with_descriptors))),
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
         ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
         ("keyspace_divided", "at two keys", AdminReply::Keyspace(Box::new(divided))),
