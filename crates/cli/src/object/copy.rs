@@ -12,11 +12,11 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct ObjectCopyArguments {
-    /// The object to copy.
-    #[arg(value_name = "BUCKET/NAME", value_parser = place::object)]
+    /// The object to copy, as BUCKET/NAME.
+    #[arg(value_name = "SOURCE", value_parser = place::object)]
     source: ObjectAddress,
-    /// The copy.
-    #[arg(value_name = "BUCKET/NAME", value_parser = place::object)]
+    /// The copy, as BUCKET/NAME.
+    #[arg(value_name = "TARGET", value_parser = place::object)]
     target: ObjectAddress,
     /// Copies only if there is no object with the name of the copy.
     #[arg(long)]

@@ -12,6 +12,14 @@ use crate::{
     Ticket, Unit, UnitResult, WrongPassword, execute, execute_past,
 };
 
+/// The slots of the keyspace.
+#[derive(Clone, Copy, Debug)]
+struct ModelLayout {
+    partitions: u32,
+    slot_of: fn(&[u8]) -> u16,
+    service: SlotService,
+}
+
 /// A unit with a later reply, as encoded bytes.
 #[derive(Clone, Debug)]
 struct PromisedUnit {
@@ -56,8 +64,7 @@ pub struct ModelWorld {
     pub is_busy: bool,
     /// How long `DEBUG SLEEP` has slept.
     pub slept_ms: u64,
-    /// The number of partitions, the slot of a key, and how the slots are served.
-    layout: (u32, fn(&[u8]) -> u16, SlotService),
+    layout: ModelLayout,
     records: BTreeMap<PartitionPlace, ModelRecords>,
     promised: VecDeque<PromisedUnit>,
     /// The open snapshots: the records of a partition. A removed one has expired.
@@ -98,7 +105,11 @@ impl ModelWorld {
             is_full: false,
             is_busy: false,
             slept_ms: 0,
-            layout: (partitions.clamp(1, SLOTS), slot_of, SlotService::default()),
+            layout: ModelLayout {
+                partitions: partitions.clamp(1, SLOTS),
+                slot_of,
+                service: SlotService::default(),
+            },
             records: BTreeMap::new(),
             promised: VecDeque::new(),
             snapshots: BTreeMap::new(),
@@ -110,21 +121,22 @@ impl ModelWorld {
 
     /// From now on slots are served in this way.
     pub fn set_slot_service(&mut self, service: SlotService) {
-        self.layout.2 = service;
+        self.layout.service = service;
     }
 
     /// The records of a partition.
     pub fn records(&mut self, place: PartitionPlace) -> &mut ModelRecords {
         let records = self.records.entry(place).or_default();
         (records.now_ms, records.is_full) = (self.now_ms, self.is_full);
-        records.partitions = self.layout.0;
+        records.partitions = self.layout.partitions;
         records
     }
 
     /// Splits each partition into two.
     pub fn split(&mut self) {
-        self.layout.0 = (self.layout.0 * 2).min(SLOTS);
-        let (before, partitions, slot_of) = (std::mem::take(&mut self.records), self.layout.0, self.layout.1);
+        self.layout.partitions = (self.layout.partitions * 2).min(SLOTS);
+        let (before, partitions, slot_of) =
+            (std::mem::take(&mut self.records), self.layout.partitions, self.layout.slot_of);
         for (PartitionPlace { keyspace, partition: PartitionId(parent) }, records) in before {
             for partition in [2 * parent, 2 * parent + 1] {
                 let is_own = |key: &[u8]| u32::from(slot_of(key)) * partitions / SLOTS == partition;
@@ -436,23 +448,27 @@ impl ConnectionWorld for ModelWorld {
     }
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
-        if self.absent.are_awaited || self.absent.dropped.contains(&keyspace) { 0 } else { self.layout.0 }
+        if self.absent.are_awaited || self.absent.dropped.contains(&keyspace) {
+            0
+        } else {
+            self.layout.partitions
+        }
     }
 
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
         if self.absent.are_awaited || self.absent.dropped.contains(&keyspace) {
             return PartitionId(0);
         }
-        PartitionId(u32::from((self.layout.1)(key)) * self.layout.0 / SLOTS)
+        PartitionId(u32::from((self.layout.slot_of)(key)) * self.layout.partitions / SLOTS)
     }
 
     fn slot_of(&self, key: &[u8]) -> u16 {
-        (self.layout.1)(key)
+        (self.layout.slot_of)(key)
     }
 
     fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
         (!self.absent.dropped.contains(&keyspace))
-            .then_some(PartitionId(u32::from(slot) * self.layout.0 / SLOTS))
+            .then_some(PartitionId(u32::from(slot) * self.layout.partitions / SLOTS))
     }
 
     fn moved(&self, place: PartitionPlace) -> Option<(String, u16)> {
@@ -470,8 +486,8 @@ impl ConnectionWorld for ModelWorld {
         let slots = |partition: u32| {
             let is_away = usize::from(self.remote.contains(&partition));
             Slots {
-                first: (partition * SLOTS).div_ceil(self.layout.0) as u16,
-                last: ((partition + 1) * SLOTS).div_ceil(self.layout.0) as u16 - 1,
+                first: (partition * SLOTS).div_ceil(self.layout.partitions) as u16,
+                last: ((partition + 1) * SLOTS).div_ceil(self.layout.partitions) as u16 - 1,
                 primary: is_away,
                 replicas: vec![1 - is_away, 2],
             }
@@ -481,8 +497,8 @@ impl ConnectionWorld for ModelWorld {
             member("b", 7002, false, MemberState::Up),
             member("c", 7003, false, MemberState::Down),
         ];
-        let slots = (0..self.layout.0).map(slots).collect();
-        Layout { members, slots, service: self.layout.2 }
+        let slots = (0..self.layout.partitions).map(slots).collect();
+        Layout { members, slots, service: self.layout.service }
     }
 
     fn map_epoch(&self) -> u64 {

@@ -53,6 +53,12 @@ fn requests_and_answers_read_back() {
         keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
         groups: Some(GroupsStatus { groups: 256, below_min_in_sync: 2, ..GroupsStatus::default() }),
         view: Some(NodeView { node: 1, silent: vec![2, 3], ..NodeView::default() }),
+        descriptors: vec![DescriptorStatus {
+            node: 1,
+            limit: 1024,
+            refused: 3,
+            ..DescriptorStatus::default()
+        }],
     };
     let partition =
         PartitionStatus { partition: 5, in_sync: vec![1, 2], pinned: Some(4), ..PartitionStatus::default() };

@@ -28,7 +28,7 @@ fn json_lines(text: &str) -> Vec<Value> {
 }
 
 fn start(folder: &std::path::Path) -> ServingProgram {
-    ServingProgram::up(&["--nodes", "1", "--instances", "2", "--data", folder.join("data").to_str().unwrap()])
+    ServingProgram::up(&["--instances", "2", "--data", folder.join("data").to_str().unwrap()])
 }
 
 #[test]
