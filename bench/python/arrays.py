@@ -33,11 +33,11 @@ class Python:
         return self.timed(lambda: (self.blobs.create(name), self.blobs.write(name, self.given)))
 
     def read(self, name):
-        told = self.timed(lambda: self.blobs.readinto(name, self.into))
+        measured = self.timed(lambda: self.blobs.readinto(name, self.into))
         if not numpy.array_equal(self.into, self.given):
             raise SystemExit(f"bench python: {name}: not all bytes are those that were written")
         self.into[:] = 0
-        return told
+        return measured
 
     def timed(self, act):
         begin, spent = time.perf_counter(), time.thread_time()
@@ -53,12 +53,12 @@ class Rust:
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def write(self, name):
-        return self.asked("write", name)
+        return self.request("write", name)
 
     def read(self, name):
-        return self.asked("read", name)
+        return self.request("read", name)
 
-    def asked(self, verb, name):
+    def request(self, verb, name):
         self.process.stdin.write(f"{verb} {name}\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
@@ -84,8 +84,8 @@ def compare(endpoint, program, rounds, size):
         # The order alternates; the first round is not counted.
         order = pair if number % 2 else pair[::-1]
         for client in order:
-            told = client.write(client.name)
-            figures["write", client.name].append(told)
+            measured = client.write(client.name)
+            figures["write", client.name].append(measured)
             other = pair[1 - pair.index(client)]
             figures["read", other.name].append(other.read(client.name))
         for client in pair:
@@ -95,9 +95,9 @@ def compare(endpoint, program, rounds, size):
     print("| --- | ---: | ---: | --- | ---: | --- |")
     for act in ("write", "read"):
         own, beside = (figures[act, client.name][1:] for client in pair)
-        rates = [statistics.median(size / 1e9 / took for took, _ in told) for told in (own, beside)]
+        rates = [statistics.median(size / 1e9 / took for took, _ in measured) for measured in (own, beside)]
         ratios = [there[0] / here[0] for here, there in zip(own, beside)]
-        spent = [statistics.median(spent / (size / 1e9) for _, spent in told) for told in (own, beside)]
+        spent = [statistics.median(spent / (size / 1e9) for _, spent in measured) for measured in (own, beside)]
         print(
             f"| {act} | {rates[0]:.2f} | {rates[1]:.2f} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) "
             f"| {GOAL} | {spent[0]:.2f}, {spent[1]:.2f} |"
@@ -106,7 +106,7 @@ def compare(endpoint, program, rounds, size):
         f"\n{rounds} rounds, arrays of {size} bytes, a node with data on disk on core 0, clients on the last core by turns; NumPy "
         f"{numpy.__version__}, Python {platform.python_version()}; load average {load:.1f} when it began, {os.cpu_count()} cores."
     )
-    rates = {key: [size / 1e9 / took for took, _ in told[1:]] for key, told in figures.items()}
+    rates = {key: [size / 1e9 / took for took, _ in measured[1:]] for key, measured in figures.items()}
     return report.scenario(
         "arrays",
         f"An array of {size} bytes that Python and Rust write and read in turns, on a node with data on disk on core 0.",

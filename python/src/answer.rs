@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 use zerohop_client::{
-    BlobInfo, Error, Failure, Info, Keyspace, ListedKey, PinnedBlobs, Record, RecordType, Reply, Snapshot,
+    BlobInfo, Error, Failure, Info, Keyspace, PinnedBlobs, Record, RecordType, Reply, ScanKey, Snapshot,
     StagedContents,
 };
 
@@ -39,8 +39,8 @@ pub(crate) enum PythonAnswer {
     Record(Option<Record>),
     Info(Option<Info>),
     Many(Vec<Result<Reply, Error>>),
-    Keys(Option<Vec<ListedKey>>),
-    KeysAndValues(Option<Vec<ListedKey>>),
+    Keys(Option<Vec<ScanKey>>),
+    KeysAndValues(Option<Vec<ScanKey>>),
     Keyspace(Keyspace),
     KeyspaceStatus(Box<KeyspaceStatus>),
     Status(Box<Status>),
@@ -109,7 +109,7 @@ impl PythonAnswer {
                 PyList::new(py, keys.iter().map(|listed| PyBytes::new(py, &listed.key)))?.into_py_any(py)
             }
             Self::KeysAndValues(Some(keys)) => {
-                let pair = |listed: &ListedKey| {
+                let pair = |listed: &ScanKey| {
                     let value = listed.value.as_ref().map(|value| PyBytes::new(py, value));
                     (PyBytes::new(py, &listed.key), value)
                 };

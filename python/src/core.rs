@@ -18,19 +18,19 @@ use crate::side_thread::{SideOutcome, SideThread};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The outcome of a call. It may have the call's arguments, which must be released while the GIL is held.
-pub(crate) trait FinishedCall: Send {
+pub(crate) trait CompletedCall: Send {
     /// The object that Python gets, or the exception.
     fn object(self: Box<Self>, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>>;
 }
 
-impl SideOutcome for Result<Box<dyn FinishedCall>, Problem> {
+impl SideOutcome for Result<Box<dyn CompletedCall>, Problem> {
     fn closed() -> Self {
         Err(Problem::Closed)
     }
 }
 
 /// A thread for the calls of an event loop.
-type CallThread = SideThread<Result<Box<dyn FinishedCall>, Problem>>;
+type CallThread = SideThread<Result<Box<dyn CompletedCall>, Problem>>;
 
 /// The state of a client, which belongs to one process.
 ///
@@ -111,7 +111,7 @@ impl Core {
     pub(crate) fn run_call(
         self: &Arc<Self>,
         py: Python<'_>,
-        call: impl Future<Output = impl FinishedCall + 'static> + Send + 'static,
+        call: impl Future<Output = impl CompletedCall + 'static> + Send + 'static,
     ) -> PyResult<Py<PyAny>> {
         match self.shell().map_err(|problem| problem.exception(py))? {
             Shell::Here(runtime) => {
@@ -126,7 +126,7 @@ impl Core {
                 Box::new(outcome).object(py, self)
             }
             Shell::SideThread(side_thread) => {
-                side_thread.run(py, async move { Ok(Box::new(call.await) as Box<dyn FinishedCall>) })
+                side_thread.run(py, async move { Ok(Box::new(call.await) as Box<dyn CompletedCall>) })
             }
         }
     }

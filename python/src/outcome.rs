@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
 use crate::blob::BlobOperation;
-use crate::core::{Core, FinishedCall};
+use crate::core::{CompletedCall, Core};
 use crate::memory::Memory;
 use crate::operation::PythonOperation;
 use crate::problem::Problem;
@@ -36,7 +36,7 @@ impl From<Result<PythonAnswer, Problem>> for CallOutcome {
     }
 }
 
-impl FinishedCall for CallOutcome {
+impl CompletedCall for CallOutcome {
     fn object(self: Box<Self>, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         drop(self.spent);
         match self.result {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
-use zerohop_client::{Error, Keyspace, ListedKey, RangeScan, Scan};
+use zerohop_client::{Error, Keyspace, RangeScan, Scan, ScanKey};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob;
@@ -94,7 +94,7 @@ impl KeyPages {
                 PythonAnswer::Keys(page)
             }
             KeyPages::OfRange { scan, has_values } => {
-                let page: Option<Vec<ListedKey>> = scan.next_page().await?;
+                let page: Option<Vec<ScanKey>> = scan.next_page().await?;
                 if *has_values { PythonAnswer::KeysAndValues(page) } else { PythonAnswer::Keys(page) }
             }
         })

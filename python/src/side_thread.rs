@@ -26,14 +26,14 @@ pub(crate) trait SideOutcome: Send + 'static {
 pub(crate) struct SideThread<T: SideOutcome> {
     handle: Handle,
     ending: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
-    ended: Arc<EndedOperations<T>>,
+    ended: Arc<CompletionQueue<T>>,
     wakes: UnixStream,
     create_future: Py<PyAny>,
 }
 
 /// Operations that have ended. The number is bounded by the session's limit of open operations, as
 /// each is in the queue once.
-struct EndedOperations<T> {
+struct CompletionQueue<T> {
     queue: Mutex<Vec<(Py<PyAny>, T)>>,
     wake: UnixStream,
 }
@@ -41,7 +41,7 @@ struct EndedOperations<T> {
 /// A future without a result yet.
 struct Promise<T: SideOutcome> {
     future: Option<Py<PyAny>>,
-    ended: Arc<EndedOperations<T>>,
+    ended: Arc<CompletionQueue<T>>,
 }
 
 impl<T: SideOutcome> SideThread<T> {
@@ -58,7 +58,7 @@ impl<T: SideOutcome> SideThread<T> {
             let _ = runtime.block_on(ended);
         })?;
         let ending = Mutex::new(Some((end, thread)));
-        let ended = Arc::new(EndedOperations { queue: Mutex::default(), wake });
+        let ended = Arc::new(CompletionQueue { queue: Mutex::default(), wake });
         Ok(Self { handle, ending, ended, wakes, create_future })
     }
 
@@ -111,7 +111,7 @@ impl<T: SideOutcome> SideThread<T> {
     }
 }
 
-impl<T> EndedOperations<T> {
+impl<T> CompletionQueue<T> {
     fn lock(&self) -> MutexGuard<'_, Vec<(Py<PyAny>, T)>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -30,14 +30,14 @@ def test_nothing_is_a_batch_too(keyspace: Keyspace) -> None:
     assert keyspace.get_many([]) == [] and keyspace.delete_many(iter(())) == 0
 
 
-def test_iterables_of_all_kinds_are_taken(keyspace: Keyspace) -> None:
+def test_iterables_of_all_kinds_are_accepted(keyspace: Keyspace) -> None:
     keyspace.set_many((f"k{n}", str(n)) for n in range(3))
     keyspace.set_many([("k3", b"3")])
     assert keyspace.get_many(f"k{n}" for n in range(4)) == [b"0", b"1", b"2", b"3"]
     assert keyspace.get_many(("k1", "k1")) == [b"1", b"1"]
 
 
-def test_one_that_fails_is_told_and_the_others_are_done(keyspace: Keyspace) -> None:
+def test_one_that_fails_is_reported_and_the_others_are_done(keyspace: Keyspace) -> None:
     keyspace.append("list", "x")
     keyspace["k"] = "v"
     with pytest.raises(zerohop.BatchError) as caught:

@@ -37,22 +37,22 @@ def test_a_file_is_written_and_read_like_one_of_the_disk(keyspace: Keyspace, tmp
     there = tmp_path / "file"
 
     def play(opened: Callable[[str], Any]) -> list[object]:
-        told: list[object] = []
+        results: list[object] = []
         with opened("wb") as file:
-            told += [file.write(pattern(3 * MIB + 7)), file.tell(), file.readable(), file.writable()]
+            results += [file.write(pattern(3 * MIB + 7)), file.tell(), file.readable(), file.writable()]
         with opened("rb") as file:
-            told += [file.read(5), file.seek(MIB - 2), file.read(5), file.seek(-3, io.SEEK_END), file.read()]
-            told += [file.seek(0), len(file.readlines()), file.tell(), file.read(), file.writable()]
+            results += [file.read(5), file.seek(MIB - 2), file.read(5), file.seek(-3, io.SEEK_END), file.read()]
+            results += [file.seek(0), len(file.readlines()), file.tell(), file.read(), file.writable()]
         with opened("r+b") as file:
-            told += [file.seek(MIB - 3), file.write(b"across the seam"), file.seek(0), file.read() == b"", file.tell()]
-            told += [file.truncate(MIB + 5), file.seek(0, io.SEEK_END), file.seek(3, io.SEEK_CUR), file.write(b"behind")]
+            results += [file.seek(MIB - 3), file.write(b"across the seam"), file.seek(0), file.read() == b"", file.tell()]
+            results += [file.truncate(MIB + 5), file.seek(0, io.SEEK_END), file.seek(3, io.SEEK_CUR), file.write(b"behind")]
         with opened("ab") as file:
-            told += [file.write(b"at the end"), file.tell()]
+            results += [file.write(b"at the end"), file.tell()]
         with opened("rb") as file:
-            told.append(file.read())
+            results.append(file.read())
         with opened("w+b") as file:
-            told += [file.write(b"one two"), file.seek(4), file.read(), file.seek(1), file.write(b"N"), file.seek(0), file.read()]
-        return told
+            results += [file.write(b"one two"), file.seek(4), file.read(), file.seek(1), file.write(b"N"), file.seek(0), file.read()]
+        return results
 
     assert play(lambda mode: keyspace.blobs.open("file", mode)) == play(lambda mode: open(there, mode))
 
@@ -219,7 +219,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
         with pytest.raises(zerohop.UnfinishedError):
             blobs.open("cut")
         # It cannot be found by its name either, and no other client can change it.
-        for ask in (
+        for call in (
             lambda: blobs.read("cut"),
             lambda: blobs.readinto("cut", bytearray(1)),
             lambda: blobs.write("cut", b"x"),
@@ -229,7 +229,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             lambda: blobs.transform("cut", "add", 1),
         ):
             with pytest.raises(zerohop.UnfinishedError):
-                ask()
+                call()
         assert "cut" not in blobs and b"cut" not in list(blobs.list())
         with blobs.open("cut", partial=True) as part:
             assert part.read() == b""
@@ -386,7 +386,7 @@ CUT_TELLS = {
 
 
 @pytest.mark.parametrize("how", CUT_TELLS)
-def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
+def test_ctrl_c_cuts_a_transfer_which_is_not_accepted_as_complete(how: str) -> None:
     with subprocess.Popen([sys.executable, "-c", CUT, how], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         cluster = child.stdout.readline().strip()
@@ -401,8 +401,8 @@ def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
             assert child.stdout.readline() == "cut\n"
         finally:
             os.kill(int(nodes[0]), signal.SIGCONT)
-        told = child.stdout.readline()
-        assert [told, *child.stdout] == CUT_TELLS[how] and child.wait(20) == 0
+        results = child.stdout.readline()
+        assert [results, *child.stdout] == CUT_TELLS[how] and child.wait(20) == 0
 
 
 def test_what_a_killed_writer_has_written_is_never_seen(keyspace: Keyspace, client: zerohop.Client) -> None:

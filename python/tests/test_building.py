@@ -44,19 +44,19 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_package_says_its_version() -> None:
-    told = subprocess.run([zerohop.program(), "--version"], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["zerohop", zerohop.__version__]
+    printed = subprocess.run([zerohop.program(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["zerohop", zerohop.__version__]
     assert importlib.metadata.version("zerohop") == zerohop.__version__
 
 
-def test_building_from_a_checkout_brings_the_program(backend: Any, checkout: Path) -> None:
+def test_building_from_a_checkout_includes_the_program(backend: Any, checkout: Path) -> None:
     scripts = checkout / "python" / "zerohop.data" / "scripts"
     for settings, word in ((None, "release"), ({"build-args": "--profile dev"}, "dev"), (None, "release")):
         backend.place_program(settings, checkout / "python", scripts)
         assert (scripts / "zerohop").read_text() == f"build --locked --package zerohop --profile {word}\n"
 
 
-def test_what_is_missing_for_building_is_said(backend: Any, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_for_building_is_named(backend: Any, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = checkout / "python", checkout / "scripts"
     (checkout / "broken").touch()
     with pytest.raises(SystemExit, match="`cargo build --locked --package zerohop --profile release`"):

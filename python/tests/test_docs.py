@@ -40,11 +40,11 @@ def check(test: doctest.DocTest, client: zerohop.Client) -> None:
     keyspace = client.create_keyspace(name, replicas=1, min_in_sync=1, partitions=4)
     test.globs.setdefault("keyspace", keyspace)
     test.globs.setdefault("client", client)
-    said: list[str] = []
-    outcome = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    output: list[str] = []
+    outcome = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=output.append)
     client.keyspace().clear()
     client.drop_keyspace(name)
-    assert outcome.failed == 0 and outcome.attempted > 0, "".join(said)
+    assert outcome.failed == 0 and outcome.attempted > 0, "".join(output)
 
 
 @pytest.mark.parametrize("test", examples(), ids=lambda test: str(test.name))

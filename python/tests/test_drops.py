@@ -30,8 +30,8 @@ def three_nodes() -> Iterator[tuple[str, int]]:
             ready = json.loads(process.stdout.readline())
             # Neither the node that clients connect to nor the first one, which receives commands:
             # nodes are numbered as they start.
-            asked = min(node["id"] for node in ready["nodes"])
-            others = [one for one in ready["nodes"] if one["id"] != asked and one["manager"] != ready["endpoint"]]
+            own = min(node["id"] for node in ready["nodes"])
+            others = [one for one in ready["nodes"] if one["id"] != own and one["manager"] != ready["endpoint"]]
             yield ready["endpoint"], others[0]["pid"]
         finally:
             process.stdin.close()
@@ -60,9 +60,9 @@ def test_a_drop_that_takes_longer_than_its_caller_waits_goes_on() -> None:
                 client.drop_keyspace("papers", timeout=3)
             # Longer than a manager's own wait.
             assert time.monotonic() - begin >= 3
-            told = str(caught.value)
+            message = str(caught.value)
             assert caught.value.code == "UnderWay" and isinstance(caught.value, TimeoutError)
-            assert "continues by itself" in told and "no keyspace has this name" in told and "partition" in told
+            assert "continues by itself" in message and "no keyspace has this name" in message and "partition" in message
             with pytest.raises(zerohop.NotFoundError):
                 client.keyspace("papers")
             assert "being dropped" in is_refused(lambda: client.create_keyspace("papers"))

@@ -35,9 +35,9 @@ def test_a_new_users_path(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "b'blue' 1\nb'red' 10000000\n" in done.stdout
-    told = re.search(r"^(\d+) commands; after the build (\d+) seconds$", done.stdout, re.MULTILINE)
-    assert told is not None and int(told[1]) < 10
-    print(f"after the build {told[2]} s, {spent() - before:.1f} s of processors' time")
+    figures = re.search(r"^(\d+) commands; after the build (\d+) seconds$", done.stdout, re.MULTILINE)
+    assert figures is not None and int(figures[1]) < 10
+    print(f"after the build {figures[2]} s, {spent() - before:.1f} s of processors' time")
 
 
 def test_it_wants_an_empty_folder(tmp_path: Path) -> None:

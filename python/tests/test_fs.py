@@ -284,7 +284,7 @@ def counted(keyspace: Keyspace, act: Any, monkeypatch: pytest.MonkeyPatch) -> tu
         return act(), names
 
 
-def test_a_listing_costs_what_it_brings(fs: Any, root: str, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listing_costs_what_it_returns(fs: Any, root: str, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
     async def many() -> None:
         async with await zerohop.aio.connect(fs._endpoint) as client:
             blobs, entry = (await client.keyspace(keyspace.name)).blobs, Entry(0, 1.0, b"").encode()
@@ -345,8 +345,8 @@ def test_it_goes_to_other_processes(fs: Any, client: Client, root: str) -> None:
 def test_a_fork_has_a_client_of_its_own(fs: ZerohopFileSystem, root: str) -> None:
     fs.pipe_file(f"{root}/x", b"parent")
     # As if another thread were about to connect at this moment.
-    held = zerohop.fs._lock
-    held.acquire()
+    lock = zerohop.fs._lock
+    lock.acquire()
     child = os.fork()
     if child == 0:
         status = 1
@@ -358,6 +358,6 @@ def test_a_fork_has_a_client_of_its_own(fs: ZerohopFileSystem, root: str) -> Non
             status = 0
         finally:
             os._exit(status)
-    held.release()
+    lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert fs.cat_file(f"{root}/y") == LARGE

@@ -169,7 +169,7 @@ def test_readers_see_what_was_there_or_with_all_that_was_appended(fs: Any, keysp
     assert early.read() == b"0" * 9_990 and early.size == 10_000
 
 
-def test_what_is_not_appended_is_told(fs: Any, client: Client, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_appended_is_reported(fs: Any, client: Client, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
     path = f"{keyspace.name}/log"
     fs.pipe_file(path, b"before")
 

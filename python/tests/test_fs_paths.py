@@ -175,7 +175,7 @@ def test_a_mapping_may_have_a_root_with_signs_of_patterns(fs: Any, keyspace: Key
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", ["url", "get_mapper", "wrapped"])
 @pytest.mark.parametrize("odd, other", [("v[1]", "v1"), ("a*", "ab"), ("a?", "ab"), ("[ab]", "a")])
-def test_arrays_of_zarr_are_told_apart(fs: Any, client: Client, keyspace: Keyspace, way: str, odd: str, other: str) -> None:
+def test_arrays_of_zarr_are_distinguished(fs: Any, client: Client, keyspace: Keyspace, way: str, odd: str, other: str) -> None:
     zarr = importlib.import_module("zarr")
     numpy = importlib.import_module("numpy")
     url = f"zerohop://{keyspace.name}/group.zarr"

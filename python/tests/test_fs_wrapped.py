@@ -79,7 +79,7 @@ def generator(fs: Any, path: str) -> Iterator[Any]:
         file.close()
 
 
-class Own:
+class OwnWrapper:
     """A user's wrapper."""
 
     def __init__(self, file: Any) -> None:
@@ -88,7 +88,7 @@ class Own:
     def write(self, data: bytes) -> None:
         self.file.write(data)
 
-    def __enter__(self) -> Own:
+    def __enter__(self) -> OwnWrapper:
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -141,7 +141,7 @@ BINARY: dict[str, Way] = {
     "stacked": lambda fs, client, path: stacked(fs, path),
     "called back": lambda fs, client, path: called_back(fs, path),
     "generator": lambda fs, client, path: generator(fs, path),
-    "own": lambda fs, client, path: Own(fs.open(path, "wb")),
+    "own": lambda fs, client, path: OwnWrapper(fs.open(path, "wb")),
     "own raw": lambda fs, client, path: OwnRaw(fs.open(path, "wb")),
     "own raw, buffered": lambda fs, client, path: io.BufferedWriter(OwnRaw(fs.open(path, "wb"))),
 }

@@ -58,9 +58,9 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
         async with await zerohop.aio.local() as client:
             there = await client.keyspace(keyspace.name)
             await there.set("there", "before")
-            for ask in (lambda: there.get(""), lambda: there.set("", "v"), lambda: there.append("", "v")):
+            for call in (lambda: there.get(""), lambda: there.set("", "v"), lambda: there.append("", "v")):
                 with pytest.raises(zerohop.LimitError, match=EMPTY):
-                    await ask()
+                    await call()
                 assert await there.get("there") == b"before"
 
     asyncio.run(main())
@@ -104,7 +104,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zerohop.Client
             up.stdin.close()
 
 
-def until_taken(act: Callable[[], object]) -> None:
+def until_accepted(act: Callable[[], object]) -> None:
     """Repeats a short write, which the node takes soon after it has found its disk full."""
     deadline = time.monotonic() + GIVE_UP_AFTER
     while True:
@@ -138,29 +138,29 @@ def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client
         assert found is not None and found.size == 6 and blobs.read("blob") == b"before"
         assert keyspace["k"] == b"before" and keyspace.get_list("list") == [b"before"]
         # What fits is written by the same client.
-        until_taken(lambda: keyspace.set("short", "after"))
+        until_accepted(lambda: keyspace.set("short", "after"))
         assert keyspace["short"] == b"after"
     with pytest.raises(zerohop.OverloadedError), blobs.open("blob", "ab") as file:
         file.write(bytes(4 * MIB))
     with pytest.raises(zerohop.OverloadedError), blobs.open("new", "wb") as file:
         file.write(bytes(70 * MIB))
     assert "new" not in blobs and blobs.read("blob") == b"before"
-    until_taken(lambda: blobs.append("blob", b", after"))
+    until_accepted(lambda: blobs.append("blob", b", after"))
     assert blobs.read("blob") == b"before, after"
 
 
 def test_a_refused_append_to_a_file_leaves_no_bytes(limited: zerohop.Client) -> None:
     fs = fsspec.filesystem("zerohop", endpoint=limited.endpoint)
     for content in (b"before", bytes(100_000)):
-        until_taken(lambda: fs.pipe_file("large/file", content))
+        until_accepted(lambda: fs.pipe_file("large/file", content))
         with pytest.raises(zerohop.OverloadedError), fs.open("large/file", "ab") as file:
             file.write(bytes(5 * MIB))
         assert fs.cat_file("large/file") == content
-        until_taken(lambda: fs.pipe_file("large/other", b"other"))
+        until_accepted(lambda: fs.pipe_file("large/other", b"other"))
 
         def append_short() -> None:
             with fs.open("large/file", "ab") as file:
                 file.write(b"after")
 
-        until_taken(append_short)
+        until_accepted(append_short)
         assert fs.cat_file("large/file") == content + b"after"

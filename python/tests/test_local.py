@@ -79,11 +79,11 @@ def test_all_clients_of_a_process_have_the_same_cluster(keyspace: zerohop.Keyspa
 def test_the_program_is_the_one_of_the_wheel() -> None:
     path = zerohop.program()
     assert path == os.path.join(os.path.dirname(sys.executable), "zerohop")
-    said = subprocess.run([path, "--version"], check=True, capture_output=True, text=True).stdout
-    assert said.startswith("zerohop ")
+    printed = subprocess.run([path, "--version"], check=True, capture_output=True, text=True).stdout
+    assert printed.startswith("zerohop ")
 
 
-def test_a_program_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_program_that_does_not_start_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     broken = tmp_path / "zerohop"
     broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -92,7 +92,7 @@ def test_a_program_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch, 
         _local._Cluster()
 
 
-def test_a_secret_of_the_user_is_not_asked_of_it(tmp_path: Path) -> None:
+def test_a_secret_of_the_user_is_not_requested_from_it(tmp_path: Path) -> None:
     environment = dict(os.environ, ZEROHOP_SECRET_FILE=str(tmp_path / "nowhere"), HOME=str(tmp_path))
     program = "import zerohop; zerohop.local().keyspace()['k'] = 'v'"
     subprocess.run([sys.executable, "-c", program], check=True, env=environment)

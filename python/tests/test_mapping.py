@@ -64,7 +64,7 @@ def test_items_and_views_know_their_like(keyspace: Keyspace) -> None:
     assert b"2" in keyspace.values() and len(keyspace.items()) == 2 and set(keyspace.keys()) == {b"a", b"b"}
 
 
-def test_a_list_among_the_items_is_told(keyspace: Keyspace) -> None:
+def test_a_list_among_the_items_is_reported(keyspace: Keyspace) -> None:
     keyspace.append("l", "x")
     with pytest.raises(zerohop.WrongTypeError) as caught:
         list(keyspace.items())

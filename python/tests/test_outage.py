@@ -108,13 +108,13 @@ def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
         begun = client.transaction()
         begun[keyspace]["t"] = "1"
         # Operations in progress when it goes away too.
-        told: list[BaseException] = []
+        errors: list[BaseException] = []
 
         def wait() -> None:
             try:
                 keyspace.wait("never", timeout=3)
             except zerohop.Error as error:
-                told.append(error)
+                errors.append(error)
 
         waiter = threading.Thread(target=wait)
         waiter.start()
@@ -141,7 +141,7 @@ def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
             ends_in_time(lambda: keyspace.get_many(["a", "b"]), zerohop.BatchError)
             ends_in_time(lambda: keyspace.set_many({"a": "1"}), zerohop.BatchError)
             waiter.join(3 + SLACK)
-            assert not waiter.is_alive() and isinstance(told[0], GONE)
+            assert not waiter.is_alive() and isinstance(errors[0], GONE)
         finally:
             cluster.start()
         # The same client, keyspace and file continue.
@@ -158,7 +158,7 @@ def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
         assert client.transact(lambda t: t[keyspace].get("k"), timeout=GIVE_UP_AFTER) == b"after"
 
 
-def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Cluster) -> None:
+def test_a_transfer_that_loses_its_cluster_is_not_accepted_as_complete(cluster: Cluster) -> None:
     with zerohop.connect(cluster.endpoint, timeout=SECONDS) as client:
         keyspace = client.keyspace()
         keyspace.set("k", "there", timeout=GIVE_UP_AFTER)
@@ -181,7 +181,7 @@ def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Clust
             keyspace.blobs.delete(name)
 
 
-def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_half_written_is_accepted_as_complete(tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", folder], capture_output=True)
@@ -209,10 +209,10 @@ def fill_its_disk(cluster: Cluster, folder: Path) -> None:
             while file.write(bytes(1 << 20)):
                 pass
         begin = time.monotonic()
-        with pytest.raises(GONE) as told, blobs.open("large", "wb") as file:
+        with pytest.raises(GONE) as errors, blobs.open("large", "wb") as file:
             for _ in range(100):
                 file.write(data)
-        assert time.monotonic() - begin < 3 * (5 + SLACK) and "full" in str(told.value), told.value
+        assert time.monotonic() - begin < 3 * (5 + SLACK) and "full" in str(errors.value), errors.value
         with pytest.raises(GONE):
             blobs.write("before", data * 100, len(data))
         assert blobs.read("before") == data
@@ -238,8 +238,8 @@ def test_the_same_for_event_loops(cluster: Cluster) -> None:
             cluster.kill()
             try:
                 begin = time.monotonic()
-                asked = [keyspace.get("k"), keyspace.set("l", "v"), keyspace.blobs.stat("b"), keyspace.read_many(["k", "l"])]
-                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                calls = [keyspace.get("k"), keyspace.set("l", "v"), keyspace.blobs.stat("b"), keyspace.read_many(["k", "l"])]
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
                 assert all(isinstance(outcome, GONE) for outcome in outcomes), outcomes
                 assert time.monotonic() - begin < SECONDS + SLACK
             finally:

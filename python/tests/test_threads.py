@@ -108,7 +108,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
+def test_a_fork_must_connect_again_and_leaves_the_parent_alone(
     client: zerohop.Client, keyspace: Keyspace
 ) -> None:
     keyspace["k"] = "parent"

@@ -35,13 +35,13 @@ def test_a_blob_is_made_and_written_with_the_record_that_names_it(client: Client
     assert keyspace.blobs.read("film", 5000) == array.array("d", [1.5]).tobytes()[:4]
 
 
-def test_what_is_written_is_taken_as_it_is_at_the_call(client: Client, keyspace: Keyspace) -> None:
-    held = bytearray(b"before")
+def test_what_is_written_is_stored_as_it_is_at_the_call(client: Client, keyspace: Keyspace) -> None:
+    buffer = bytearray(b"before")
     with client.transaction() as t:
         t[keyspace].blobs.create("b")
-        t[keyspace].blobs.write("b", held)
-        held[:] = b"behind"
-        held.append(1)
+        t[keyspace].blobs.write("b", buffer)
+        buffer[:] = b"behind"
+        buffer.append(1)
     assert keyspace.blobs.read("b") == b"before"
 
 
@@ -59,7 +59,7 @@ def test_an_exception_leaves_nothing_of_it(client: Client, keyspace: Keyspace) -
         t[keyspace].blobs.append("old", b"x")
 
 
-def test_numbers_are_told_once_it_is_committed(client: Client, keyspace: Keyspace) -> None:
+def test_numbers_are_reported_once_it_is_committed(client: Client, keyspace: Keyspace) -> None:
     keyspace.blobs.create("sums", chunk_bytes=4096)
     with client.transaction() as t:
         blobs = t[keyspace].blobs
@@ -100,7 +100,7 @@ def test_what_others_change_is_a_conflict_and_is_tried_again(client: Client, key
     assert keyspace.blobs.read("log") == b"ANOTHER'S"
 
 
-def test_what_cannot_be_is_told_as_outside_of_transactions(client: Client, keyspace: Keyspace) -> None:
+def test_what_cannot_be_is_reported_as_outside_of_transactions(client: Client, keyspace: Keyspace) -> None:
     keyspace.blobs.create("there")
     with client.transaction() as t:
         blobs = t[keyspace].blobs

@@ -75,7 +75,7 @@ def test_a_condition_that_does_not_hold_aborts_all(client: Client, keyspace: Key
         t[keyspace]["nothing"]
 
 
-def test_a_write_that_no_record_takes_is_told(client: Client, keyspace: Keyspace) -> None:
+def test_a_write_that_no_record_takes_is_reported(client: Client, keyspace: Keyspace) -> None:
     keyspace.append("list", "x")
     with pytest.raises(zerohop.BatchError, match="committed, but 1 of its 2") as caught, client.transaction() as t:
         t[keyspace]["a"] = "1"
@@ -155,8 +155,8 @@ def test_several_records_are_read_within_a_transaction(client: Client, keyspace:
         t[keyspace]["a"] = "new"
         t[keyspace].append("crew", "Conseil")
         del t[keyspace]["gone"]
-        asked: list[Any] = [(keyspace, "b"), (other, b"inside"), (keyspace, "nothing"), (keyspace, "a"), (keyspace, "b")]
-        assert values(t.read_many(asked)) == [b"2", b"o", None, b"new", b"2"]
+        keys: list[Any] = [(keyspace, "b"), (other, b"inside"), (keyspace, "nothing"), (keyspace, "a"), (keyspace, "b")]
+        assert values(t.read_many(keys)) == [b"2", b"o", None, b"new", b"2"]
         assert values(t[keyspace].read_many(["crew", "gone"])) == [[b"Nemo", b"Ned", b"Conseil"], None]
         version = t[keyspace].read_many(key for key in ["b"])[0]
         assert version == keyspace.lookup("b")

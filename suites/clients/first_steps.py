@@ -44,8 +44,8 @@ def main() -> None:
         assert client.status().nodes and zerohop.__version__
         asyncio.run(asynchronous(client.endpoint))
         with tempfile.TemporaryDirectory() as folder:
-            told = subprocess.run([zerohop.program(), "--version"], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
-        assert told.decode().split() == ["zerohop", zerohop.__version__]
+            printed = subprocess.run([zerohop.program(), "--version"], cwd=folder, stdout=subprocess.PIPE, check=True).stdout
+        assert printed.decode().split() == ["zerohop", zerohop.__version__]
     print("Python %d.%d: ok" % sys.version_info[:2])
 
 

@@ -123,8 +123,8 @@ def play(seed, redis_port, node_port):
             latest = [*latest[-29:], (words, theirs)]
             if theirs != ours:
                 before = "".join(f"  {words} -> {reply[:60]}\n" for words, reply in latest[:-1])
-                said = f"{before}seed {seed}, command {done}: {words}\n  redis {theirs}\n  node  {ours}"
-                sys.exit(f"{said}\n  again: ZEROHOP_SEED={seed}")
+                difference = f"{before}seed {seed}, command {done}: {words}\n  redis {theirs}\n  node  {ours}"
+                sys.exit(f"{difference}\n  again: ZEROHOP_SEED={seed}")
             done += 1
 
 

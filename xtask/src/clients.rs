@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::built;
+use crate::built_artifacts;
 use crate::environment::{self, Environment, Set};
 use crate::python;
 use crate::workspace::{Failure, Workspace, cannot_start};
@@ -62,25 +62,25 @@ struct ClientRow {
 }
 
 /// Runs the named clients, or all, and prints a row for each.
-pub fn run(shop: &Workspace, names: &[&str]) -> Result<(), Failure> {
+pub fn run(workspace: &Workspace, names: &[&str]) -> Result<(), Failure> {
     if let Some(unknown) = names.iter().find(|name| CLIENTS.iter().all(|one| one.name != **name)) {
         let known: Vec<&str> = CLIENTS.iter().map(|one| one.name).collect();
         return Err(Failure::new(format!("there is no client `{unknown}`; there are {}", known.join(", "))));
     }
-    let wanted: Vec<&OutsideClient> =
+    let requested: Vec<&OutsideClient> =
         CLIENTS.iter().filter(|one| names.is_empty() || names.contains(&one.name)).collect();
-    environment::system(shop)?;
-    let kept = environment::install(shop, Set::Clients)?;
-    built::program(shop)?;
-    let needs_wheel = wanted.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
-    let python = if needs_wheel { Some(python::install(shop, &kept)?) } else { None };
+    environment::system(workspace)?;
+    let kept = environment::install(workspace, Set::Clients)?;
+    built_artifacts::program(workspace)?;
+    let needs_wheel = requested.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
+    let python = if needs_wheel { Some(python::install(workspace, &kept)?) } else { None };
     let mut rows = Vec::new();
-    for client in wanted {
+    for client in requested {
         println!("xtask: {} …", client.name);
         let failure = match client.run {
-            ClientRun::Script(script) => run_script(shop, &kept, script)?,
-            ClientRun::Pytest(word) => pytest(shop, python.as_deref(), word)?,
-            ClientRun::Python => first_steps(shop, &kept, client.version)?,
+            ClientRun::Script(script) => run_script(workspace, &kept, script)?,
+            ClientRun::Pytest(word) => pytest(workspace, python.as_deref(), word)?,
+            ClientRun::Python => first_steps(workspace, &kept, client.version)?,
         };
         let version = match client.run {
             ClientRun::Python => client.version.to_owned(),
@@ -107,9 +107,9 @@ fn table(rows: &[ClientRow]) -> String {
 
 /// Runs a script against an in-memory node of three instances; returns its last output if it
 /// failed.
-fn run_script(shop: &Workspace, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
-    let node = Node::start(shop)?;
-    let path = shop.root.join("suites").join(script);
+fn run_script(workspace: &Workspace, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
+    let node = Node::start(workspace)?;
+    let path = workspace.root.join("suites").join(script);
     let mut command = match path.extension().and_then(|end| end.to_str()) {
         Some("py") => Command::new(kept.bin().join("python")),
         Some("js") => Command::new("node"),
@@ -119,24 +119,24 @@ fn run_script(shop: &Workspace, kept: &Environment, script: &str) -> Result<Opti
     first_failure(&mut command)
 }
 
-fn pytest(shop: &Workspace, python: Option<&Path>, word: &str) -> Result<Option<String>, Failure> {
+fn pytest(workspace: &Workspace, python: Option<&Path>, word: &str) -> Result<Option<String>, Failure> {
     let Some(python) = python else { return Ok(Some("there is no wheel".to_owned())) };
     let mut command = Command::new(python);
     command
         .args(["-m", "pytest", "-m", "wide", "-k", word])
-        .current_dir(shop.root.join("python"))
+        .current_dir(workspace.root.join("python"))
         .env_remove("ZEROHOP_PROGRAM");
     first_failure(&mut command)
 }
 
 /// Builds and installs the wheel of this version of Python, and runs each kind of operation once.
-fn first_steps(shop: &Workspace, kept: &Environment, version: &str) -> Result<Option<String>, Failure> {
-    let python = match python::install_for_version(shop, kept, version) {
+fn first_steps(workspace: &Workspace, kept: &Environment, version: &str) -> Result<Option<String>, Failure> {
+    let python = match python::install_for_version(workspace, kept, version) {
         Ok(python) => python,
         // The other clients have their rows all the same.
         Err(failure) => return Ok(Some(failure.to_string())),
     };
-    let script = shop.root.join("suites").join("clients").join("first_steps.py");
+    let script = workspace.root.join("suites").join("clients").join("first_steps.py");
     first_failure(Command::new(python).arg(script).env_remove("ZEROHOP_PROGRAM"))
 }
 
@@ -185,8 +185,8 @@ struct Node {
 }
 
 impl Node {
-    fn start(shop: &Workspace) -> Result<Self, Failure> {
-        let program: PathBuf = shop.target.join("debug").join("zerohop");
+    fn start(workspace: &Workspace) -> Result<Self, Failure> {
+        let program: PathBuf = workspace.target.join("debug").join("zerohop");
         let mut command = Command::new(program);
         command
             .args(["up", "--memory", "--nodes", "1", "--instances", "3", "--port", "0", "--json"])
@@ -229,14 +229,14 @@ mod tests {
 
     #[test]
     fn each_client_script_exists() {
-        let shop = Workspace::find().unwrap();
+        let workspace = Workspace::find().unwrap();
         for client in CLIENTS {
             let script = match client.run {
                 ClientRun::Script(script) => script,
                 ClientRun::Python => "clients/first_steps.py",
                 ClientRun::Pytest(_) => continue,
             };
-            assert!(shop.root.join("suites").join(script).is_file(), "{script}");
+            assert!(workspace.root.join("suites").join(script).is_file(), "{script}");
         }
     }
 

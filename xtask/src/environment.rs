@@ -18,7 +18,7 @@ use std::process::Command;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::finished_step::{FinishedStep, line};
+use crate::completed_step::{CompletedStep, line};
 use crate::workspace::{Failure, Workspace, cannot_start};
 
 /// The lists of packages.
@@ -70,41 +70,41 @@ pub fn site_packages(venv: &Path) -> Result<PathBuf, Failure> {
 pub struct RunningInstallation(JoinHandle<(Duration, Result<String, Failure>)>);
 
 /// Starts to install the set `test` and the system's programs, in parallel with other work.
-pub fn begin(shop: &Workspace) -> RunningInstallation {
-    let shop = shop.clone();
+pub fn begin(workspace: &Workspace) -> RunningInstallation {
+    let workspace = workspace.clone();
     RunningInstallation(std::thread::spawn(move || {
         let begin = Instant::now();
-        let all = system(&shop).and_then(|()| install(&shop, Set::Test)).map(|_| String::new());
+        let all = system(&workspace).and_then(|()| install(&workspace, Set::Test)).map(|_| String::new());
         (begin.elapsed(), all)
     }))
 }
 
 impl RunningInstallation {
     /// Waits for its end.
-    pub fn wait(self) -> Result<FinishedStep, Failure> {
+    pub fn wait(self) -> Result<CompletedStep, Failure> {
         let (took, all) = self
             .0
             .join()
             .unwrap_or_else(|_| (Duration::ZERO, Err(Failure::new("the thread that installs has panicked"))));
         let text = all?;
-        let done = FinishedStep { step: "environment", took, cost: Duration::ZERO, summary: text };
+        let done = CompletedStep { step: "environment", took, cost: Duration::ZERO, summary: text };
         println!("{}", line("ok", &done));
         Ok(done)
     }
 }
 
 /// Installs missing programs from the system's packages.
-pub fn system(shop: &Workspace) -> Result<(), Failure> {
+pub fn system(workspace: &Workspace) -> Result<(), Failure> {
     for suite in ["redis", "slurm"] {
-        let mut install = Command::new(shop.root.join("suites").join(suite).join("install"));
+        let mut install = Command::new(workspace.root.join("suites").join(suite).join("install"));
         quietly(&mut install, &format!("what the suite `{suite}` needs of the system could not be had"))?;
     }
     Ok(())
 }
 
 /// Installs a set, unless it is installed.
-pub fn install(shop: &Workspace, set: Set) -> Result<Environment, Failure> {
-    let list = shop.root.join("suites").join("environment.toml");
+pub fn install(workspace: &Workspace, set: Set) -> Result<Environment, Failure> {
+    let list = workspace.root.join("suites").join("environment.toml");
     let text = fs::read_to_string(&list)
         .map_err(|error| Failure::new(format!("{} cannot be read: {error}", list.display())))?;
     let packages = packages(&text, set)?;

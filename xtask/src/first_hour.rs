@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::built;
+use crate::built_artifacts;
 use crate::environment::{self, Set};
 use crate::python;
 use crate::workspace::{Failure, Workspace, cannot_start};
@@ -38,21 +38,22 @@ struct GuideRow {
 }
 
 /// Plays all guides, and prints a row for each.
-pub fn run(shop: &Workspace) -> Result<(), Failure> {
-    environment::system(shop)?;
-    let kept = environment::install(shop, Set::Test)?;
-    built::program(shop)?;
-    let python = python::install(shop, &kept)?;
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    environment::system(workspace)?;
+    let kept = environment::install(workspace, Set::Test)?;
+    built_artifacts::program(workspace)?;
+    let python = python::install(workspace, &kept)?;
     let bin = python.parent().unwrap_or(Path::new("")).display();
     let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
     for guide in GUIDES {
         missing(&guide, OsStr::new(&path))?;
     }
-    let wheel = python::packed_wheel(shop)?;
+    let wheel = python::packed_wheel(workspace)?;
     let mut rows = Vec::new();
     for guide in GUIDES {
         println!("xtask: {} …", guide.path);
-        let mut tests = built::tests(shop, "guides::guide_commands_give_the_documented_output");
+        let mut tests =
+            built_artifacts::tests(workspace, "guides::guide_commands_give_the_documented_output");
         tests
             .env("ZEROHOP_GUIDES", guide.path)
             .env("ZEROHOP_GUIDES_ON_TERMINAL", "1")
@@ -158,9 +159,9 @@ mod tests {
 
     #[test]
     fn guides_of_new_users_are_there() {
-        let shop = Workspace::find().unwrap();
+        let workspace = Workspace::find().unwrap();
         for guide in GUIDES {
-            assert!(shop.root.join(guide.path).is_file(), "{}", guide.path);
+            assert!(workspace.root.join(guide.path).is_file(), "{}", guide.path);
         }
     }
 }

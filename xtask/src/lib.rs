@@ -24,18 +24,18 @@
     reason = "a command line tool for developers: it prints, reads files and measures its own steps"
 )]
 
-pub mod again;
 pub mod bench;
-pub mod built;
-pub mod changed;
+pub mod built_artifacts;
+pub mod changed_packages;
 pub mod clients;
+pub mod completed_step;
 pub mod environment;
-pub mod finished_step;
 pub mod first_hour;
 pub mod fuzz;
 pub mod interpreter;
 pub mod python;
 pub mod redis;
+pub mod repeat_tests;
 pub mod runner;
 pub mod slurm;
 pub mod soak;

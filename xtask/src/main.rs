@@ -8,9 +8,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use xtask::changed::ChangedPackages;
+use xtask::changed_packages::ChangedPackages;
 use xtask::workspace::{Failure, Workspace};
-use xtask::{again, bench, clients, first_hour, fuzz, python, redis, slurm, soak, test, tidy};
+use xtask::{bench, clients, first_hour, fuzz, python, redis, repeat_tests, slurm, soak, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -25,11 +25,11 @@ cargo xtask COMMAND
        --beside N           beside how many (default: 2)
        --record             writes how it went into docs/testing-load.md
   soak [--hours N]          searches for hours (default: 8) in turn: fresh seeds, planted bugs, fuzz, kills, clients;
-                            keeps what it finds in target/soak, with the command that plays it again
+                            keeps what it finds in target/soak, with the command that repeats it
        --step STEP          only this step: seeds, node-seeds, plants, fuzz, processes, redis, slurm, clients
   clients [NAME]            the wide set of outside clients, in the versions of suites/environment.toml, against nodes
   first-hour                types the guides of new users line by line on a pseudo-terminal; prints a row for each
-  tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
+  tidy                      only the project's rules: crate floors, dependencies, unsafe, file lengths, links, …
   mutants                   writes docs/planted-bugs.md from the declarations of planted bugs and tidy/mutants.toml
   redis                     only redis-cli and redis-py against nodes, and the guide of Redis
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
@@ -47,7 +47,7 @@ cargo xtask COMMAND
 
 Outside programs are installed once, in $ZEROHOP_KEPT, else in the folder zerohop of the user's cache.
 To run some tests only, use cargo itself: cargo test -p zerohop-engine disk::
-CONTRIBUTING.md tells the rest.
+CONTRIBUTING.md has the rest.
 ";
 
 fn main() -> ExitCode {
@@ -55,29 +55,33 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["test", rest @ ..] => {
-            Workspace::find().and_then(|shop| test::run(&shop, &test_arguments(&shop, rest)?))
+            Workspace::find().and_then(|workspace| test::run(&workspace, &test_arguments(&workspace, rest)?))
         }
-        ["again", rest @ ..] => again_arguments(rest).and_then(|task| again::run(&Workspace::find()?, &task)),
+        ["again", rest @ ..] => {
+            again_arguments(rest).and_then(|task| repeat_tests::run(&Workspace::find()?, &task))
+        }
         ["soak", rest @ ..] => soak_arguments(rest).and_then(|task| soak::run(&Workspace::find()?, &task)),
-        ["clients", names @ ..] => Workspace::find().and_then(|shop| clients::run(&shop, names)),
-        ["first-hour"] => Workspace::find().and_then(|shop| first_hour::run(&shop)),
-        ["tidy"] => Workspace::find().and_then(|shop| tidy::run(&shop)).map(|summary| println!("{summary}")),
-        ["mutants"] => Workspace::find().and_then(|shop| tidy::plants::run(&shop)),
+        ["clients", names @ ..] => Workspace::find().and_then(|workspace| clients::run(&workspace, names)),
+        ["first-hour"] => Workspace::find().and_then(|workspace| first_hour::run(&workspace)),
+        ["tidy"] => {
+            Workspace::find().and_then(|workspace| tidy::run(&workspace)).map(|summary| println!("{summary}"))
+        }
+        ["mutants"] => Workspace::find().and_then(|workspace| tidy::plants::run(&workspace)),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workspace::find()?, target.as_deref(), &task)),
-        ["redis"] => {
-            Workspace::find().and_then(|shop| redis::run(&shop)).map(|summary| println!("{summary}"))
-        }
-        ["slurm"] => {
-            Workspace::find().and_then(|shop| slurm::run(&shop)).map(|summary| println!("{summary}"))
-        }
-        ["python"] => {
-            Workspace::find().and_then(|shop| python::run(&shop)).map(|summary| println!("{summary}"))
-        }
+        ["redis"] => Workspace::find()
+            .and_then(|workspace| redis::run(&workspace))
+            .map(|summary| println!("{summary}")),
+        ["slurm"] => Workspace::find()
+            .and_then(|workspace| slurm::run(&workspace))
+            .map(|summary| println!("{summary}")),
+        ["python"] => Workspace::find()
+            .and_then(|workspace| python::run(&workspace))
+            .map(|summary| println!("{summary}")),
         ["wheel", rest @ ..] => wheel_arguments(rest)
             .and_then(|task| python::wheel(&Workspace::find()?, &task))
             .map(|wheel| println!("{}", wheel.display())),
-        ["bench", rest @ ..] => Workspace::find().and_then(|shop| bench::run(&shop, rest)),
+        ["bench", rest @ ..] => Workspace::find().and_then(|workspace| bench::run(&workspace, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");
             Ok(())
@@ -95,7 +99,7 @@ fn main() -> ExitCode {
 }
 
 /// Parses the arguments of `test`.
-fn test_arguments(shop: &Workspace, words: &[&str]) -> Result<test::TestSelection, Failure> {
+fn test_arguments(workspace: &Workspace, words: &[&str]) -> Result<test::TestSelection, Failure> {
     match words {
         [] => Ok(test::TestSelection::default()),
         ["--only", steps @ ..] if !steps.is_empty() => Ok(test::TestSelection {
@@ -103,9 +107,9 @@ fn test_arguments(shop: &Workspace, words: &[&str]) -> Result<test::TestSelectio
             ..test::TestSelection::default()
         }),
         ["--record"] => Ok(test::TestSelection { is_recorded: true, ..test::TestSelection::default() }),
-        ["--changed"] => test_arguments(shop, &["--changed", "HEAD"]),
+        ["--changed"] => test_arguments(workspace, &["--changed", "HEAD"]),
         ["--changed", base] if !base.starts_with('-') => Ok(test::TestSelection {
-            changed: Some(ChangedPackages::since(shop, base)?),
+            changed: Some(ChangedPackages::since(workspace, base)?),
             ..test::TestSelection::default()
         }),
         other => Err(usage(&format!("`{}` means nothing to test", other.join(" ")))),
@@ -113,8 +117,8 @@ fn test_arguments(shop: &Workspace, words: &[&str]) -> Result<test::TestSelectio
 }
 
 /// Parses the arguments of `again`.
-fn again_arguments(words: &[&str]) -> Result<again::RepeatTask, Failure> {
-    let mut task = again::RepeatTask { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
+fn again_arguments(words: &[&str]) -> Result<repeat_tests::RepeatTask, Failure> {
+    let mut task = repeat_tests::RepeatTask { names: Vec::new(), times: 20, beside: 2, is_recorded: false };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
@@ -211,9 +215,9 @@ mod tests {
 
     #[test]
     fn test_refuses_invalid_arguments() {
-        let shop = Workspace::find().unwrap();
+        let workspace = Workspace::find().unwrap();
         for words in [&["--fast"][..], &["--only"], &["--changed", "--only"]] {
-            assert!(test_arguments(&shop, words).is_err(), "{words:?}");
+            assert!(test_arguments(&workspace, words).is_err(), "{words:?}");
         }
     }
 

@@ -8,33 +8,33 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, io};
 
-use crate::built;
+use crate::built_artifacts;
 use crate::environment::{self, Environment, Set, quietly};
 use crate::interpreter;
 use crate::workspace::{Failure, Workspace, forget_outer_package, run as run_command};
 
 /// Installs the package, and runs its tests, the examples in its documents, and the type checker.
-pub fn run(shop: &Workspace) -> Result<String, Failure> {
-    let kept = environment::install(shop, Set::Test)?;
-    let python = install(shop, &kept)?;
-    let folder = shop.root.join("python");
-    let cache = home(shop).join("mypy");
+pub fn run(workspace: &Workspace) -> Result<String, Failure> {
+    let kept = environment::install(workspace, Set::Test)?;
+    let python = install(workspace, &kept)?;
+    let folder = workspace.root.join("python");
+    let cache = home(workspace).join("mypy");
     let mut mypy = Command::new(kept.bin().join("mypy"));
     mypy.current_dir(&folder)
         .args(["--no-error-summary", "--cache-dir"])
         .arg(cache)
         .args(["package", "tests"]);
     run_command(&mut mypy, "what the types promise is not so, shown above")?;
-    pytest(shop, &python, "not wide")?;
+    pytest(workspace, &python, "not wide")?;
     Ok("its tests, its examples, its types".to_owned())
 }
 
 /// Runs the tests of the package that have these marks, with the Python that [`install`] returned.
-pub fn pytest(shop: &Workspace, python: &Path, marks: &str) -> Result<(), Failure> {
+pub fn pytest(workspace: &Workspace, python: &Path, marks: &str) -> Result<(), Failure> {
     let mut pytest = Command::new(python);
     pytest
         .args(["-m", "pytest", "-m", marks])
-        .current_dir(shop.root.join("python"))
+        .current_dir(workspace.root.join("python"))
         .env_remove("ZEROHOP_PROGRAM");
     run_command(
         &mut pytest,
@@ -53,25 +53,29 @@ pub struct WheelTask {
 }
 
 /// Builds a wheel for users, and returns its path.
-pub fn wheel(shop: &Workspace, task: &WheelTask) -> Result<PathBuf, Failure> {
+pub fn wheel(workspace: &Workspace, task: &WheelTask) -> Result<PathBuf, Failure> {
     let interpreter = task.version.as_deref().map(interpreter::find).transpose()?;
-    let kept = environment::install(shop, Set::Test)?;
+    let kept = environment::install(workspace, Set::Test)?;
     let (profile, folder) = if task.is_dev { ("dev", "debug") } else { ("release", "release") };
-    let mut cargo = shop.cargo();
+    let mut cargo = workspace.cargo();
     // Not quiet: a release build takes many minutes.
     cargo.args(["build", "--locked", "--package", "zerohop", "--profile", profile]);
     run_command(&mut cargo, "what went wrong is shown above")?;
-    place(&shop.target.join(folder).join("zerohop"), &program_of_wheel(shop))?;
-    built_wheel(shop, &kept, profile, interpreter.as_deref())
+    place(&workspace.target.join(folder).join("zerohop"), &program_of_wheel(workspace))?;
+    built_wheel(workspace, &kept, profile, interpreter.as_deref())
 }
 
 /// Builds the wheel of one version of Python in the profile `dev`, and installs it in an environment
 /// that has nothing else; returns its Python.
-pub fn install_for_version(shop: &Workspace, kept: &Environment, version: &str) -> Result<PathBuf, Failure> {
+pub fn install_for_version(
+    workspace: &Workspace,
+    kept: &Environment,
+    version: &str,
+) -> Result<PathBuf, Failure> {
     let interpreter = interpreter::find(version)?;
-    place(&built::program(shop)?, &program_of_wheel(shop))?;
-    let wheel = built_wheel(shop, kept, "dev", Some(&interpreter))?;
-    let venv = emptied(&home(shop).join(format!("venv-{version}")))?;
+    place(&built_artifacts::program(workspace)?, &program_of_wheel(workspace))?;
+    let wheel = built_wheel(workspace, kept, "dev", Some(&interpreter))?;
+    let venv = emptied(&home(workspace).join(format!("venv-{version}")))?;
     let mut make = Command::new(&interpreter);
     let advice = format!("no environment of Python {version} could be made: install its module venv");
     quietly(make.args(["-m", "venv"]).arg(&venv), &advice)?;
@@ -83,22 +87,22 @@ pub fn install_for_version(shop: &Workspace, kept: &Environment, version: &str) 
 }
 
 /// Where maturin finds the program that the wheel carries.
-fn program_of_wheel(shop: &Workspace) -> PathBuf {
-    shop.root.join("python").join("zerohop.data").join("scripts").join("zerohop")
+fn program_of_wheel(workspace: &Workspace) -> PathBuf {
+    workspace.root.join("python").join("zerohop.data").join("scripts").join("zerohop")
 }
 
 /// Lets maturin build the wheel, and returns its path. `interpreter`: for this Python only.
 fn built_wheel(
-    shop: &Workspace,
+    workspace: &Workspace,
     kept: &Environment,
     profile: &str,
     interpreter: Option<&Path>,
 ) -> Result<PathBuf, Failure> {
     // Emptied, so that it has exactly one wheel.
-    let wheels = emptied(&home(shop).join("wheels"))?;
-    let mut maturin = maturin(shop, kept);
+    let wheels = emptied(&home(workspace).join("wheels"))?;
+    let mut maturin = maturin(workspace, kept);
     maturin.args(["build", "--quiet", "--locked", "--auditwheel", "skip", "--profile", profile, "--out"]);
-    maturin.arg(&wheels).env("CARGO_TARGET_DIR", &shop.target);
+    maturin.arg(&wheels).env("CARGO_TARGET_DIR", &workspace.target);
     if let Some(interpreter) = interpreter {
         maturin.arg("--no-default-features").arg("--interpreter").arg(interpreter);
         maturin.env("PYO3_PYTHON", interpreter);
@@ -109,44 +113,45 @@ fn built_wheel(
 
 /// Installs the wheel for users in an environment of this checkout on top of the shared one, and
 /// returns its Python.
-pub fn install_wheel(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
-    let wheel = wheel(shop, &WheelTask::default())?;
-    install_from(shop, kept, &wheel)
+pub fn install_wheel(workspace: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let wheel = wheel(workspace, &WheelTask::default())?;
+    install_from(workspace, kept, &wheel)
 }
 
 /// Installs a wheel with the program and the library that the build of the tests has made, and returns
 /// its Python. Maturin would build the library and its dependencies again, with other features.
-pub fn install(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
-    let (program, library) = (built::program(shop)?, built::python_library(shop)?);
-    let folder = emptied(&home(shop).join("wheel"))?;
-    let mut maturin = maturin(shop, kept);
+pub fn install(workspace: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let (program, library) =
+        (built_artifacts::program(workspace)?, built_artifacts::python_library(workspace)?);
+    let folder = emptied(&home(workspace).join("wheel"))?;
+    let mut maturin = maturin(workspace, kept);
     maturin.args(["pep517", "write-dist-info", "--metadata-directory"]).arg(&folder);
     quietly(&mut maturin, "the package's description could not be written")?;
     let info = files(&folder)?.pop().ok_or_else(|| Failure::new("maturin wrote no description"))?;
     let name = info.file_name().unwrap_or_default().to_string_lossy().replace(".dist-info", ".data");
     place(&program, &folder.join(name).join("scripts").join("zerohop"))?;
     let package = folder.join("zerohop");
-    for file in files(&shop.root.join("python").join("package").join("zerohop"))? {
+    for file in files(&workspace.root.join("python").join("package").join("zerohop"))? {
         // Without what Python has compiled there.
         if file.is_file() {
             place(&file, &package.join(file.file_name().unwrap_or_default()))?;
         }
     }
     place(&library, &package.join("_native.abi3.so"))?;
-    let wheels = emptied(&home(shop).join("wheels"))?;
+    let wheels = emptied(&home(workspace).join("wheels"))?;
     let mut pack = Command::new(kept.bin().join("python"));
-    pack.arg(shop.root.join("python").join("pack_wheel.py")).args([&folder, &wheels]);
+    pack.arg(workspace.root.join("python").join("pack_wheel.py")).args([&folder, &wheels]);
     quietly(&mut pack, "the wheel could not be packed")?;
-    install_from(shop, kept, &packed_wheel(shop)?)
+    install_from(workspace, kept, &packed_wheel(workspace)?)
 }
 
 /// The wheel that [`install`] has packed.
-pub fn packed_wheel(shop: &Workspace) -> Result<PathBuf, Failure> {
-    files(&home(shop).join("wheels"))?.pop().ok_or_else(|| Failure::new("there is no wheel"))
+pub fn packed_wheel(workspace: &Workspace) -> Result<PathBuf, Failure> {
+    files(&home(workspace).join("wheels"))?.pop().ok_or_else(|| Failure::new("there is no wheel"))
 }
 
-fn install_from(shop: &Workspace, kept: &Environment, wheel: &Path) -> Result<PathBuf, Failure> {
-    let python = environment_of_checkout(shop, kept)?;
+fn install_from(workspace: &Workspace, kept: &Environment, wheel: &Path) -> Result<PathBuf, Failure> {
+    let python = environment_of_checkout(workspace, kept)?;
     let mut pip = Command::new(kept.bin().join("pip"));
     pip.arg("--python").arg(&python).args([
         "install",
@@ -161,8 +166,8 @@ fn install_from(shop: &Workspace, kept: &Environment, wheel: &Path) -> Result<Pa
 }
 
 /// The Python of the environment of this checkout, which is made unless it is there.
-fn environment_of_checkout(shop: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
-    let venv = home(shop).join("venv");
+fn environment_of_checkout(workspace: &Workspace, kept: &Environment) -> Result<PathBuf, Failure> {
+    let venv = home(workspace).join("venv");
     let python = venv.join("bin").join("python");
     if !python.is_file() {
         let mut make = Command::new(kept.bin().join("python"));
@@ -179,8 +184,8 @@ fn environment_of_checkout(shop: &Workspace, kept: &Environment) -> Result<PathB
 }
 
 /// A command of maturin for the package. It requires the folder of the program.
-fn maturin(shop: &Workspace, kept: &Environment) -> Command {
-    let folder = shop.root.join("python");
+fn maturin(workspace: &Workspace, kept: &Environment) -> Command {
+    let folder = workspace.root.join("python");
     // If it cannot be made, maturin says so.
     let _ = fs::create_dir_all(folder.join("zerohop.data").join("scripts"));
     let mut maturin = Command::new(kept.bin().join("maturin"));
@@ -190,8 +195,8 @@ fn maturin(shop: &Workspace, kept: &Environment) -> Command {
 }
 
 /// The folder of all output for the package.
-pub fn home(shop: &Workspace) -> PathBuf {
-    shop.target.join("python")
+pub fn home(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("python")
 }
 
 /// Makes a folder without files.

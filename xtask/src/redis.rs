@@ -6,16 +6,16 @@
 
 use std::process::Command;
 
-use crate::built;
+use crate::built_artifacts;
 use crate::environment::{self, Set, quietly};
 use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Installs the clients if they are missing, and runs them.
-pub fn run(shop: &Workspace) -> Result<String, Failure> {
-    let suite = shop.root.join("suites").join("redis");
+pub fn run(workspace: &Workspace) -> Result<String, Failure> {
+    let suite = workspace.root.join("suites").join("redis");
     quietly(&mut Command::new(suite.join("install")), "the step `redis` needs redis-server and redis-cli")?;
-    let kept = environment::install(shop, Set::Test)?;
-    let program = built::program(shop)?;
+    let kept = environment::install(workspace, Set::Test)?;
+    let program = built_artifacts::program(workspace)?;
     run_command(
         Command::new(suite.join("run")).arg(program).arg(kept.bin().join("python")),
         "a client of Redis was not served as it expects, shown above; docs/guide/redis.md tells what works",
@@ -24,7 +24,7 @@ pub fn run(shop: &Workspace) -> Result<String, Failure> {
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", kept.bin().display());
     run_command(
-        built::tests(shop, "guides::")
+        built_artifacts::tests(workspace, "guides::")
             .env("ZEROHOP_GUIDES", "docs/guide/redis.md docs/guide/start-redis.md")
             .env("PATH", path),
         "docs/guide/redis.md says what is not so, shown above",

@@ -6,18 +6,18 @@
 
 use std::process::Command;
 
-use crate::built;
+use crate::built_artifacts;
 use crate::workspace::{Failure, Workspace, run as run_command};
 
 /// Installs Slurm if it is missing, and runs the jobs.
-pub fn run(shop: &Workspace) -> Result<String, Failure> {
-    let suite = shop.root.join("suites").join("slurm");
+pub fn run(workspace: &Workspace) -> Result<String, Failure> {
+    let suite = workspace.root.join("suites").join("slurm");
     run_command(
         &mut Command::new(suite.join("install")),
         "Slurm could not be had, as is said above; the step `slurm` needs it",
     )?;
-    let program = built::program(shop)?;
-    let guide = shop.root.join("docs").join("guide").join("batch.md");
+    let program = built_artifacts::program(workspace)?;
+    let guide = workspace.root.join("docs").join("guide").join("batch.md");
     run_command(
         Command::new(suite.join("run")).arg(program).arg(guide),
         "nodes inside a job of Slurm did not do what docs/guide/batch.md says, shown above",

@@ -39,43 +39,43 @@ const STEPS: [SoakStep; 8] = [
     SoakStep { name: "plants", command: plants },
     SoakStep {
         name: "fuzz",
-        command: |shop, xtask, _| split_words(shop, xtask, &["fuzz", "--seconds", "60"]),
+        command: |workspace, xtask, _| split_words(workspace, xtask, &["fuzz", "--seconds", "60"]),
     },
     SoakStep { name: "processes", command: processes },
     SoakStep { name: "redis", command: redis },
-    SoakStep { name: "slurm", command: |shop, xtask, _| split_words(shop, xtask, &["slurm"]) },
-    SoakStep { name: "clients", command: |shop, xtask, _| split_words(shop, xtask, &["clients"]) },
+    SoakStep { name: "slurm", command: |workspace, xtask, _| split_words(workspace, xtask, &["slurm"]) },
+    SoakStep { name: "clients", command: |workspace, xtask, _| split_words(workspace, xtask, &["clients"]) },
 ];
 
 /// Seeds of a round.
 const SEEDS: u64 = 200;
 
-fn split_words(shop: &Workspace, program: &Path, words: &[&str]) -> Command {
+fn split_words(workspace: &Workspace, program: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(words).current_dir(&shop.root);
+    command.args(words).current_dir(&workspace.root);
     command
 }
 
-fn simulator(shop: &Workspace) -> Command {
-    let mut cargo = shop.cargo();
+fn simulator(workspace: &Workspace) -> Command {
+    let mut cargo = workspace.cargo();
     cargo.args(["run", "--quiet", "--locked", "--package", "zerohop-sim", "--"]);
     cargo
 }
 
-fn cluster_seeds(shop: &Workspace, _: &Path, fresh: u64) -> Command {
-    let mut command = simulator(shop);
+fn cluster_seeds(workspace: &Workspace, _: &Path, fresh: u64) -> Command {
+    let mut command = simulator(workspace);
     command.args(["cluster", "--seed", &fresh.to_string(), "--seeds", &SEEDS.to_string()]);
     command
 }
 
-fn node_seeds(shop: &Workspace, _: &Path, fresh: u64) -> Command {
-    let mut command = simulator(shop);
+fn node_seeds(workspace: &Workspace, _: &Path, fresh: u64) -> Command {
+    let mut command = simulator(workspace);
     command.args(["--seeds", &format!("{fresh}..{}", fresh + SEEDS)]);
     command
 }
 
-fn plants(shop: &Workspace, _: &Path, _: u64) -> Command {
-    let mut cargo = shop.cargo();
+fn plants(workspace: &Workspace, _: &Path, _: u64) -> Command {
+    let mut cargo = workspace.cargo();
     cargo.args([
         "test",
         "--locked",
@@ -88,9 +88,9 @@ fn plants(shop: &Workspace, _: &Path, _: u64) -> Command {
     cargo
 }
 
-fn processes(shop: &Workspace, xtask: &Path, _: u64) -> Command {
+fn processes(workspace: &Workspace, xtask: &Path, _: u64) -> Command {
     split_words(
-        shop,
+        workspace,
         xtask,
         &[
             "again",
@@ -105,14 +105,14 @@ fn processes(shop: &Workspace, xtask: &Path, _: u64) -> Command {
     )
 }
 
-fn redis(shop: &Workspace, xtask: &Path, fresh: u64) -> Command {
-    let mut command = split_words(shop, xtask, &["redis"]);
+fn redis(workspace: &Workspace, xtask: &Path, fresh: u64) -> Command {
+    let mut command = split_words(workspace, xtask, &["redis"]);
     command.env("ZEROHOP_SEED", fresh.to_string());
     command
 }
 
 /// Searches until the time is over; fails if anything was found.
-pub fn run(shop: &Workspace, task: &SoakTask) -> Result<(), Failure> {
+pub fn run(workspace: &Workspace, task: &SoakTask) -> Result<(), Failure> {
     let steps: Vec<SoakStep> =
         STEPS.into_iter().filter(|one| task.step.as_deref().is_none_or(|name| name == one.name)).collect();
     if steps.is_empty() {
@@ -121,7 +121,7 @@ pub fn run(shop: &Workspace, task: &SoakTask) -> Result<(), Failure> {
     }
     let time = Duration::try_from_secs_f64(task.hours * 3600.0)
         .map_err(|_| Failure::new(format!("{} hours cannot be searched", task.hours)))?;
-    let folder = shop.target.join("soak");
+    let folder = workspace.target.join("soak");
     fs::create_dir_all(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     let xtask = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
     // Above all seeds in tests, and different in each run.
@@ -132,7 +132,7 @@ pub fn run(shop: &Workspace, task: &SoakTask) -> Result<(), Failure> {
             if begin.elapsed() >= time {
                 break;
             }
-            let mut command = (step.command)(shop, &xtask, fresh);
+            let mut command = (step.command)(workspace, &xtask, fresh);
             found.extend(turn(&folder, step.name, fresh, &mut command)?);
             fresh += SEEDS;
         }
@@ -141,11 +141,8 @@ pub fn run(shop: &Workspace, task: &SoakTask) -> Result<(), Failure> {
     if found.is_empty() {
         return Ok(());
     }
-    let list: Vec<String> = found.iter().map(|file| format!("  {}", shop.shown(file))).collect();
-    Err(Failure::new(format!(
-        "found, each file ends with the command that plays it again:\n{}",
-        list.join("\n")
-    )))
+    let list: Vec<String> = found.iter().map(|file| format!("  {}", workspace.shown(file))).collect();
+    Err(Failure::new(format!("found, each file ends with the command that repeats it:\n{}", list.join("\n"))))
 }
 
 /// Runs one command with its output in a file, which stays if it fails.

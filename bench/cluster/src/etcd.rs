@@ -189,7 +189,7 @@ fn value_of(response: &[u8]) -> Result<AnswerContent<'_>, Failure> {
 }
 
 /// The bytes of the first field with this number in a Protocol Buffers message.
-fn field(mut message: &[u8], wanted: u64) -> Result<Option<&[u8]>, Failure> {
+fn field(mut message: &[u8], requested: u64) -> Result<Option<&[u8]>, Failure> {
     let broken = || Failure::Protocol("a message that is none".into());
     while !message.is_empty() {
         let tag = varint(&mut message).ok_or_else(broken)?;
@@ -198,7 +198,7 @@ fn field(mut message: &[u8], wanted: u64) -> Result<Option<&[u8]>, Failure> {
             0 => {}
             2 => {
                 let bytes = message.get(..number as usize).ok_or_else(broken)?;
-                if tag >> 3 == wanted {
+                if tag >> 3 == requested {
                     return Ok(Some(bytes));
                 }
                 message = &message[bytes.len()..];

@@ -65,7 +65,7 @@ pub(crate) const COMMAND: Duration = Duration::from_secs(20);
 /// operation fails by its time-out alone.
 pub(crate) const OPERATION: Duration = Duration::from_secs(30);
 
-/// Time limit of a node's orderly stop.
+/// Time limit of a node's clean shutdown.
 pub(crate) const END: Duration = Duration::from_secs(30);
 
 /// Time limit of a run: this plus [`RUN_FACTOR`] times its measured time, for start, load,

@@ -47,8 +47,8 @@ pub fn print_error(text: &str) {
 }
 
 /// Whether a name is requested; all are if none is named.
-pub fn is_selected(wanted: &[String], name: &str) -> bool {
-    wanted.is_empty() || wanted.iter().any(|one| one == name)
+pub fn is_selected(requested: &[String], name: &str) -> bool {
+    requested.is_empty() || requested.iter().any(|one| one == name)
 }
 
 /// The progress line of a finished run: its rates, or all figures if none is a rate.

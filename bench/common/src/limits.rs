@@ -23,5 +23,5 @@ pub const STATUS_POLL: Duration = Duration::from_millis(100);
 /// Time limit of an administrator's command.
 pub const COMMAND: Duration = Duration::from_secs(30);
 
-/// Time limit of a server's orderly stop.
+/// Time limit of a server's clean shutdown.
 pub const END: Duration = Duration::from_secs(30);

@@ -307,11 +307,11 @@ fn contenders(
     program: &Path,
     peer_programs: &Path,
 ) -> Result<(Vec<Contender>, Vec<String>), Failure> {
-    let wanted = |name: &str, by_default: bool| {
+    let requested = |name: &str, by_default: bool| {
         if arguments.only.is_empty() { by_default } else { arguments.only.iter().any(|only| only == name) }
     };
     let (mut contenders, mut missing) = (Vec::new(), Vec::new());
-    for entry in REGISTRY.iter().filter(|entry| wanted(entry.name, true)) {
+    for entry in REGISTRY.iter().filter(|entry| requested(entry.name, true)) {
         if entry.partitioned {
             let each = arguments.partitions.iter();
             contenders.extend(each.map(|&count| Contender::subject(entry.name, Some(count), program)));
@@ -319,7 +319,7 @@ fn contenders(
             contenders.push(Contender::subject(entry.name, None, program));
         }
     }
-    for peer in PEERS.iter().filter(|peer| wanted(peer.name, !peer.flushes)) {
+    for peer in PEERS.iter().filter(|peer| requested(peer.name, !peer.flushes)) {
         match peer.build(peer_programs)? {
             PeerBuild::Program(built) => contenders.push(Contender::peer(peer, built)),
             PeerBuild::Missing(why) => missing.push(format!("{}: {why}", peer.name)),

@@ -213,7 +213,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
 /// How to read the tables; printed once, below all of them.
 const NOTES: &str = "\
 Medians over rounds with [least-greatest]; ratios are taken within each round before their median. A latency runs from
-the write that sends a request to the read that brings its answer. Server CPU is that of all its threads while the
+the write that sends a request to the read that returns its answer. Server CPU is that of all its threads while the
 operations ran, system time included; \"kept waiting\" is time in which it could have run and something else had its
 core. Where the client's core is busy all the time, the client and not the server sets the rate.
 ";
@@ -252,7 +252,7 @@ fn contenders(
     own_program: &Path,
     missing: &mut Vec<String>,
 ) -> Vec<&'static str> {
-    let wanted = |contender: &&Contender| {
+    let requested = |contender: &&Contender| {
         arguments.only.is_empty()
             || arguments.only.iter().any(|only| contender.label.starts_with(only.as_str()))
     };
@@ -263,5 +263,5 @@ fn contenders(
             false
         }
     };
-    scenario.contenders.iter().filter(wanted).filter(is_there).map(|contender| contender.label).collect()
+    scenario.contenders.iter().filter(requested).filter(is_there).map(|contender| contender.label).collect()
 }

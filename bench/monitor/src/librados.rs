@@ -174,7 +174,7 @@ impl Pool<'_> {
             }
         }
         // The library uses the buffers until all operations are complete, even if some have failed.
-        for (completion, wanted) in under_way {
+        for (completion, requested) in under_way {
             // SAFETY: the completion was created, its operation was accepted, and it is released
             // once, here.
             let status = unsafe {
@@ -183,9 +183,9 @@ impl Pool<'_> {
                 (library.release)(completion);
                 status
             };
-            let is_short = usize::try_from(status).is_ok_and(|status| status < wanted);
+            let is_short = usize::try_from(status).is_ok_and(|status| status < requested);
             let checked = match is_short {
-                true => Err(Failure::Protocol(format!("that an object has {status} bytes of {wanted}"))),
+                true => Err(Failure::Protocol(format!("that an object has {status} bytes of {requested}"))),
                 false => done("an operation", status),
             };
             result = result.and(checked);
@@ -200,7 +200,7 @@ impl Pool<'_> {
         // SAFETY: the pointer to the completion is valid, and there is no callback.
         done("making a completion", unsafe { (library.completion)(none, none, none, &raw mut completion) })?;
         let pool = self.pool;
-        let (sent, wanted) = match operation {
+        let (sent, requested) = match operation {
             Operation::Read(name, bytes) => {
                 let (to, length) = (bytes.as_mut_ptr().cast(), bytes.len());
                 // SAFETY: pool and completion are open; `all` borrows the bytes until this is complete.
@@ -222,7 +222,7 @@ impl Pool<'_> {
             unsafe { (library.release)(completion) };
         }
         done("sending an operation", sent)?;
-        Ok((completion, wanted))
+        Ok((completion, requested))
     }
 
     /// Bytes of an object; 0 if it does not exist.

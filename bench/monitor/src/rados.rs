@@ -112,20 +112,20 @@ fn one(
             return Ok(done);
         }
         let event = Event::draw(&mut draws);
-        let wanted: Vec<usize> = event.aggregates(scope).collect();
-        locks.take(&wanted)?;
-        add(pool, names, &event, &wanted)?;
-        locks.release(&wanted)?;
+        let requested: Vec<usize> = event.aggregates(scope).collect();
+        locks.take(&requested)?;
+        add(pool, names, &event, &requested)?;
+        locks.release(&requested)?;
         done.tally.add(&event, scope);
         done.finished(window, started, now());
     }
 }
 
 /// Adds an event, under the locks of these aggregates.
-fn add(pool: &Pool<'_>, names: &ObjectNames, event: &Event, wanted: &[usize]) -> Result<(), Failure> {
-    let mut words = vec![[0; 8]; wanted.len()];
+fn add(pool: &Pool<'_>, names: &ObjectNames, event: &Event, requested: &[usize]) -> Result<(), Failure> {
+    let mut words = vec![[0; 8]; requested.len()];
     let named = |at: &usize| names.aggregates[*at].as_c_str();
-    let reads = wanted.iter().zip(&mut words);
+    let reads = requested.iter().zip(&mut words);
     let mut reads: Vec<Operation<'_>> =
         reads.map(|(at, word)| Operation::Read(named(at), word.as_mut_slice())).collect();
     pool.all(&mut reads)?;
@@ -134,7 +134,7 @@ fn add(pool: &Pool<'_>, names: &ObjectNames, event: &Event, wanted: &[usize]) ->
         *word = u64::from_le_bytes(*word).wrapping_add(event.adds()).to_le_bytes();
     }
     let bytes = event.bytes();
-    let writes = wanted.iter().zip(&words).map(|(at, word)| Operation::Write(named(at), word.as_slice()));
+    let writes = requested.iter().zip(&words).map(|(at, word)| Operation::Write(named(at), word.as_slice()));
     let append = Operation::Append(&names.sources[event.source as usize], &bytes);
     let mut writes: Vec<Operation<'_>> = writes.chain([append]).collect();
     pool.all(&mut writes)

@@ -164,15 +164,15 @@ impl Monitor {
         let Monitor { client, keyspace, .. } = self;
         let (bytes, adds) = (event.bytes(), event.adds());
         let (values, source) = ([bytes.as_slice()], self.source(event.source));
-        let wanted: Vec<&str> =
+        let requested: Vec<&str> =
             event.aggregates(scope).map(|at| self.names.aggregates[at].as_str()).collect();
-        let (values, wanted, attempts) = (&values, &wanted, &Cell::new(0));
+        let (values, requested, attempts) = (&values, &requested, &Cell::new(0));
         match how {
             ChangeMethod::Transforms => {
                 let work = |transaction: zerohop_client::Transaction| async move {
                     attempts.set(attempts.get() + 1);
                     transaction.write(keyspace.append(source, values))?;
-                    for name in wanted {
+                    for name in requested {
                         transaction.write(keyspace.transform_silently(*name, Transform::add(adds)))?;
                     }
                     Ok(())
@@ -182,7 +182,7 @@ impl Monitor {
             ChangeMethod::Separate => {
                 attempts.set(1);
                 let append = boxed(async { keyspace.append(source, values).await.map(drop) });
-                let transforms = wanted.iter().map(|name| {
+                let transforms = requested.iter().map(|name| {
                     let transform = keyspace.transform_silently(*name, Transform::add(adds));
                     boxed(async { transform.await.map(drop) })
                 });
@@ -193,9 +193,9 @@ impl Monitor {
                     attempts.set(attempts.get() + 1);
                     transaction.write(keyspace.append(source, values))?;
                     let reads =
-                        wanted.iter().map(|name| boxed(transaction.read(keyspace.lookup_bytes(*name))));
+                        requested.iter().map(|name| boxed(transaction.read(keyspace.lookup_bytes(*name))));
                     let found = all(reads.collect()).await?;
-                    for (name, word) in wanted.iter().zip(found) {
+                    for (name, word) in requested.iter().zip(found) {
                         let word = number(word.as_deref()).wrapping_add(adds);
                         transaction.insert(keyspace, *name, &word.to_le_bytes())?;
                     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 use crate::error::BackupError;
 use crate::files::{PartReader, manifest_of};
@@ -87,16 +87,16 @@ impl Chain {
 
     /// Iterates over the newest backup's contents of a partition of a keyspace; both are indexes in
     /// its manifest.
-    pub(crate) fn walk(&self, keyspace: u32, partition: u32) -> Result<Walk<'_>, BackupError> {
+    pub(crate) fn walk(&self, keyspace: u32, partition: u32) -> Result<BackupReader<'_>, BackupError> {
         let settings = self.newest().keyspaces.get(keyspace as usize);
-        let mut walk = Walk {
+        let mut walk = BackupReader {
             chain: self,
             settings: settings.cloned().unwrap_or_default(),
             partition,
             level: 0,
             reader: None,
-            wanted: WantedVersions::default(),
-            later: WantedVersions::default(),
+            requested: RequiredVersions::default(),
+            later: RequiredVersions::default(),
             needs_list: false,
             blob: None,
         };
@@ -136,27 +136,27 @@ fn base_of(
 
 /// Versions of items that an earlier backup must have.
 #[derive(Debug, Default)]
-struct WantedVersions {
+struct RequiredVersions {
     records: BTreeMap<Vec<u8>, u64>,
     /// Per name and chunk number: version, and log2 of the chunk size in bytes.
     chunks: BTreeMap<(Vec<u8>, u64), (u64, u8)>,
 }
 
 /// See [`Chain::walk`].
-pub(crate) struct Walk<'c> {
+pub(crate) struct BackupReader<'c> {
     chain: &'c Chain,
     settings: Keyspace,
     partition: u32,
     level: usize,
     reader: Option<PartReader>,
-    wanted: WantedVersions,
+    requested: RequiredVersions,
     /// Items that this level refers to in its base.
-    later: WantedVersions,
+    later: RequiredVersions,
     needs_list: bool,
     blob: Option<(Vec<u8>, u8)>,
 }
 
-impl Walk<'_> {
+impl BackupReader<'_> {
     /// Opens the part of the present level, if it has one.
     fn open(&mut self) -> Result<(), BackupError> {
         let Some((folder, manifest)) = self.chain.links.get(self.level) else { return Ok(()) };
@@ -175,7 +175,7 @@ impl Walk<'_> {
     /// The next item; `None` at the end, when every item of a base has been found.
     pub(crate) fn next(&mut self) -> Result<Option<BackupItem>, BackupError> {
         loop {
-            let Walk { reader, wanted, later, needs_list: list_is_wanted, blob, level, .. } = self;
+            let BackupReader { reader, requested, later, needs_list: list_is_wanted, blob, level, .. } = self;
             let is_newest = *level == 0;
             let entry = match reader {
                 Some(reader) => reader.next()?,
@@ -183,14 +183,14 @@ impl Walk<'_> {
             };
             let Some(entry) = entry else {
                 let folder = &self.chain.links[self.level].0;
-                if !self.wanted.records.is_empty() || !self.wanted.chunks.is_empty() {
+                if !self.requested.records.is_empty() || !self.requested.chunks.is_empty() {
                     let what = "a later backup keeps what this one does not have";
                     return Err(BackupError::damaged(folder, what));
                 }
                 if self.later.records.is_empty() && self.later.chunks.is_empty() {
                     return Ok(None);
                 }
-                self.wanted = std::mem::take(&mut self.later);
+                self.requested = std::mem::take(&mut self.later);
                 self.level += 1;
                 if self.level >= self.chain.links.len() {
                     return Err(BackupError::damaged(folder, "it keeps what is in no backup before"));
@@ -198,8 +198,8 @@ impl Walk<'_> {
                 self.open()?;
                 continue;
             };
-            let mut is_wanted = |key: &[u8], version: u64| match wanted.records.get(key) {
-                Some(known) if *known == version => wanted.records.remove(key).is_some(),
+            let mut is_wanted = |key: &[u8], version: u64| match requested.records.get(key) {
+                Some(known) if *known == version => requested.records.remove(key).is_some(),
                 _ => is_newest,
             };
             match entry {
@@ -238,8 +238,8 @@ impl Walk<'_> {
                     let Some((name, bits)) = blob.clone() else { continue };
                     let place = (name, number);
                     let is_wanted = is_newest
-                        || wanted.chunks.get(&place).is_some_and(|(known, _)| *known == version)
-                            && wanted.chunks.remove(&place).is_some();
+                        || requested.chunks.get(&place).is_some_and(|(known, _)| *known == version)
+                            && requested.chunks.remove(&place).is_some();
                     if is_wanted {
                         let (name, bytes) = (place.0, bytes.to_vec());
                         return Ok(Some(BackupItem::Chunk { name, chunk_bits: bits, number, bytes }));
@@ -249,8 +249,8 @@ impl Walk<'_> {
                     let Some((name, bits)) = blob.clone() else { continue };
                     let place = (name, number);
                     let is_wanted = is_newest
-                        || wanted.chunks.get(&place).is_some_and(|(known, _)| *known == version)
-                            && wanted.chunks.remove(&place).is_some();
+                        || requested.chunks.get(&place).is_some_and(|(known, _)| *known == version)
+                            && requested.chunks.remove(&place).is_some();
                     if is_wanted {
                         later.chunks.insert(place, (version, bits));
                     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use zerohop_client::{
-    Client, Info, Keyspace, ListedKey, Range, Record, Snapshot, SnapshotBlob, SnapshotOptions,
+    Client, Info, Keyspace, Range, Record, ScanKey, Snapshot, SnapshotBlob, SnapshotOptions,
 };
 use zerohop_wire::ids::PartitionId;
 
@@ -49,7 +49,7 @@ pub struct BackupTotals {
 
 /// The base's contents of a partition.
 #[derive(Debug, Default)]
-struct KnownPartition {
+struct BasePartition {
     /// Version, deadline, length.
     records: BTreeMap<Vec<u8>, (u64, u64, u64)>,
     /// Id, and versions of chunks.
@@ -96,8 +96,8 @@ pub async fn create(
         let settings = manifest::Keyspace { partitions, separators, ..settings.clone() };
         for partition in 0..partitions {
             let known = match &base {
-                Some((path, base)) => KnownPartition::of(path, base, &settings, partition)?,
-                None => KnownPartition::default(),
+                Some((path, base)) => BasePartition::of(path, base, &settings, partition)?,
+                None => BasePartition::default(),
             };
             let mut part = files.part(manifest.id, number, partition);
             job.partition(keyspace, PartitionId(partition), &known, &mut part).await?;
@@ -134,7 +134,7 @@ pub async fn read_all(
     let mut job = Job { snapshot: &snapshot, progress, totals };
     for Target { keyspace, .. } in targets {
         for partition in snapshot.partitions(keyspace).into_iter().flat_map(|partitions| partitions.ids()) {
-            job.partition(keyspace, partition, &KnownPartition::default(), &mut PartWriter::discarding())
+            job.partition(keyspace, partition, &BasePartition::default(), &mut PartWriter::discarding())
                 .await?;
         }
     }
@@ -143,17 +143,17 @@ pub async fn read_all(
     Ok(totals)
 }
 
-impl KnownPartition {
+impl BasePartition {
     fn of(
         folder: &Path,
         base: &Manifest,
         settings: &manifest::Keyspace,
         partition: u32,
-    ) -> Result<KnownPartition, BackupError> {
+    ) -> Result<BasePartition, BackupError> {
         let is_same =
             |one: &&(u32, &manifest::Keyspace)| one.1.name == settings.name && one.1.id == settings.id;
         let Some((number, before)) = (0..).zip(&base.keyspaces).find(|one| is_same(&one)) else {
-            return Ok(KnownPartition::default());
+            return Ok(BasePartition::default());
         };
         if before.partitions != settings.partitions {
             return Err(BackupError::Refused(format!(
@@ -161,7 +161,7 @@ impl KnownPartition {
                 settings.name, before.partitions, settings.partitions
             )));
         }
-        let mut known = KnownPartition::default();
+        let mut known = BasePartition::default();
         let is_it = |part: &&manifest::Part| (part.keyspace, part.partition) == (number, partition);
         let Some(part) = base.parts.iter().find(is_it) else { return Ok(known) };
         let mut reader = PartReader::open(folder, base, part)?;
@@ -202,7 +202,7 @@ impl Job<'_> {
         &mut self,
         keyspace: &Keyspace,
         partition: PartitionId,
-        known: &KnownPartition,
+        known: &BasePartition,
         part: &mut PartWriter,
     ) -> Result<(), BackupError> {
         let mut scan = self.snapshot.scan_partition(keyspace, partition, "");
@@ -212,7 +212,8 @@ impl Job<'_> {
         let mut list = self.snapshot.list_blobs_of_partition(keyspace, partition, "");
         while let Some(page) = list.next_page().await? {
             for (name, _) in page {
-                let blob = self.snapshot.blob(keyspace, name.clone()).await?.ok_or_else(vanished)?;
+                let blob =
+                    self.snapshot.blob(keyspace, name.clone()).await?.ok_or_else(partition_vanished_error)?;
                 if !blob.info().finished {
                     // An unfinished blob is not visible to any reader.
                     continue;
@@ -233,24 +234,24 @@ impl Job<'_> {
     async fn records(
         &mut self,
         keyspace: &Keyspace,
-        page: &[ListedKey],
-        known: &KnownPartition,
+        page: &[ScanKey],
+        known: &BasePartition,
         part: &mut PartWriter,
     ) -> Result<(), BackupError> {
         let keys: Vec<(&Keyspace, &Bytes)> = page.iter().map(|one| (keyspace, &one.key)).collect();
         let infos = self.snapshot.inspect_many(&keys).await?;
-        let mut wanted: Vec<(&Bytes, Info)> = Vec::new();
+        let mut requested: Vec<(&Bytes, Info)> = Vec::new();
         for (one, info) in page.iter().zip(infos) {
-            let info = info.ok_or_else(vanished)?;
+            let info = info.ok_or_else(partition_vanished_error)?;
             let (version, deadline, length) = (info.version.0, info.expires_at_ms.unwrap_or(0), info.length);
             if known.records.get(&one.key[..]) == Some(&(version, deadline, length)) {
                 part.put(&PartEntry::Kept { version, deadline, length, key: &one.key })?;
                 self.count_progress(1, 0);
             } else {
-                wanted.push((&one.key, info));
+                requested.push((&one.key, info));
             }
         }
-        let mut left = &wanted[..];
+        let mut left = &requested[..];
         while !left.is_empty() {
             let (mut bytes, mut count) = (0, 0);
             for (_, info) in left.iter().take(READ_RECORDS_MAX) {
@@ -266,7 +267,8 @@ impl Job<'_> {
             let keys: Vec<(&Keyspace, &Bytes)> = some.iter().map(|(key, _)| (keyspace, *key)).collect();
             let records = self.snapshot.read_many(&keys).await?;
             for ((key, info), record) in some.iter().zip(records) {
-                self.record(keyspace, (key, info), record.ok_or_else(vanished)?, part).await?;
+                self.record(keyspace, (key, info), record.ok_or_else(partition_vanished_error)?, part)
+                    .await?;
             }
         }
         Ok(())
@@ -299,7 +301,7 @@ impl Job<'_> {
                     let range = Range { start: have as i64, stop: i64::MAX };
                     match self.snapshot.lookup_range(keyspace, key, range).await? {
                         Some(Record::List { values: more, .. }) if !more.is_empty() => values = more,
-                        _ => return Err(vanished()),
+                        _ => return Err(partition_vanished_error()),
                     }
                 }
                 self.count_progress(1, 0);
@@ -343,7 +345,7 @@ impl Job<'_> {
     }
 }
 
-fn vanished() -> BackupError {
+fn partition_vanished_error() -> BackupError {
     BackupError::Refused(
         "the snapshot does not hold what it has listed: this is a fault of the cluster".to_owned(),
     )

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 /// See the module.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl fmt::Display for BackupError {
                 write!(f, "{}: {operation} failed: {reason}", shown_path(path))
             }
             Self::Damaged { path, what } => {
-                write!(f, "{}: {what}: this backup is not whole", shown_path(path))
+                write!(f, "{}: {what}: this backup is incomplete", shown_path(path))
             }
             Self::Refused(why) => f.write_str(why),
         }

@@ -7,10 +7,10 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use crc_fast::{CrcAlgorithm, Digest};
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 use crate::error::BackupError;
-use crate::format::Malformed;
+use crate::format::FormatError;
 use crate::format::manifest::{MANIFEST_BYTES_MAX, Manifest, Part};
 use crate::format::part::{CHUNK_BITS_MAX, FRAME_BYTES, HEADER_BYTES, PartEntry, PartHeader};
 
@@ -159,7 +159,7 @@ pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
     let mut bytes = Vec::new();
     let read = file.take(length).read_to_end(&mut bytes);
     read.map_err(|error| BackupError::file("reading", &path, &error))?;
-    Manifest::decode(&bytes).map_err(|Malformed(what)| BackupError::damaged(&path, what))
+    Manifest::decode(&bytes).map_err(|FormatError(what)| BackupError::damaged(&path, what))
 }
 
 /// Opens a file of a backup, which must be a regular file in its folder: a link could have any file read. Returns its length,
@@ -304,7 +304,7 @@ impl PartReader {
         };
         let mut header = [0; HEADER_BYTES];
         reader.read(&mut header)?;
-        let header = PartHeader::decode(&header).map_err(|Malformed(what)| reader.damaged(what))?;
+        let header = PartHeader::decode(&header).map_err(|FormatError(what)| reader.damaged(what))?;
         if header.backup != manifest.id
             || (header.keyspace, header.partition) != (part.keyspace, part.partition)
         {
@@ -334,7 +334,7 @@ impl PartReader {
     pub(crate) fn next(&mut self) -> Result<Option<PartEntry<'_>>, BackupError> {
         let mut frame = [0; FRAME_BYTES];
         self.read(&mut frame)?;
-        let (length, sum) = PartEntry::frame(frame).map_err(|Malformed(what)| self.damaged(what))?;
+        let (length, sum) = PartEntry::frame(frame).map_err(|FormatError(what)| self.damaged(what))?;
         let mut body = std::mem::take(&mut self.body);
         body.resize(length, 0);
         self.read(&mut body)?;
@@ -353,7 +353,7 @@ impl PartReader {
                 return Err(self.damaged("a chunk is outside of its blob"));
             }
             Ok(_) => false,
-            Err(Malformed(what)) => return Err(self.damaged(what)),
+            Err(FormatError(what)) => return Err(self.damaged(what)),
         };
         if is_end {
             let mut more = [0];
@@ -369,6 +369,6 @@ impl PartReader {
         self.entries += 1;
         PartEntry::decode(&self.body, sum)
             .map(Some)
-            .map_err(|Malformed(what)| BackupError::damaged(&self.path, what))
+            .map_err(|FormatError(what)| BackupError::damaged(&self.path, what))
     }
 }

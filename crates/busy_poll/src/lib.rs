@@ -50,7 +50,7 @@ impl BusyPoll {
         }
     }
 
-    /// So many requests came at once, frames or calls; a batch counts as one.
+    /// Records `arrivals` requests that came at once, frames or calls; a batch counts as one.
     pub fn record_arrivals(&mut self, arrivals: usize) {
         if arrivals > 1 {
             self.pause = self.pause.max(CROWDED_WAITS);

@@ -58,9 +58,11 @@ pub(crate) enum CliCommand {
     ///
     /// The gateway is a client of the cluster: several may serve the same objects at once. An object appears, is
     /// replaced or removed completely, also if the gateway is killed. The client then repeats its request at another
-    /// gateway or after the restart. The cluster must have no secret, and the gateway listens on this machine alone.
-    /// The access
-    /// key id of its clients may be any, and the secret access key is `zerohop`.
+    /// gateway or after the restart.
+    ///
+    /// In a cluster with a secret, the users are its tokens, and `zerohop token new NAME --s3` prints their access keys.
+    /// In a cluster without a secret, any access key id is accepted, the secret access key is `zerohop`, and the gateway
+    /// listens only at loopback addresses.
     S3(S3Arguments),
     /// Shows the nodes and keyspaces of the cluster, and their state.
     ///
@@ -275,5 +277,27 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    /// No help shows these options, and `surface/commands.txt` has only what the help shows.
+    #[test]
+    fn hidden_options_are_those_of_the_committed_list() {
+        let (mut lines, mut left) =
+            (std::collections::BTreeSet::new(), vec![("zerohop".to_owned(), command())]);
+        while let Some((name, command)) = left.pop() {
+            for option in command.get_arguments().filter(|option| option.is_hide_set()) {
+                let about = option.get_help().map(ToString::to_string).unwrap_or_default();
+                let long = option.get_long().unwrap_or(option.get_id().as_str());
+                lines.insert(format!("{name} --{long}: {about}"));
+            }
+            left.extend(
+                command
+                    .get_subcommands()
+                    .map(|below| (format!("{name} {}", below.get_name()), below.clone())),
+            );
+        }
+        let lines: Vec<String> = lines.into_iter().collect();
+        let committed: Vec<&str> = include_str!("../tests/surface/hidden.txt").lines().collect();
+        assert_eq!(lines, committed, "write crates/cli/tests/surface/hidden.txt:\n{}", lines.join("\n"));
     }
 }

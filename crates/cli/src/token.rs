@@ -125,18 +125,18 @@ struct Grant {
 }
 
 #[derive(Serialize)]
-struct ShownToken {
+struct TokenOutput {
     /// Its number, in hexadecimal digits.
     id: String,
     name: String,
-    grants: Vec<ShownGrant>,
+    grants: Vec<GrantOutput>,
     /// Milliseconds since 1970; `None`: it does not expire.
     expires_at_ms: Option<u64>,
     expired: bool,
 }
 
 #[derive(Serialize)]
-struct ShownGrant {
+struct GrantOutput {
     /// `None`: all keyspaces.
     keyspace: Option<String>,
     permissions: Vec<&'static str>,
@@ -150,7 +150,7 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
             let tokens = admin::tokens(&client).await?;
             let status = admin::status(&client).await?;
             view::print_age_without_quorum(&status);
-            let shown: Vec<ShownToken> = tokens.into_iter().map(ShownToken::from).collect();
+            let shown: Vec<TokenOutput> = tokens.into_iter().map(TokenOutput::from).collect();
             match json {
                 true => output::json_lines(shown.into_iter().map(|token| AgedRow::new(token, &status)))?,
                 false => {
@@ -250,16 +250,16 @@ async fn register(
     done
 }
 
-impl From<TokenStatus> for ShownToken {
+impl From<TokenStatus> for TokenOutput {
     fn from(status: TokenStatus) -> Self {
         let grant = |grant: TokenGrant| {
             let has = |one: &&Permission| grant.permissions & u32::from(one.number()) != 0;
-            ShownGrant {
+            GrantOutput {
                 permissions: Permission::ALL.iter().filter(has).map(|one| one.text()).collect(),
                 keyspace: Some(grant.keyspace).filter(|name| !name.is_empty()),
             }
         };
-        ShownToken {
+        TokenOutput {
             id: format!("{:016x}", status.id),
             name: status.name,
             expires_at_ms: status.expires_ms,
@@ -269,7 +269,7 @@ impl From<TokenStatus> for ShownToken {
     }
 }
 
-impl ShownToken {
+impl TokenOutput {
     /// The text form at this time, in milliseconds since 1970.
     fn line(&self, now_ms: u64) -> String {
         let grants: Vec<String> = self

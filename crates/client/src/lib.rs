@@ -43,7 +43,7 @@ pub use zerohop_session::procedures::{
     Transaction, TransactionBlob, Transform, Ttl,
 };
 pub use zerohop_session::{
-    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, KeyRange, ListedKey, Reply,
+    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, KeyRange, Reply, ScanKey,
     SessionError as Reason, WaitReason,
 };
 pub use zerohop_tls::{ClientTls, ConfigError};

@@ -8,8 +8,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
 use zerohop_tls::limits::PEM_BYTES_MAX;
 use zerohop_wire::auth::{InvalidToken, Nonces, Secret, SecretError, Token};
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::limits::SECRET_BYTES_MAX;
-use zerohop_wire::shown::shown_path;
 
 /// File permissions that only the owner may have.
 const OTHERS: u32 = 0o077;

@@ -51,7 +51,7 @@ fn buffer_space(need: usize, come: usize) -> usize {
 }
 
 /// A stream as a non-blocking reader and writer.
-struct NonBlocking<'a>(&'a TcpStream);
+struct NonBlockingStream<'a>(&'a TcpStream);
 
 impl Socket {
     pub(crate) fn open(id: ConnectionId, address: Arc<str>, tls: Option<&ClientTls>, waker: Waker) -> Self {
@@ -102,7 +102,9 @@ impl Socket {
                 }
                 Some(tls) => {
                     let input = &mut self.input;
-                    tls.read(&mut NonBlocking(&open.stream), room, |piece| input.extend_from_slice(piece))
+                    tls.read(&mut NonBlockingStream(&open.stream), room, |piece| {
+                        input.extend_from_slice(piece)
+                    })
                 }
             };
             match read {
@@ -172,7 +174,7 @@ impl Socket {
         }
         // Encrypted bytes that the socket has not accepted yet; they may also belong to the handshake.
         if let Some(tls) = &mut open.tls {
-            while !tls.flush(&mut NonBlocking(&open.stream))? {
+            while !tls.flush(&mut NonBlockingStream(&open.stream))? {
                 if open.stream.poll_write_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
                     return Ok(());
                 }
@@ -186,18 +188,18 @@ impl OpenSocket {
     fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match &mut self.tls {
             None => self.stream.try_write_vectored(pieces),
-            Some(tls) => tls.write(&mut NonBlocking(&self.stream), pieces),
+            Some(tls) => tls.write(&mut NonBlockingStream(&self.stream), pieces),
         }
     }
 }
 
-impl Read for NonBlocking<'_> {
+impl Read for NonBlockingStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(into)
     }
 }
 
-impl Write for NonBlocking<'_> {
+impl Write for NonBlockingStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

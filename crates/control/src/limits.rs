@@ -93,7 +93,8 @@ pub const GOSSIP_DATAGRAM_BYTES_MAX: usize = 1400;
 /// few elections, each of up to a second.
 pub const LEADERLESS_MEMBER_MS: u64 = 3_000;
 
-/// The same for other nodes, which hear from the leader every second and a half at least.
+/// How long a node outside the control group may be without a leader before it reports that, in milliseconds. Such a node
+/// hears from the leader every second and a half at least.
 pub const LEADERLESS_NODE_MS: u64 = 5_000;
 
 /// How long a node that is up in the map may be silent before that is reported, in milliseconds: with a
@@ -110,7 +111,7 @@ pub const SILENT_REPORT_PAUSE_MS: u64 = 10_000;
 pub const GOSSIP_ANNOUNCES: usize = 4;
 
 /// Pinned partitions, which operators have moved manually: every plan looks each of them up.
-pub const PINS_MAX: usize = 1024;
+pub const PLACEMENT_OVERRIDES_MAX: usize = 1024;
 
 /// Partitions whose load the leader remembers: those of a few large keyspaces. Others count as one.
 pub const LOADS_MAX: usize = 1 << 20;

@@ -39,7 +39,7 @@ pub struct FilesDisk {
     sync_threads: Option<SyncThreads>,
     /// The waker that a prioritized sync calls at its end.
     waker: Option<Waker>,
-    begun: BTreeMap<u64, BegunFileSync>,
+    begun: BTreeMap<u64, PendingFileSync>,
     next_ticket: u64,
     /// Files to which zeros are being written, and the range.
     zeroing: BTreeMap<u64, (u64, u64)>,
@@ -52,7 +52,7 @@ pub struct FilesDisk {
 }
 
 #[derive(Debug)]
-struct BegunFileSync {
+struct PendingFileSync {
     path: String,
     file: u64,
     /// The number of changes of the file that the sync covers.
@@ -174,7 +174,7 @@ impl FilesDisk {
             // Nothing to do, so that it needs no descriptor, of which there may be none.
             let (path, ticket) = (self.files.peek(file, "sync_begin")?.path.clone(), self.next_ticket);
             self.next_ticket += 1;
-            let begun = BegunFileSync { path, file: key, changes: 0, folders: names, result: Some(Ok(())) };
+            let begun = PendingFileSync { path, file: key, changes: 0, folders: names, result: Some(Ok(())) };
             self.begun.insert(ticket, begun);
             waker.into_iter().for_each(Waker::wake);
             return Ok(SyncTicket(ticket));
@@ -183,7 +183,7 @@ impl FilesDisk {
         let id = file;
         let (key, file) = self.files.get(id, "sync_begin")?;
         file.check_sound()?;
-        let begun = BegunFileSync {
+        let begun = PendingFileSync {
             path: file.path.clone(),
             file: key,
             changes: file.changes,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::Mode;
 use zerohop_system::predecessor::retry_until_released;
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 use super::OpenDiskError;
 

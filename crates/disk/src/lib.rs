@@ -11,9 +11,9 @@
 mod file_limit;
 mod files;
 mod folder_lock;
-mod hold_unsynced;
 mod memory;
 mod open_files;
+mod power_loss;
 mod replace;
 mod slots;
 mod sync_threads;
@@ -23,13 +23,13 @@ use std::path::{Path, PathBuf};
 use std::task::Waker;
 
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 pub use self::file_limit::FileSizeLimit;
 pub use self::files::FilesDisk;
 pub use self::folder_lock::{LOCK_FILE, process_of_original};
-pub use self::hold_unsynced::{HoldUnsyncedDisk, UNSYNCED_BYTES_MAX};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
+pub use self::power_loss::{PowerLossDisk, UNSYNCED_BYTES_MAX};
 pub use self::replace::{remove_file, replace_file};
 
 /// The environment variable that selects a disk for tests of whole processes. Its only value is [`HOLD_UNSYNCED`].
@@ -38,16 +38,16 @@ pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";
 /// The file at the top of an embedded store's folder, by which it is known.
 pub const EMBEDDED_SETTINGS_FILE: &str = "store.txt";
 
-/// The value of [`TEST_DISK_VARIABLE`] that selects [`HoldUnsyncedDisk`].
+/// The value of [`TEST_DISK_VARIABLE`] that selects [`PowerLossDisk`].
 pub const HOLD_UNSYNCED: &str = "hold-unsynced";
 
-/// The disk of one node: real files, unless the node stores everything in memory or a test has selected [`HoldUnsyncedDisk`].
+/// The disk of one node: real files, unless the node stores everything in memory or a test has selected [`PowerLossDisk`].
 #[derive(Debug)]
 pub enum NodeDisk {
     /// Real files.
     Files(FilesDisk),
     /// Real files that receive only synced data.
-    HoldUnsynced(HoldUnsyncedDisk),
+    HoldUnsynced(PowerLossDisk),
     /// Memory.
     Memory(MemoryDisk),
 }
@@ -117,7 +117,7 @@ impl NodeDisk {
     fn open_kind(root: &Path, kind: &str) -> Result<Self, OpenDiskError> {
         match kind {
             "" => Ok(NodeDisk::Files(FilesDisk::open(root)?)),
-            HOLD_UNSYNCED => Ok(NodeDisk::HoldUnsynced(HoldUnsyncedDisk::open(root)?)),
+            HOLD_UNSYNCED => Ok(NodeDisk::HoldUnsynced(PowerLossDisk::open(root)?)),
             _ => Err(OpenDiskError::UnknownTestDisk { value: kind.to_owned() }),
         }
     }

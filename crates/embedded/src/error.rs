@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use zerohop_disk::OpenDiskError;
 use zerohop_engine::EngineError;
-use zerohop_wire::shown::shown_path;
+use zerohop_wire::escaped::shown_path;
 
 use super::limits::{RECORD_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -105,7 +105,10 @@ impl fmt::Display for StoreError {
             }
             StoreError::Engine(error) => error.fmt(f),
             StoreError::NotDurable(error) => {
-                write!(f, "the write was taken but may not survive a crash, for the flush failed: {error}")
+                write!(
+                    f,
+                    "the write was applied but may not survive a crash, because the flush failed: {error}"
+                )
             }
             StoreError::Busy { instance, waited } => write!(
                 f,

@@ -22,9 +22,9 @@ use zerohop_placement::{
     partition_of,
 };
 use zerohop_system::entropy::random_u64;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::shown::shown_path;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::error::StoreError;
 use super::instance::instance_id;

@@ -36,13 +36,13 @@ impl<D> Io<D> {
     /// The partition's own log, and what it needs to write, for code of that format.
     #[inline]
     pub(crate) fn writable_separate(&mut self, handle: u32) -> (&mut PartitionLog, LogResources<'_, D>) {
-        let (logs, resources) = self.apart();
+        let (logs, resources) = self.split_resources();
         (logs.separate_mut(handle), resources)
     }
 
     /// The logs, and what they need to write.
     #[inline]
-    pub(crate) fn apart(&mut self) -> (&mut Logs, LogResources<'_, D>) {
+    pub(crate) fn split_resources(&mut self) -> (&mut Logs, LogResources<'_, D>) {
         let Io { disk, memory, space, logs } = self;
         (logs, LogResources { disk, memory, space })
     }

@@ -47,11 +47,12 @@ pub use ids::{Handle, PartitionId};
 pub use index::cursor::{Cursor, CursorFault};
 pub use index::key_order::{KeyRange, KeysOfRange};
 pub use log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, copy_part_over};
+pub use log::chunk_read::ChecksumParts;
 pub use log::entry::{
-    EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Meta, split_trailer,
+    EntryKind, EntryMeta, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS,
+    split_trailer,
 };
-pub use log::large::ChecksumParts;
-pub use log::run::{LogRun, RunPlace};
+pub use log::segment_run::{LogRun, RunPlace};
 pub use log::{EntryRef, LogSizes};
 pub use options::{Durability, EngineOptions, PartitionOptions};
 pub use overflow::chains::TrimPoint;

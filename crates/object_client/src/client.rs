@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use zerohop_objects::{
-    self as layer, BodyRange, BucketRecord, Conditions, CopyObject, DeleteBucket, FoundObject, Lifetimes,
-    ListBuckets, ListPage, ListRequest, ObjectError, ObjectRecord, Store,
+    self as layer, BodyRange, BucketRecord, Conditions, CopyObject, DeleteBucket, Lifetimes, ListBuckets,
+    ListPage, ListRequest, ObjectError, ObjectLocation, ObjectRecord, Store,
 };
 
 use crate::writer::ObjectWriter;
@@ -77,12 +77,12 @@ impl<S: Store> ObjectClient<S> {
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], [`ObjectError::NoSuchObject`], and those of the store.
-    pub async fn find(&self, bucket: String, name: Vec<u8>) -> Result<FoundObject, ObjectError> {
+    pub async fn find(&self, bucket: String, name: Vec<u8>) -> Result<ObjectLocation, ObjectError> {
         layer::run(&self.store, layer::get_object(bucket, name)).await
     }
 
     /// Reads `length` bytes of an object from `offset` on, both of which are cut at its end.
-    pub fn read(&self, found: &FoundObject, offset: u64, length: u64) -> ObjectReader<'_, S> {
+    pub fn read(&self, found: &ObjectLocation, offset: u64, length: u64) -> ObjectReader<'_, S> {
         ObjectReader { store: &self.store, rest: found.ranges(offset, length).into() }
     }
 

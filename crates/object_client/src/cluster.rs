@@ -78,9 +78,12 @@ impl ClusterStore {
 
 fn unavailable(error: &Error) -> ObjectError {
     match error.reason() {
-        Some(Reason::Answer {
-            failure: Failure::DiskFull | Failure::MemoryFull | Failure::FileSizeLimit { .. },
-        }) => ObjectError::NoRoom,
+        Some(
+            Reason::Answer {
+                failure: Failure::DiskFull | Failure::MemoryFull | Failure::FileSizeLimit { .. },
+            }
+            | Reason::Aborted { reason: AbortReason::NoRoom, .. },
+        ) => ObjectError::NoRoom,
         _ => ObjectError::Unavailable(error.to_string()),
     }
 }
@@ -188,9 +191,9 @@ impl Store for ClusterStore {
 
     async fn scan(&self, from: RecordKey, to: RecordKey, limit: usize) -> Result<StorePage, ObjectError> {
         // One more than the page says whether there is a next one.
-        let wanted = limit.saturating_add(1);
-        let page_keys = u32::try_from(wanted).unwrap_or(u32::MAX);
-        let mut scan = self.names.scan_range(from..to).values().limit(wanted as u64).page_keys(page_keys);
+        let requested = limit.saturating_add(1);
+        let page_keys = u32::try_from(requested).unwrap_or(u32::MAX);
+        let mut scan = self.names.scan_range(from..to).values().limit(requested as u64).page_keys(page_keys);
         let mut entries = Vec::new();
         while let Some(page) = scan.next_page().await.map_err(|error| unavailable(&error))? {
             for listed in page {
@@ -308,5 +311,21 @@ impl BodyWriter for ClusterBodyWriter {
         // A task that has ended says why.
         drop(long.input.send(BodyInput::End).await);
         long.end().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_room_is_reported_by_partitions_and_by_coordinators() {
+        let of = |reason| unavailable(&Error::Operation { key: None, reason: Box::new(reason) });
+        for failure in [Failure::DiskFull, Failure::MemoryFull] {
+            assert_eq!(of(Reason::Answer { failure }), ObjectError::NoRoom);
+        }
+        assert_eq!(of(Reason::Aborted { reason: AbortReason::NoRoom, item: None }), ObjectError::NoRoom);
+        let other = of(Reason::Aborted { reason: AbortReason::TimedOut, item: None });
+        assert!(matches!(other, ObjectError::Unavailable(_)), "{other:?}");
     }
 }

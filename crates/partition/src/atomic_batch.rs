@@ -30,12 +30,12 @@ use crate::clock::Clock;
 use crate::failure::failure_of;
 use crate::hash_range::HashRange;
 use crate::intents::Intents;
+use crate::last_record_read::RecordGlimpse;
 use crate::limits::{BATCH_CHANGES_MAX, BUSY_RETRY_MS, STAGED_BYTES_MAX};
 use crate::log_writer::LogWriter;
-use crate::operations::{self, EngineResultExt, FoundRecord, LogAction, PlanResult, WritePlan, WriteTarget};
+use crate::operations::{self, EngineResultExt, LogAction, PlanResult, RecordInput, WritePlan, WriteTarget};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{Overlay, Shape};
-use crate::record_glimpse::RecordGlimpse;
 use crate::state::PartitionState;
 use crate::view::{RecordView, WholeBytes};
 use crate::write_buffer::UnitWriteBuffer;
@@ -426,9 +426,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         Ok(self.seen_shape(key).cloned())
     }
 
-    fn shape_of(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Shape>, Failure<'static>> {
+    fn shape_of(&mut self, key: &[u8], requested: RecordType) -> Result<Option<Shape>, Failure<'static>> {
         match self.shape(key)? {
-            Some(shape) if shape.record != wanted => Err(Failure::WrongType { found: shape.record }),
+            Some(shape) if shape.record != requested => Err(Failure::WrongType { found: shape.record }),
             shape => Ok(shape),
         }
     }
@@ -442,7 +442,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     pub(crate) fn answer<'o>(&mut self, read: &RecordRead<'_>, out: &'o mut Vec<u8>) -> OperationAnswer<'o> {
         check_key(read.key)?;
         let shape = self.shape(read.key)?;
-        read.answer(&mut FoundRecord { view: self.view(), key: read.key, shape }, out)
+        read.answer(&mut RecordInput { view: self.view(), key: read.key, shape }, out)
     }
 
     /// Executes a write under its condition.
@@ -483,7 +483,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         buffer.clear();
         let bytes_max = VALUE_BYTES_MAX as u64;
         let mut target = WriteTarget {
-            found: FoundRecord { view: self.view(), key, shape },
+            found: RecordInput { view: self.view(), key, shape },
             at,
             now_ms,
             bytes_max,

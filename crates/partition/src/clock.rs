@@ -4,7 +4,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
-use crate::event::Now;
+use crate::event::ClockSample;
 
 /// Assigns every entry a timestamp above all earlier ones, above all that sessions have seen, and not below the wall clock.
 ///
@@ -25,7 +25,7 @@ const BELOW_BOUND_MS: u64 = 2;
 
 impl Clock {
     /// Advances the clock. It never runs backwards.
-    pub(crate) fn advance(&mut self, now: Now) {
+    pub(crate) fn advance(&mut self, now: ClockSample) {
         self.now_ms = self.now_ms.max(now.ms.min(Timestamp::MILLIS_MAX));
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
     }
@@ -88,22 +88,22 @@ mod tests {
     #[test]
     fn timestamps_increase_though_clock_stalls_or_goes_back() {
         let mut clock = Clock::default();
-        clock.advance(Now::at_ms(1_000));
+        clock.advance(ClockSample::at_ms(1_000));
         let first = clock.next();
         assert_eq!(first, Timestamp::from_millis(1_000));
-        clock.advance(Now::at_ms(900));
+        clock.advance(ClockSample::at_ms(900));
         let second = clock.next();
         assert!(second > first);
         clock.witness(Timestamp::new(1_200, 7));
         assert_eq!(clock.next(), Timestamp::new(1_200, 8));
-        clock.advance(Now::at_ms(1_300));
+        clock.advance(ClockSample::at_ms(1_300));
         assert_eq!(clock.next(), Timestamp::from_millis(1_300));
     }
 
     #[test]
     fn a_timestamp_from_more_than_the_bound_ahead_is_refused() {
         let mut clock = Clock::default();
-        clock.advance(Now::at_ms(1_000));
+        clock.advance(ClockSample::at_ms(1_000));
         assert_eq!(clock.check(Timestamp::new(1_500, 9)), Ok(()));
         let refused = clock.check(Timestamp::from_millis(1_501));
         assert_eq!(refused, Err(Failure::ClockAhead { ahead_ms: 501 }));

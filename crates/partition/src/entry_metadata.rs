@@ -24,7 +24,7 @@
 //! | 2 | sequence less the lowest unanswered one |
 //! | | outcome, see [`crate::outcome`] |
 
-use zerohop_engine::{EntryKind, Meta};
+use zerohop_engine::{EntryKind, EntryMeta};
 use zerohop_transaction::{TransactionEntry, TransactionOutcome};
 use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::LogEntry;
@@ -49,7 +49,7 @@ const SNAPSHOT_END: u8 = 2;
 
 /// The session of a write, and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SessionNote {
+pub(crate) struct SessionOutcome {
     pub(crate) session: SessionId,
     pub(crate) sequence: u64,
     pub(crate) lowest: u64,
@@ -58,10 +58,10 @@ pub(crate) struct SessionNote {
 
 /// The metadata of one entry; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct EntryMetadata {
     /// In milliseconds since 1970; 0, in a mark only, clears the deadline.
     pub(crate) deadline: Option<u64>,
-    pub(crate) session: Option<SessionNote>,
+    pub(crate) session: Option<SessionOutcome>,
 }
 
 /// How a note has its outcome.
@@ -76,7 +76,7 @@ enum OutcomeForm {
 /// The contents of a mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
-    Note(Note),
+    Note(EntryMetadata),
     Eviction { mark: Timestamp, sessions: Vec<SessionId> },
     Epoch { snapshots: Vec<SnapshotId> },
     Filler,
@@ -98,7 +98,7 @@ pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<TransactionEntry> {
 }
 
 /// Whether a log entry is the marker with which a primary begins an epoch.
-pub(crate) fn is_epoch_marker(meta: &Meta, payload: &[u8]) -> bool {
+pub(crate) fn is_epoch_marker(meta: &EntryMeta, payload: &[u8]) -> bool {
     meta.kind == EntryKind::Mark && payload.first() == Some(&MARK_EPOCH)
 }
 
@@ -164,9 +164,9 @@ fn ids_of(bytes: &[u8]) -> Option<Vec<SnapshotId>> {
     rest.is_empty().then(|| ids.iter().map(|id| SnapshotId(u128::from_le_bytes(*id))).collect())
 }
 
-impl SessionNote {
+impl SessionOutcome {
     /// The outcome that an entry has for the client of its transaction. The client has reported this lowest unanswered sequence.
-    pub(crate) fn of_transaction(entry: &TransactionEntry, lowest: u64) -> Option<SessionNote> {
+    pub(crate) fn of_transaction(entry: &TransactionEntry, lowest: u64) -> Option<SessionOutcome> {
         let (id, outcome) = match entry {
             TransactionEntry::Commit { id, timestamp, results, .. } => {
                 (id, TransactionOutcome::Committed { timestamp: *timestamp, results: results.clone() })
@@ -177,16 +177,16 @@ impl SessionNote {
             TransactionEntry::Stage { id, .. } | TransactionEntry::StagePiece { id, .. } => {
                 let (session, sequence) = (id.session, id.sequence.0);
                 let outcome = WriteOutcome::Done { version: Timestamp::ZERO, number: 0 };
-                return Some(SessionNote { session, sequence, lowest: lowest.min(sequence), outcome });
+                return Some(SessionOutcome { session, sequence, lowest: lowest.min(sequence), outcome });
             }
             _ => return None,
         };
         let (sequence, outcome) = (id.sequence.0, WriteOutcome::Transaction(Box::new(outcome)));
-        Some(SessionNote { session: id.session, sequence, lowest: lowest.min(sequence), outcome })
+        Some(SessionOutcome { session: id.session, sequence, lowest: lowest.min(sequence), outcome })
     }
 }
 
-impl Note {
+impl EntryMetadata {
     pub(crate) fn is_empty(&self) -> bool {
         self.deadline.is_none() && self.session.is_none()
     }
@@ -207,11 +207,11 @@ impl Note {
     }
 
     /// Reads the note of an entry that changes a record. An entry without a trailer has an empty note.
-    pub(crate) fn of_trailer(meta: &Meta, trailer: &[u8]) -> Option<Note> {
+    pub(crate) fn of_trailer(meta: &EntryMeta, trailer: &[u8]) -> Option<EntryMetadata> {
         if trailer.is_empty() {
-            return Some(Note::default());
+            return Some(EntryMetadata::default());
         }
-        Note::decode(trailer, Timestamp(meta.timestamp))
+        EntryMetadata::decode(trailer, Timestamp(meta.timestamp))
     }
 
     fn encode(&self, at: Timestamp, form: OutcomeForm, out: &mut Vec<u8>) {
@@ -220,7 +220,7 @@ impl Note {
         if let Some(deadline) = self.deadline {
             out.extend_from_slice(&deadline.to_le_bytes());
         }
-        if let Some(SessionNote { session, sequence, lowest, outcome }) = &self.session {
+        if let Some(SessionOutcome { session, sequence, lowest, outcome }) = &self.session {
             out.extend_from_slice(&session.issued.0.to_le_bytes());
             out.extend_from_slice(&session.nonce.to_le_bytes());
             out.extend_from_slice(&sequence.to_le_bytes());
@@ -234,10 +234,10 @@ impl Note {
         }
     }
 
-    fn decode(bytes: &[u8], at: Timestamp) -> Option<Note> {
+    fn decode(bytes: &[u8], at: Timestamp) -> Option<EntryMetadata> {
         let mut from = Reader::new(bytes);
         let flags = from.u8()?;
-        let mut note = Note::default();
+        let mut note = EntryMetadata::default();
         if flags & HAS_DEADLINE != 0 {
             note.deadline = Some(from.u64()?);
         }
@@ -246,7 +246,7 @@ impl Note {
             let sequence = from.u64()?;
             let lowest = sequence.checked_sub(u64::from(from.u16()?))?;
             let outcome = WriteOutcome::decode(&mut from, at)?;
-            note.session = Some(SessionNote { session, sequence, lowest, outcome });
+            note.session = Some(SessionOutcome { session, sequence, lowest, outcome });
         }
         (from.is_at_end() && flags & !(HAS_DEADLINE | HAS_SESSION) == 0).then_some(note)
     }
@@ -287,7 +287,7 @@ impl Mark {
     pub(crate) fn decode(payload: &[u8], at: Timestamp) -> Option<Mark> {
         let (&kind, rest) = payload.split_first()?;
         match kind {
-            MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
+            MARK_NOTE => EntryMetadata::decode(rest, at).map(Mark::Note),
             MARK_SNAPSHOT => SnapshotMark::decode(rest).map(Mark::Snapshot),
             MARK_EPOCH => ids_of(rest).map(|snapshots| Mark::Epoch { snapshots }),
             MARK_FILLER => rest.is_empty().then_some(Mark::Filler),
@@ -320,25 +320,28 @@ impl Mark {
 mod tests {
     use super::*;
 
-    fn note() -> Note {
+    fn note() -> EntryMetadata {
         let session = SessionId { issued: Timestamp(5), nonce: 6 };
         let outcome = WriteOutcome::Counter { version: Timestamp(3), value: -1 };
-        let session = SessionNote { session, sequence: 20_480, lowest: 1, outcome };
-        Note { deadline: Some(7), session: Some(session) }
+        let session = SessionOutcome { session, sequence: 20_480, lowest: 1, outcome };
+        EntryMetadata { deadline: Some(7), session: Some(session) }
     }
 
     #[test]
     fn entry_metadata_roundtrips_and_longest_fits_its_bound() {
-        let meta = Meta { kind: zerohop_engine::EntryKind::Put, flags: 2, epoch: 1, index: 1, timestamp: 9 };
-        for note in [note(), Note { deadline: None, ..note() }, Note { session: None, ..note() }] {
+        let meta =
+            EntryMeta { kind: zerohop_engine::EntryKind::Put, flags: 2, epoch: 1, index: 1, timestamp: 9 };
+        for note in
+            [note(), EntryMetadata { deadline: None, ..note() }, EntryMetadata { session: None, ..note() }]
+        {
             let mut payload = b"value".to_vec();
             note.push_trailer(Timestamp(9), &mut payload);
             let (body, trailer) = zerohop_engine::split_trailer(2, &payload);
             assert_eq!(body, b"value");
-            assert_eq!(Note::of_trailer(&meta, trailer), Some(note));
+            assert_eq!(EntryMetadata::of_trailer(&meta, trailer), Some(note));
         }
-        assert_eq!(Note::of_trailer(&meta, b""), Some(Note::default()));
-        assert_eq!(Note::of_trailer(&meta, b"\x04"), None, "a flag of a later version");
+        assert_eq!(EntryMetadata::of_trailer(&meta, b""), Some(EntryMetadata::default()));
+        assert_eq!(EntryMetadata::of_trailer(&meta, b"\x04"), None, "a flag of a later version");
     }
 
     #[test]

@@ -8,18 +8,18 @@ use crate::map_view::MapView;
 /// A reading of the caller's clocks. A partition follows neither backwards. A request is accompanied by a reading taken after the
 /// request was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Now {
+pub struct ClockSample {
     /// Milliseconds since 1970: the wall clock, which an operator may set.
     pub ms: u64,
     /// Milliseconds since some start, on the monotonic clock.
     pub elapsed_ms: u64,
 }
 
-impl Now {
+impl ClockSample {
     /// A reading at which both clocks show the same.
     #[must_use]
-    pub const fn at_ms(ms: u64) -> Now {
-        Now { ms, elapsed_ms: ms }
+    pub const fn at_ms(ms: u64) -> ClockSample {
+        ClockSample { ms, elapsed_ms: ms }
     }
 
     /// This reading, without a map.
@@ -73,7 +73,7 @@ pub enum PartitionEvent<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'m> {
     /// A reading of the caller's clocks.
-    pub now: Now,
+    pub now: ClockSample,
     /// The map that the instance knows.
     pub map: MapView<'m>,
 }

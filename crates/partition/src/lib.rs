@@ -29,6 +29,7 @@ mod event;
 mod failure;
 mod hash_range;
 mod intents;
+mod last_record_read;
 pub mod limits;
 mod log_writer;
 mod map_view;
@@ -40,7 +41,6 @@ mod partition;
 mod pending_replies;
 pub mod planted;
 mod program;
-mod record_glimpse;
 mod reply;
 mod session_fields;
 mod snapshots;
@@ -55,7 +55,9 @@ mod write_buffer;
 
 pub use atomic_batch::{RecordInfo, Unit};
 pub use entry_metadata::{FILLER, is_filler, transaction_entry};
-pub use event::{Now, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token};
+pub use event::{
+    ClockSample, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token,
+};
 pub use hash_range::HashRange;
 pub use map_view::MapView;
 pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineResult, EntryKind, FLAG_JOINED, Handle, Hint, Meta, NewEntry,
+    Durability, Engine, EngineError, EngineResult, EntryKind, EntryMeta, FLAG_JOINED, Handle, Hint, NewEntry,
     ReserveShare, chunk_pieces,
 };
 use zerohop_wire::ids::Timestamp;
@@ -192,7 +192,7 @@ impl LogWriter {
         &mut self,
         engine: &mut Engine<D>,
         entry: &NewLogEntry<'_>,
-    ) -> EngineResult<Meta> {
+    ) -> EngineResult<EntryMeta> {
         self.append_with(engine, entry, &[])
     }
 
@@ -202,9 +202,9 @@ impl LogWriter {
         engine: &mut Engine<D>,
         entry: &NewLogEntry<'_>,
         bytes: &[u8],
-    ) -> EngineResult<Meta> {
+    ) -> EngineResult<EntryMeta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
-        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        let meta = EntryMeta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_disk_space(engine, kind)?;
         self.truncate_undone(engine)?;
         // The engine's fast path numbers in the epoch of the last entry.
@@ -255,9 +255,9 @@ impl LogWriter {
         &mut self,
         engine: &mut Engine<D>,
         entry: &NewLogEntry<'_>,
-    ) -> EngineResult<Meta> {
+    ) -> EngineResult<EntryMeta> {
         let &NewLogEntry { kind, flags, at, key, payload, .. } = entry;
-        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        let meta = EntryMeta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_disk_space(engine, kind)?;
         self.truncate_undone(engine)?;
         engine.append(self.handle, &meta, key, payload)?;

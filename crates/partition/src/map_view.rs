@@ -46,7 +46,7 @@ impl<'m> MapView<'m> {
 
     /// Whether the map has a keyspace that is being dropped.
     #[must_use]
-    pub fn is_closing(self, keyspace: KeyspaceId) -> bool {
+    pub fn is_dropping(self, keyspace: KeyspaceId) -> bool {
         self.0.is_some_and(|map| map.keyspace(keyspace).is_some_and(|found| found.is_dropping()))
     }
 }

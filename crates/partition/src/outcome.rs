@@ -21,7 +21,7 @@
 //! | 25 | `NeedHeader` | none |
 //! | 26 | `TooMany` | count (8), limit (4) |
 //! | 32 | a transaction is committed | timestamp (8), parts (4), of each its results: length (4), bytes |
-//! | 33 | a transaction is aborted | by whom: keyspace (4), hash (8); reason (1), item (4) |
+//! | 33 | a transaction is aborted | aborting partition: keyspace (4), hash (8); reason (1), item (4) |
 
 use std::borrow::Cow;
 

@@ -13,8 +13,8 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Elements, Envelope, Failure, Message, pack};
 
 use crate::{
-    MemberOptions, Now, Partition, PartitionEffect, PartitionEffects, PartitionEvent, PartitionFigures,
-    RecordRequest, Token,
+    ClockSample, MemberOptions, Partition, PartitionEffect, PartitionEffects, PartitionEvent,
+    PartitionFigures, RecordRequest, Token,
 };
 
 /// An answer that owns its bytes.
@@ -39,7 +39,7 @@ pub(crate) struct PartitionRig {
     pub(crate) engine: Engine<SimulatedDisk>,
     pub(crate) partition: Partition,
     pub(crate) out: CollectedEffects,
-    pub(crate) now: Now,
+    pub(crate) now: ClockSample,
 }
 
 /// Two copies of a partition; see the module.
@@ -217,17 +217,17 @@ impl CollectedEffects {
 
 impl PartitionRig {
     pub(crate) fn new(durability: Durability) -> PartitionRig {
-        PartitionRig::on(SimulatedDisk::new(1), durability, Now::at_ms(1_000_000))
+        PartitionRig::on(SimulatedDisk::new(1), durability, ClockSample::at_ms(1_000_000))
     }
 
-    pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: Now) -> PartitionRig {
+    pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: ClockSample) -> PartitionRig {
         PartitionRig::with(disk, durability, now, options())
     }
 
     pub(crate) fn with(
         disk: SimulatedDisk,
         durability: Durability,
-        now: Now,
+        now: ClockSample,
         options: EngineOptions,
     ) -> PartitionRig {
         PartitionRig::opened(disk, now, options, (durability, false))
@@ -236,7 +236,7 @@ impl PartitionRig {
     /// The same, and whether it keeps the order of its keys.
     fn opened(
         disk: SimulatedDisk,
-        now: Now,
+        now: ClockSample,
         options: EngineOptions,
         (durability, is_ordered): (Durability, bool),
     ) -> PartitionRig {
@@ -296,7 +296,7 @@ impl PartitionBench {
     /// Partitions that keep the order of their keys.
     pub(crate) fn ordered() -> PartitionBench {
         let rig = |durability| {
-            let now = Now::at_ms(1_000_000);
+            let now = ClockSample::at_ms(1_000_000);
             PartitionRig::opened(SimulatedDisk::new(1), now, options(), (durability, true))
         };
         PartitionBench { at_once: rig(Durability::DEFAULT), flushed: rig(Durability::Sync), next_request: 0 }

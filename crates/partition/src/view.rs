@@ -11,8 +11,8 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
+use crate::last_record_read::RecordGlimpse;
 use crate::overlay::{ChunkShape, Overlay, Shape};
-use crate::record_glimpse::RecordGlimpse;
 use crate::state::Deadlines;
 
 /// The records of a partition as a request sees them; see the module.

@@ -105,7 +105,7 @@ impl WaitTable {
     ///
     /// # Errors
     /// `Busy` at the limits.
-    pub(crate) fn park(
+    pub(crate) fn enqueue(
         &mut self,
         key: &[u8],
         until: &WaitUntil<'_>,

@@ -2,19 +2,19 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint, Meta,
+    Engine, EngineResult, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint,
     split_trailer,
 };
 use zerohop_record::state::Contents;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
-use crate::entry_metadata::Note;
+use crate::entry_metadata::EntryMetadata;
+use crate::last_record_read::RecordGlimpse;
 use crate::limits::{BUFFER_RETAINED_BYTES, STAGED_CHANGES_SEARCHED_MAX};
 use crate::log_writer::{LogWriter, NewLogEntry};
 use crate::operations::LogAction;
 use crate::overlay::{Overlay, RecordChange, Shape};
-use crate::record_glimpse::RecordGlimpse;
 
 /// The write buffer of an atomic batch; see the module.
 #[derive(Debug, Default)]
@@ -47,12 +47,12 @@ struct BufferedChange {
 #[derive(Debug, Default)]
 pub(crate) struct UnitMetadata {
     /// Where each entry's key and note end in `bytes`.
-    entries: Vec<(Meta, usize, usize)>,
+    entries: Vec<(EntryMeta, usize, usize)>,
     bytes: Vec<u8>,
 }
 
 impl UnitMetadata {
-    fn push(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
+    fn push(&mut self, meta: &EntryMeta, key: &[u8], payload: &[u8]) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
         // Of a payload the state reads only a mark, or the trailer, which itself is a payload without contents.
@@ -69,7 +69,7 @@ impl UnitMetadata {
     }
 
     /// Each entry with its key and its note.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Meta, &[u8], &[u8])> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&EntryMeta, &[u8], &[u8])> {
         let mut begin = 0;
         self.entries.iter().map(move |(meta, key_end, end)| {
             let (key, note) = (&self.bytes[begin..*key_end], &self.bytes[*key_end..*end]);
@@ -169,7 +169,7 @@ impl UnitWriteBuffer {
         let begin = bytes.len();
         bytes.extend_from_slice(key);
         let key_end = bytes.len();
-        let note = Note { deadline: action.entry_deadline(), session: None };
+        let note = EntryMetadata { deadline: action.entry_deadline(), session: None };
         match *action {
             LogAction::Put { contents, .. } | LogAction::Append { contents, .. } => {
                 bytes.extend_from_slice(match contents {
@@ -220,7 +220,7 @@ impl UnitWriteBuffer {
     /// Adds an empty mark: the end of an atomic batch whose last change is already in the log.
     pub(crate) fn push_end(&mut self, at: Timestamp) {
         let mut payload = Vec::new();
-        Note::default().push_mark(at, &mut payload);
+        EntryMetadata::default().push_mark(at, &mut payload);
         self.push_mark(at, &payload);
     }
 

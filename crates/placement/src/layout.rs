@@ -21,7 +21,7 @@ pub(crate) const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
 /// Keyspace, permissions.
 pub(crate) const GRANT_BYTES: usize = 4 + 1;
 /// Kind, keyspace.
-pub(crate) const CLOSE_KEYSPACE_BYTES: usize = 1 + 4;
+pub(crate) const BEGIN_DROP_KEYSPACE_BYTES: usize = 1 + 4;
 /// The time of expiry, and whether the token has expired.
 pub(crate) const EXPIRY_BYTES: usize = 8 + 1;
 /// First, count, step, turn, splits.

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::PartitionId;
-use zerohop_wire::shown::quoted;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use crate::limits::{REGIONS_MAX, SEPARATOR_BYTES_MAX, SEPARATORS_BYTES_MAX};
 use crate::partitions::PartitionCount;

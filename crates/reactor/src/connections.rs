@@ -409,13 +409,13 @@ impl Buffers {
         buffer
     }
 
-    /// Moves the contents of `buffer` to the shortest kept buffer whose capacity is in `wanted`, if `buffer` is shorter and the capacity is that of
+    /// Moves the contents of `buffer` to the shortest kept buffer whose capacity is in `requested`, if `buffer` is shorter and the capacity is that of
     /// a large one.
-    pub(super) fn move_to_large(&mut self, buffer: &mut Vec<u8>, wanted: RangeInclusive<usize>) {
-        if buffer.capacity() >= *wanted.start() || *wanted.start() <= KEPT_BUFFER_BYTES_MAX {
+    pub(super) fn move_to_large(&mut self, buffer: &mut Vec<u8>, requested: RangeInclusive<usize>) {
+        if buffer.capacity() >= *requested.start() || *requested.start() <= KEPT_BUFFER_BYTES_MAX {
             return;
         }
-        let fits = |(_, large): &(usize, &Vec<u8>)| wanted.contains(&large.capacity());
+        let fits = |(_, large): &(usize, &Vec<u8>)| requested.contains(&large.capacity());
         let shortest = self.large.iter().enumerate().filter(fits).min_by_key(|(_, large)| large.capacity());
         if let Some((at, _)) = shortest {
             let mut large = self.large.swap_remove(at);
@@ -509,8 +509,8 @@ mod tests {
             buffers.give(Vec::with_capacity(mebibytes << 20));
         }
         let mut buffer = b"begun".to_vec();
-        for wanted in [KEPT_BUFFER_BYTES_MAX..=usize::MAX, 7 << 20..=usize::MAX, 2 << 20..=3 << 20] {
-            buffers.move_to_large(&mut buffer, wanted);
+        for expected in [KEPT_BUFFER_BYTES_MAX..=usize::MAX, 7 << 20..=usize::MAX, 2 << 20..=3 << 20] {
+            buffers.move_to_large(&mut buffer, expected);
             assert!(buffer.capacity() < KEPT_BUFFER_BYTES_MAX, "a short one, or none that fits");
         }
         buffers.move_to_large(&mut buffer, 3 << 20..=usize::MAX);

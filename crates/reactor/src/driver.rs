@@ -10,7 +10,7 @@ pub use zerohop_base::connection::ConnectionId;
 
 /// The time of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockSample {
     /// Milliseconds since the driver was created. Monotonic: deadlines use this clock.
     pub elapsed_ms: u64,
     /// Milliseconds since 1970. This clock may be set back.
@@ -68,7 +68,7 @@ pub trait Driver {
     fn count_requests(&mut self, _frames: usize) {}
 
     /// The current time.
-    fn now(&mut self) -> Now;
+    fn now(&mut self) -> ClockSample;
 
     /// A handle with which other threads end a [`Driver::wait`] early.
     fn waker(&self) -> Waker;

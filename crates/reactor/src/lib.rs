@@ -47,7 +47,7 @@ use std::time::Duration;
 use zerohop_wire::Features;
 
 pub use self::counters::{CloseReason, ReactorCounters};
-pub use self::driver::{Admission, ConnectionId, Driver, DriverEvent, IoReadiness, Now};
+pub use self::driver::{Admission, ClockSample, ConnectionId, Driver, DriverEvent, IoReadiness};
 pub use self::inbox::{Inbox, NoticeError, ReactorMailbox};
 pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
@@ -78,7 +78,7 @@ pub struct Reactor<D, S: Service> {
     service: S,
     connections: Connections,
     inbox: Inbox<S::Notice>,
-    now: Now,
+    now: ClockSample,
     /// The events of the last wait; cleared in every turn and kept for its capacity.
     events: Vec<DriverEvent>,
     /// Connections that have work in this turn, each once.
@@ -410,6 +410,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 }
 
-fn replies<'r, D: Driver>(connections: &'r mut Connections, driver: &'r mut D, now: Now) -> Replies<'r> {
+fn replies<'r, D: Driver>(
+    connections: &'r mut Connections,
+    driver: &'r mut D,
+    now: ClockSample,
+) -> Replies<'r> {
     Replies { connections, driver, now }
 }

@@ -20,7 +20,7 @@ use zerohop_system::refused_connections;
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_tls::Tls;
 
-use super::driver::{Admission, ConnectionId, Driver, DriverEvent, IoReadiness, Now};
+use super::driver::{Admission, ClockSample, ConnectionId, Driver, DriverEvent, IoReadiness};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 use super::service::FOREIGN_LACKS_DESCRIPTORS;
 use super::socket::Socket;
@@ -196,8 +196,8 @@ impl Driver for MioDriver {
         self.busy_poll.record_arrivals(frames);
     }
 
-    fn now(&mut self) -> Now {
-        Now { elapsed_ms: self.started.elapsed().as_millis() as u64, unix_ms: unix_ms() }
+    fn now(&mut self) -> ClockSample {
+        ClockSample { elapsed_ms: self.started.elapsed().as_millis() as u64, unix_ms: unix_ms() }
     }
 
     fn waker(&self) -> Waker {

@@ -12,7 +12,7 @@ use super::FEATURES;
 use super::connection::{Connection, ConnectionStage};
 use super::connections::Connections;
 use super::counters::{CloseReason, ReactorCounters};
-use super::driver::{ConnectionId, Driver, Now};
+use super::driver::{ClockSample, ConnectionId, Driver};
 use super::request_token::RequestToken;
 use super::waiting::WaitingLoad;
 
@@ -20,7 +20,7 @@ use super::waiting::WaitingLoad;
 pub struct Replies<'r> {
     pub(super) connections: &'r mut Connections,
     pub(super) driver: &'r mut dyn Driver,
-    pub(super) now: Now,
+    pub(super) now: ClockSample,
 }
 
 impl Replies<'_> {

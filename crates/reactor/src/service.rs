@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use zerohop_wire::messages::{Hello, HelloAck};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::driver::{ConnectionId, Now};
+use super::driver::{ClockSample, ConnectionId};
 use super::replies::Replies;
 use super::request_token::RequestToken;
 
@@ -82,7 +82,7 @@ pub trait Service {
         &mut self,
         connection: ConnectionId,
         hello: &Hello<'_>,
-        now: Now,
+        now: ClockSample,
     ) -> Result<HelloAck, Failure<'static>>;
 
     /// Whether a node of the cluster has this address: connections from there do not compete with other unauthenticated ones.
@@ -97,7 +97,7 @@ pub trait Service {
         token: RequestToken,
         envelope: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     );
 
@@ -114,7 +114,7 @@ pub trait Service {
         connection: ConnectionId,
         envelope: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         let _ = (connection, envelope, message, now, replies);
@@ -126,41 +126,41 @@ pub trait Service {
         &mut self,
         connection: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         let _ = (connection, answer, now, replies);
     }
 
     /// Handles a message from another thread.
-    fn notice(&mut self, notice: Self::Notice, now: Now, replies: &mut Replies<'_>) -> Flow;
+    fn notice(&mut self, notice: Self::Notice, now: ClockSample, replies: &mut Replies<'_>) -> Flow;
 
-    /// When the reactor must call [`Service::tick`], in [`Now::elapsed_ms`].
+    /// When the reactor must call [`Service::tick`], in [`ClockSample::elapsed_ms`].
     fn next_deadline_ms(&self) -> Option<u64>;
 
     /// Reports that the deadline has passed.
-    fn tick(&mut self, now: Now, replies: &mut Replies<'_>);
+    fn tick(&mut self, now: ClockSample, replies: &mut Replies<'_>);
 
     /// Ends a batch, after all its events: the service executes effects together, such as one flush for all, and answers the requests that waited
     /// for them. Called whenever one of the methods above was.
-    fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>);
+    fn end_of_batch(&mut self, now: ClockSample, replies: &mut Replies<'_>);
 
     /// Does a limited amount of background work after the answers of the batch are sent.
-    fn maintain(&mut self, now: Now) -> Maintenance;
+    fn maintain(&mut self, now: ClockSample) -> Maintenance;
 
     /// Reports that a connection has ended: the service may drop everything that waits for it. Its requests need no answer any more.
     fn closed(&mut self, connection: ConnectionId);
 
     /// Called after this service has returned [`Flow::Stop`]; no more events follow. The service must now answer the requests that only a later
     /// event could answer.
-    fn stopping(&mut self, now: Now, replies: &mut Replies<'_>);
+    fn stopping(&mut self, now: ClockSample, replies: &mut Replies<'_>);
 
     /// Handles bytes of a connection whose first byte is not that of a native frame. The reply goes into `out`.
     fn foreign(
         &mut self,
         connection: ConnectionId,
         bytes: &[u8],
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
     ) -> ForeignResult {

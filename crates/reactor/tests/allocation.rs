@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use zerohop_reactor::{
-    ConnectionId, Flow, Limits, Maintenance, MioDriver, Now, Reactor, Replies, RequestToken, Service,
+    ClockSample, ConnectionId, Flow, Limits, Maintenance, MioDriver, Reactor, Replies, RequestToken, Service,
 };
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, RecordRead};
@@ -59,7 +59,12 @@ enum AllocationNotice {
 impl Service for AllocationEcho {
     type Notice = AllocationNotice;
 
-    fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
+    fn hello(
+        &mut self,
+        _: ConnectionId,
+        _: &Hello<'_>,
+        _: ClockSample,
+    ) -> Result<HelloAck, Failure<'static>> {
         Ok(HelloAck::default())
     }
 
@@ -68,7 +73,7 @@ impl Service for AllocationEcho {
         token: RequestToken,
         _: &Envelope,
         message: Message<'_>,
-        _: Now,
+        _: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         let Message::Read { read: RecordRead { key, .. }, .. } = message else { panic!("{message:?}") };
@@ -76,7 +81,7 @@ impl Service for AllocationEcho {
         replies.answer(token, PartitionEpoch(0), &Message::Answer(Ok(outcome)));
     }
 
-    fn notice(&mut self, notice: AllocationNotice, _: Now, _: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: AllocationNotice, _: ClockSample, _: &mut Replies<'_>) -> Flow {
         match notice {
             AllocationNotice::Idle(until) => drop(until.recv()),
             AllocationNotice::Count => drop(self.allocated.send(TIMES.with(Cell::get))),
@@ -89,17 +94,17 @@ impl Service for AllocationEcho {
         None
     }
 
-    fn tick(&mut self, _: Now, _: &mut Replies<'_>) {}
+    fn tick(&mut self, _: ClockSample, _: &mut Replies<'_>) {}
 
-    fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
+    fn end_of_batch(&mut self, _: ClockSample, _: &mut Replies<'_>) {}
 
-    fn maintain(&mut self, _: Now) -> Maintenance {
+    fn maintain(&mut self, _: ClockSample) -> Maintenance {
         Maintenance::Done
     }
 
     fn closed(&mut self, _: ConnectionId) {}
 
-    fn stopping(&mut self, _: Now, _: &mut Replies<'_>) {}
+    fn stopping(&mut self, _: ClockSample, _: &mut Replies<'_>) {}
 }
 
 fn encoded(message: &Message<'_>) -> Vec<u8> {

@@ -27,13 +27,13 @@ pub mod memory;
 mod numbered;
 mod operation_body;
 pub mod operations;
+pub mod plurals;
 pub mod read;
 pub mod record;
 mod record_type;
 pub mod scan;
 pub mod state;
 pub mod transform;
-pub mod words;
 pub mod write;
 
 pub use answer::{OperationAnswer, Outcome, Shape};

@@ -141,9 +141,9 @@ pub trait RecordState {
     }
 
     /// Errors: the record has another type.
-    fn check_type(&self, wanted: RecordType) -> Result<(), ApplyOutcome> {
+    fn check_type(&self, requested: RecordType) -> Result<(), ApplyOutcome> {
         match self.record_type() {
-            Some(found) if found != wanted => Err(ApplyOutcome::WrongType(found)),
+            Some(found) if found != requested => Err(ApplyOutcome::WrongType(found)),
             _ => Ok(()),
         }
     }

@@ -146,7 +146,7 @@ impl Clients {
     fn handle_answer(&mut self, at: &mut impl RelayContext, number: u64, answer: UnitAnswer) -> bool {
         let Some(mut under_way) = self.scheduler.under_way.remove(&number) else { return false };
         let requester = under_way.reply_to;
-        let parked = match answer {
+        let waiting = match answer {
             UnitAnswer::Failed(failure) => {
                 if under_way.may_write && !self.is_newest(requester) {
                     // A later unit may have run elsewhere.
@@ -166,22 +166,24 @@ impl Clients {
             }
             UnitAnswer::Reply(_) | UnitAnswer::WaitEnded => under_way.waiting_unit.take(),
         };
-        match parked {
-            Some(parked) if !parked.is_waiting => {
-                self.scheduler.park(at, number, requester, parked);
+        match waiting {
+            Some(waiting) if !waiting.is_waiting => {
+                self.scheduler.enqueue(at, number, requester, waiting);
                 false
             }
-            Some(parked) => {
-                let unit = with_wait(&parked.unit, parked.waits.until_ms);
+            Some(waiting) => {
+                let unit = with_wait(&waiting.unit, waiting.waits.until_ms);
                 let mut reply = Vec::new();
                 let ran = match Unit::decode(&unit) {
-                    Ok(unit) => self.scheduler.run(at, parked.to, requester, &unit, &mut reply),
+                    Ok(unit) => self.scheduler.run(at, waiting.to, requester, &unit, &mut reply),
                     Err(_) => Err(zerohop_wire::BadRequestReason::Unexpected.into()),
                 };
                 match ran {
                     Ok(true) => self.scheduler.reply(requester, reply),
                     Ok(false) => {}
-                    Err(failure) => self.scheduler.refused(at, parked.to, requester, (unit, false), &failure),
+                    Err(failure) => {
+                        self.scheduler.refused(at, waiting.to, requester, (unit, false), &failure)
+                    }
                 }
                 true
             }

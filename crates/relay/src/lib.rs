@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `zerohop-resp` knows the commands; `zerohop-partition` runs several reads and changes as one
-//! unit. This crate brings a unit to the primary of its keys, in the order of its client's
+//! unit. This crate carries a unit to the primary of its keys, in the order of its client's
 //! commands, and returns the reply within a time limit. [`client_queues`] has the rules,
 //! [`remote`] the messages between nodes. Units with keys in several partitions go to
 //! [`RelayContext::run_across`], and [`cross_partition`] executes them as transactions of a client.

@@ -12,7 +12,7 @@ pub(crate) const FETCHES_MAX: usize = 256;
 /// the outcome at once, if the question reaches it.
 pub(crate) const DEPOSED_MS: u64 = 1_000;
 
-/// The same for an instance that the map says is down. One that stops in order turns units back;
+/// The same for an instance that the map says is down. One that shuts down cleanly turns units back;
 /// one that has failed is silent.
 pub(crate) const LEFT_MS: u64 = 500;
 
@@ -28,7 +28,7 @@ pub(crate) const RETRY_COPY_BYTES_MAX: usize = 4 << 10;
 /// promotion.
 pub(crate) const RETRY_MS: u64 = 10;
 
-/// Bytes of units that are kept until they are replied to: what a fast network brings in the two
+/// Bytes of units that are kept until they are replied to: what a fast network delivers in the two
 /// seconds of a failover. Further units are refused.
 pub(crate) const RELAYED_BYTES_MAX: usize = 256 << 20;
 

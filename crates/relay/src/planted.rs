@@ -22,7 +22,7 @@ pub enum Bug {
     PagesOfLaterMoments,
     /// `EXEC` runs though a watched key has changed.
     WatchIgnored,
-    /// An orderly stop closes connections before their commands are answered.
+    /// A clean shutdown closes connections before their commands are answered.
     EndsUnanswered,
 }
 

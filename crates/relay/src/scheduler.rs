@@ -70,12 +70,12 @@ pub(super) struct RunningUnit {
     pub(super) may_write: bool,
     /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
     pub(super) retry_copy: Option<Vec<u8>>,
-    pub(super) waiting_unit: Option<Box<ParkedUnit>>,
+    pub(super) waiting_unit: Option<Box<WaitingUnit>>,
 }
 
 /// A unit that waits for a record.
 #[derive(Debug)]
-pub(super) struct ParkedUnit {
+pub(super) struct WaitingUnit {
     pub(super) to: PartitionPlace,
     pub(super) unit: Vec<u8>,
     pub(super) waits: RecordWait,
@@ -165,8 +165,8 @@ impl UnitScheduler {
         match (ran?, waits) {
             (ProgramResult::Now, None) => Ok(true),
             (ProgramResult::Now, Some(waits)) => {
-                let parked = ParkedUnit::new(to, unit, waits);
-                self.park(at, number, requester, parked);
+                let waiting = WaitingUnit::new(to, unit, waits);
+                self.enqueue(at, number, requester, waiting);
                 Ok(false)
             }
             (ProgramResult::Later, waits) => {
@@ -174,7 +174,7 @@ impl UnitScheduler {
                 let is_short = !may_write || unit.encoded_bytes() <= RETRY_COPY_BYTES_MAX;
                 let keeps = is_short && waits.is_none() && matches!(requester, UnitOrigin::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
-                let parked = waits.map(|waits| ParkedUnit::new(to, unit, waits));
+                let waiting = waits.map(|waits| WaitingUnit::new(to, unit, waits));
                 let bits = bits_of(at.instance().map(), to.keyspace);
                 self.under_way.insert(
                     number,
@@ -184,7 +184,7 @@ impl UnitScheduler {
                         bits,
                         may_write,
                         retry_copy: kept,
-                        waiting_unit: parked,
+                        waiting_unit: waiting,
                     },
                 );
                 // A unit of another instance has its own time limit there.
@@ -197,15 +197,15 @@ impl UnitScheduler {
     }
 
     /// Has a unit run again once its record has changed or its time is over.
-    pub(super) fn park(
+    pub(super) fn enqueue(
         &mut self,
         at: &mut impl RelayContext,
         number: u64,
         requester: UnitOrigin,
-        mut parked: Box<ParkedUnit>,
+        mut waiting: Box<WaitingUnit>,
     ) {
-        parked.is_waiting = true;
-        let (to, RecordWait { key, version, until_ms }) = (parked.to, parked.waits.clone());
+        waiting.is_waiting = true;
+        let (to, RecordWait { key, version, until_ms }) = (waiting.to, waiting.waits.clone());
         if let UnitOrigin::Other { source, number } = requester {
             self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
         }
@@ -216,7 +216,7 @@ impl UnitScheduler {
             bits,
             may_write: false,
             retry_copy: None,
-            waiting_unit: Some(parked),
+            waiting_unit: Some(waiting),
         };
         self.under_way.insert(number, under_way);
         let left_ms = until_ms.saturating_sub(at.now().unix_ms).clamp(1, WAIT_MS_MAX);
@@ -284,14 +284,14 @@ impl UnitScheduler {
 
     /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
     pub(super) fn failed(&mut self, at: &impl RelayContext, under_way: RunningUnit, failure: &Failure<'_>) {
-        let RunningUnit { reply_to: requester, to, bits, may_write, retry_copy: kept, waiting_unit: parked } =
+        let RunningUnit { reply_to: requester, to, bits, may_write, retry_copy: kept, waiting_unit: waiting } =
             under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
         if !is_over {
             return self.fail(requester, failure);
         }
         // A waiting unit has changed nothing.
-        let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
+        let unit = waiting.map(|waiting| with_wait(&waiting.unit, waiting.waits.until_ms));
         let only_reads = unit.is_some() || !may_write;
         // For a unit that may be in a log, a partition says this only once it knows that the entry
         // is gone.
@@ -385,7 +385,7 @@ impl UnitScheduler {
     pub(super) fn end_overdue(&mut self, at: &impl RelayContext) {
         let now_ms = at.now().elapsed_ms;
         // A unit that waits for a record has its own time limit.
-        let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|parked| !parked.is_waiting);
+        let waits = |one: &RunningUnit| one.waiting_unit.as_ref().is_none_or(|waiting| !waiting.is_waiting);
         while let Some(number) =
             self.deadlines.next_overdue(now_ms, |number| self.under_way.get(&number).is_some_and(waits))
         {
@@ -501,9 +501,9 @@ impl RunningUnit {
     }
 }
 
-impl ParkedUnit {
-    fn new(to: PartitionPlace, unit: &Unit<'_>, waits: RecordWait) -> Box<ParkedUnit> {
-        Box::new(ParkedUnit { to, unit: encoded(unit), waits, is_waiting: false })
+impl WaitingUnit {
+    fn new(to: PartitionPlace, unit: &Unit<'_>, waits: RecordWait) -> Box<WaitingUnit> {
+        Box::new(WaitingUnit { to, unit: encoded(unit), waits, is_waiting: false })
     }
 }
 

@@ -202,7 +202,7 @@ impl Replica {
     }
 
     /// Evaluates queued requests that are admissible now, and answers those whose time-out has passed.
-    pub(super) fn open_gate<D: Disk>(
+    pub(super) fn admit_queued<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn ReplicaEffects,

@@ -4,7 +4,7 @@ use super::limits::{COPY_BURST_US, COPY_LATE_US, COPY_STEP_BYTES_MIN, STATE_STEP
 
 /// The throttle of one instance, over all snapshots that it sends.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct CopyThrottle {
     /// 0: unlimited.
     bytes_per_s: u64,
     /// The bytes that the rate allows now; negative if more was sent.
@@ -20,9 +20,9 @@ pub(super) struct Pace {
     is_used: bool,
 }
 
-impl Pace {
-    pub(super) fn new(bytes_per_s: u64) -> Pace {
-        Pace {
+impl CopyThrottle {
+    pub(super) fn new(bytes_per_s: u64) -> CopyThrottle {
+        CopyThrottle {
             bytes_per_s,
             credit: 0,
             refilled_us: 0,
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn bulk_copy_keeps_its_rate_over_a_second() {
-        let mut pace = Pace::new(10_000_000);
+        let mut pace = CopyThrottle::new(10_000_000);
         let mut sent = 0;
         for turn in 0..1000 {
             pace.begin_turn(turn * 1_000);
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn late_turns_lower_the_copy_allowance_until_turns_are_on_time() {
-        let mut pace = Pace::new(0);
+        let mut pace = CopyThrottle::new(0);
         pace.begin_turn(0);
         assert_eq!(pace.allowance_bytes(), TURN_BYTES_MAX);
         for turn in 1..=10 {

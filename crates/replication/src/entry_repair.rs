@@ -90,7 +90,7 @@ impl EntryRepair {
         if forgets {
             *self = EntryRepair::default();
         }
-        self.entries.values_mut().for_each(|wanted| (wanted.requests_sent, wanted.next_us) = (0, 0));
+        self.entries.values_mut().for_each(|requested| (requested.requests_sent, requested.next_us) = (0, 0));
     }
 }
 
@@ -151,17 +151,18 @@ impl Replica {
             self.give_up_repair();
             return Ok(());
         }
-        for (index, wanted) in &mut self.health.repair.entries {
-            let pause_us = if wanted.requests_sent > rounds { REPAIR_SLOW_US } else { REPAIR_REQUEST_US };
-            if others.is_empty() || now_us < wanted.next_us {
+        for (index, requested) in &mut self.health.repair.entries {
+            let pause_us = if requested.requests_sent > rounds { REPAIR_SLOW_US } else { REPAIR_REQUEST_US };
+            if others.is_empty() || now_us < requested.next_us {
                 continue;
             }
-            let to = others[wanted.requests_sent as usize % others.len()];
-            wanted.requests_sent = wanted.requests_sent.saturating_add(1);
-            wanted.next_us = now_us + pause_us;
-            if (wanted.requests_sent <= rounds || is_alone_primary) && !is_planted(Bug::CorruptionNotRepaired)
+            let to = others[requested.requests_sent as usize % others.len()];
+            requested.requests_sent = requested.requests_sent.saturating_add(1);
+            requested.next_us = now_us + pause_us;
+            if (requested.requests_sent <= rounds || is_alone_primary)
+                && !is_planted(Bug::CorruptionNotRepaired)
             {
-                let name = EntryName { epoch: wanted.epoch, index: LogIndex(*index) };
+                let name = EntryName { epoch: requested.epoch, index: LogIndex(*index) };
                 effects.send(to, self.view.epoch, &PeerBody::EntryGet(name));
             }
         }
@@ -183,7 +184,8 @@ impl Replica {
             return u64::MAX;
         }
         let is_asking = self.repair_sources().next().is_some();
-        let due = self.health.repair.entries.values().filter(|_| is_asking).map(|wanted| wanted.next_us);
+        let due =
+            self.health.repair.entries.values().filter(|_| is_asking).map(|requested| requested.next_us);
         due.min().unwrap_or(u64::MAX)
     }
 
@@ -262,7 +264,8 @@ impl Replica {
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
         let EntryName { epoch, index } = entry.name;
-        let is_wanted = self.health.repair.entries.get(&index.0).is_some_and(|wanted| wanted.epoch == epoch);
+        let is_wanted =
+            self.health.repair.entries.get(&index.0).is_some_and(|requested| requested.epoch == epoch);
         if !is_wanted {
             return Ok(());
         }
@@ -274,17 +277,17 @@ impl Replica {
         self.health.repair.entries.remove(&index.0);
         self.health.repair.damages = context.engine.damage(self.partition.handle())?.len();
         self.counts.repaired += 1;
-        if self.role == Role::Primary { self.open_gate(context, effects) } else { Ok(()) }
+        if self.role == Role::Primary { self.admit_queued(context, effects) } else { Ok(()) }
     }
 
     /// A member does not have an entry. The next member is asked at once, unless all were asked often enough.
     pub(super) fn handle_entry_missing(&mut self, name: EntryName) {
         let rounds = self.repair_requests_max();
-        if let Some(wanted) = self.health.repair.entries.get_mut(&name.index.0)
-            && wanted.epoch == name.epoch
-            && wanted.requests_sent <= rounds
+        if let Some(requested) = self.health.repair.entries.get_mut(&name.index.0)
+            && requested.epoch == name.epoch
+            && requested.requests_sent <= rounds
         {
-            wanted.next_us = 0;
+            requested.next_us = 0;
         }
     }
 
@@ -296,7 +299,7 @@ impl Replica {
     /// Whether all members were asked often enough for some corrupt entry, and none has it.
     pub(super) fn has_unrepairable_entries(&self) -> bool {
         let rounds = self.repair_requests_max();
-        self.health.repair.entries.values().any(|wanted| wanted.requests_sent > rounds)
+        self.health.repair.entries.values().any(|requested| requested.requests_sent > rounds)
     }
 
     /// A request was answered with `Corrupt`, or would have been. Records the corrupt entries of its records for repair. `true`:

@@ -9,7 +9,7 @@ use zerohop_wire::{Failure, Message};
 
 use super::{GroupChange, GroupView, Leases};
 use zerohop_partition::MapView;
-use zerohop_partition::{Now, RecordRequest, StepContext, Token};
+use zerohop_partition::{ClockSample, RecordRequest, StepContext, Token};
 
 /// The environment of a step.
 #[expect(missing_debug_implementations, reason = "an engine has none")]
@@ -17,7 +17,7 @@ pub struct Context<'c, D: Disk> {
     /// The instance's storage.
     pub engine: &'c mut Engine<D>,
     /// The instance's wall clock.
-    pub now: Now,
+    pub now: ClockSample,
     /// The instance's monotonic clock in microseconds.
     pub now_us: u64,
     /// The instance's leases.

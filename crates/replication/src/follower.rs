@@ -1,7 +1,7 @@
 //! An in-sync replica or follower: appends the entries that the primary of its epoch sends, and reports its log.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{EngineError, EngineResult, EntryKind, Meta};
+use zerohop_engine::{EngineError, EngineResult, EntryKind, EntryMeta};
 use zerohop_wire::ids::{LogIndex, PartitionEpoch};
 use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody, PeerMessage};
 use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Features, Message};
@@ -111,7 +111,7 @@ impl Replica {
         if index != self.last() + 1 {
             return Ok(false);
         }
-        let meta = Meta { kind, flags, epoch: name.epoch, index, timestamp: timestamp.0 };
+        let meta = EntryMeta { kind, flags, epoch: name.epoch, index, timestamp: timestamp.0 };
         self.partition.receive(context.engine, &meta, key, payload)?;
         Ok(true)
     }

@@ -15,7 +15,7 @@
 
 mod admission;
 mod anti_entropy;
-mod broken;
+mod broken_invariant;
 mod check;
 mod compare;
 mod compared_keys;
@@ -32,8 +32,8 @@ pub mod limits;
 mod lone;
 pub mod message_limit;
 mod partition_index;
-mod parts;
 mod primary;
+mod replica_state;
 mod replica_table;
 mod role_change;
 mod snapshot_install;
@@ -74,7 +74,7 @@ pub use split::InheritedState;
 
 use anti_entropy::Audit;
 use entry_repair::EntryRepair;
-use parts::{CopyHealth, FollowerState, FormerPrimaries, PendingChange, PrimaryState, SendBudget};
+use replica_state::{CopyHealth, FollowerState, FormerPrimaries, PendingChange, PrimaryState, SendBudget};
 
 /// The state of a member's log, for the control group, which decides which member may be primary after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,7 +286,7 @@ impl Replica {
         use zerohop_partition::planted::{Bug, is_planted};
         if let PeerBody::Yield = body {
             self.handle_yield(from, epoch);
-            return self.open_gate(context, effects);
+            return self.admit_queued(context, effects);
         }
         if epoch > self.view.epoch {
             self.queue_early(from, epoch, body);

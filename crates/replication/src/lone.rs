@@ -7,7 +7,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
 
-use super::parts::FormerPrimaries;
+use super::replica_state::FormerPrimaries;
 use super::{Context, GroupView, Replica, ReplicaEffects, ReplicaEvent, Role, failed, unavailable};
 use zerohop_partition::MemberOptions;
 use zerohop_partition::Partition;

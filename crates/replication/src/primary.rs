@@ -87,7 +87,7 @@ impl Replica {
         if is_alone != self.partition.is_single_copy() && (!is_alone || is_settled) {
             self.partition.set_members(self.view.entry_epoch(), is_alone);
         }
-        self.open_gate(context, effects)
+        self.admit_queued(context, effects)
     }
 
     /// Commits up to this index, and stops in between at the index for which a digest is wanted.

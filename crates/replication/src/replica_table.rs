@@ -19,7 +19,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::Member;
 
-use super::copy_throttle::Pace;
+use super::copy_throttle::CopyThrottle;
 use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUSE_US_MIN};
 use super::lone::LoneOutcome;
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
@@ -58,11 +58,11 @@ pub struct ReplicaTable {
     /// Followers here have accepted or acknowledged entries since the last check. These entries must be synced.
     is_used: bool,
     unflushed: UnflushedReplicas,
-    leases: WantedLeases,
+    leases: RequiredLeases,
     newest: Timestamp,
     steps: Steps,
     scrub: ScrubTurn,
-    pace: Pace,
+    pace: CopyThrottle,
     /// The disk was full at the last check.
     was_full: bool,
 }
@@ -106,7 +106,7 @@ struct UnflushedReplicas {
 
 /// The members whose leases are needed, and whether the leases were valid at the last check.
 #[derive(Debug, Default)]
-struct WantedLeases {
+struct RequiredLeases {
     members: BTreeMap<Member, bool>,
     /// Groups have changed since the members were computed.
     is_old: bool,
@@ -138,11 +138,11 @@ impl Default for ReplicaTable {
             schedule: Schedule::default(),
             is_used: false,
             unflushed: UnflushedReplicas::default(),
-            leases: WantedLeases::default(),
+            leases: RequiredLeases::default(),
             newest: Timestamp::ZERO,
             steps: Steps::default(),
             scrub: ScrubTurn { every_us: scrub_every_us(SCRUB_BYTES_PER_S), at_us: 0, key: None },
-            pace: Pace::new(0),
+            pace: CopyThrottle::new(0),
             was_full: false,
         }
     }
@@ -542,7 +542,7 @@ impl ReplicaTable {
     /// Sets the bytes per second of snapshots, over all members that receive them. Such members have no data or are too
     /// far behind. 0: unlimited, as long as requests do not wait.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
-        self.pace = Pace::new(bytes_per_s);
+        self.pace = CopyThrottle::new(bytes_per_s);
     }
 
     /// Sets the bytes per second of logs that are scrubbed, over all replicas; 0: none.

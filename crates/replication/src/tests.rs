@@ -31,8 +31,8 @@ use super::{
     Context, GroupChange, GroupView, Leases, Replica, ReplicaEffect, ReplicaEffects, ReplicaEvent, Role,
 };
 use zerohop_partition::MemberOptions;
+use zerohop_partition::{ClockSample, RecordRequest, Token};
 use zerohop_partition::{MapView, PartitionEffect};
-use zerohop_partition::{Now, RecordRequest, Token};
 
 /// All members have synced it before their promotion.
 const TIMESTAMP_BOUND: Timestamp = Timestamp::from_millis(1 << 40);
@@ -188,7 +188,7 @@ impl TestNode {
         }
         let mut context = Context {
             engine: &mut self.engine,
-            now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
+            now: ClockSample { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
             now_us: self.now_us,
             leases: &self.leases,
             map: MapView::NONE,
@@ -200,7 +200,7 @@ impl TestNode {
     fn tick_due_us(&mut self) -> u64 {
         let mut context = Context {
             engine: &mut self.engine,
-            now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
+            now: ClockSample { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
             now_us: self.now_us,
             leases: &self.leases,
             map: MapView::NONE,

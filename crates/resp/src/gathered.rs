@@ -24,7 +24,7 @@ pub enum GatheredContents {
 
 /// A fetched record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundRecord {
+pub struct FetchedRecord {
     /// Its metadata; `None`: there is no record.
     pub info: Option<Info>,
     /// Its contents, if they were requested.
@@ -89,7 +89,7 @@ impl std::error::Error for UnitTooLarge {}
 /// See the module.
 #[derive(Debug, Default)]
 pub struct GatheredRecords {
-    found: BTreeMap<Vec<u8>, FoundRecord>,
+    found: BTreeMap<Vec<u8>, FetchedRecord>,
     bytes: usize,
 }
 
@@ -97,7 +97,7 @@ impl GatheredRecords {
     /// Adds a fetched record.
     ///
     /// # Errors Together with the others it is too large: [`FETCHED_BYTES_MAX`].
-    pub fn add_record(&mut self, key: Vec<u8>, found: FoundRecord) -> Result<(), UnitTooLarge> {
+    pub fn add_record(&mut self, key: Vec<u8>, found: FetchedRecord) -> Result<(), UnitTooLarge> {
         self.bytes += match &found.contents {
             None => 0,
             Some(GatheredContents::Bytes(bytes)) => bytes.len(),
@@ -158,7 +158,7 @@ impl GatheredRecords {
 /// The records during one execution.
 struct OverlaidRecords<'g> {
     now_ms: u64,
-    found: &'g BTreeMap<Vec<u8>, FoundRecord>,
+    found: &'g BTreeMap<Vec<u8>, FetchedRecord>,
     /// Changed records, in their current state.
     records: BTreeMap<Vec<u8>, GatheredRecord>,
     changes: Vec<(Vec<u8>, GatheredChange)>,
@@ -197,9 +197,9 @@ impl OverlaidRecords<'_> {
         Ok(())
     }
 
-    fn is(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Info>, Failure<'static>> {
+    fn is(&mut self, key: &[u8], requested: RecordType) -> Result<Option<Info>, Failure<'static>> {
         match self.record(key)?.info {
-            Some(info) if info.record != wanted => Err(Failure::WrongType { found: info.record }),
+            Some(info) if info.record != requested => Err(Failure::WrongType { found: info.record }),
             info => Ok(info),
         }
     }

@@ -44,7 +44,7 @@ pub use execute::{
     ExecutionOutcome, PagedReply, PastRecords, Scratch, error_reply, execute, execute_past, failure_reply,
 };
 pub use gathered::{
-    FoundRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, UnitTooLarge,
+    FetchedRecord, GatherStep, GatheredChange, GatheredContents, GatheredRecords, UnitTooLarge,
 };
 pub use parts::{JoinedReplies, Shares};
 pub use records::{Deadline, Info, RecordType, Records};

@@ -9,9 +9,9 @@ use zerohop_disk::OpenDiskError;
 use zerohop_engine::disk::DiskError;
 use zerohop_placement::MapError;
 use zerohop_system::descriptors::Descriptors;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::ids::InstanceId;
-use zerohop_wire::shown::shown_path;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use crate::node_files::persisted::SavedError;
 

@@ -19,7 +19,7 @@ use zerohop_wire::ids::Incarnation;
 
 use crate::disk_reserve::DiskReserve;
 use crate::error::StartError;
-use crate::node_files::clean_shutdown::read_mark as closed_mark;
+use crate::node_files::clean_shutdown::read as closed_mark;
 use crate::node_files::identity::{MEMBER_BYTES_MAX, SavedMember};
 use crate::node_files::losses::{LOSSES_BYTES_MAX, SavedLosses};
 use crate::node_files::persisted::{SAVED_BYTES_MAX, SavedNode};
@@ -101,7 +101,7 @@ impl NodeFolder {
         self.replace(LOSSES_FILE, &losses.encode())
     }
 
-    /// The process start that ended in order, according to the disk of an instance.
+    /// The process start that shut down cleanly, according to the disk of an instance.
     pub(crate) fn closed_mark(&self, place: usize) -> Option<Incarnation> {
         closed_mark(&Self::instance_folder(self.root()?, place))
     }

@@ -143,7 +143,7 @@ pub const HTTP_CONNECTION_TIME_OUT: Duration = Duration::from_secs(30 * 60);
 /// Number of corrupt places that log and status describe; of the others, only the number.
 pub const DAMAGE_REPORTED_MAX: usize = 16;
 
-/// Number of alerts kept for the status; the oldest are dropped first.
+/// Number of troubles kept for the status; the oldest are dropped first.
 pub const ALERTS_MAX: usize = 32;
 
 /// Minimum interval between searches for logs under which the disk has failed. Each walks over all partitions of an instance.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
-use zerohop_wire::shown::quoted;
+use zerohop_wire::escaped::quoted;
 
 pub use tracing::level_filters::LevelFilter;
 

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{MapEpoch, NodeId, PartitionId};
-use zerohop_wire::shown::quoted;
-use zerohop_wire::words::UtcTime;
+use zerohop_wire::plurals::UtcTime;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
 use crate::invalid_transaction::InvalidTransaction;

@@ -42,7 +42,7 @@ pub use effect::{ConnectionLoss, SessionEffect};
 pub use error::{AttemptFailure, SessionError, UnreachedPartition, WaitReason};
 pub use invalid_transaction::InvalidTransaction;
 pub use key_range::KeyRange;
-pub use reply::{ComparedRange, FoundKeyspace, ListedKey, Reply};
+pub use reply::{ComparedRange, KeyspaceLookup, Reply, ScanKey};
 pub use request::{Coalescing, Collect, HashRange, SessionRequest};
 pub use session::Session;
 pub use settings::SessionSettings;

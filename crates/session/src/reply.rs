@@ -72,7 +72,7 @@ pub enum Reply {
         /// The scan cursor of the next page; empty if this was the last.
         next: Bytes,
         /// The keys.
-        keys: Vec<ListedKey>,
+        keys: Vec<ScanKey>,
     },
     /// The members of a partition have compared a hash range.
     Compared(ComparedRange),
@@ -97,7 +97,7 @@ pub enum Reply {
     /// The reply to a control request, as Protocol Buffers.
     Admin(Bytes),
     /// The keyspace that was looked up.
-    Keyspace(Box<FoundKeyspace>),
+    Keyspace(Box<KeyspaceLookup>),
 }
 
 /// The result of the comparison of a hash range of a partition.
@@ -119,7 +119,7 @@ pub struct ComparedRange {
 
 /// One key of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ListedKey {
+pub struct ScanKey {
     /// The key.
     pub key: Bytes,
     /// The partition that stores it.
@@ -134,7 +134,7 @@ pub struct ListedKey {
 
 /// A keyspace that was looked up by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundKeyspace {
+pub struct KeyspaceLookup {
     /// Its id.
     pub id: KeyspaceId,
     /// The keyspace's configuration.
@@ -165,7 +165,7 @@ impl Reply {
                 Self::Chunk { version, stamp, bytes: pieces.concat().into() }
             }
             Outcome::Page { next, keys } => {
-                let listed = |key: zerohop_wire::messages::ScannedKey<'_>| ListedKey {
+                let listed = |key: zerohop_wire::messages::ScannedKey<'_>| ScanKey {
                     key: owned(key.key, frame),
                     partition,
                     record: key.record,

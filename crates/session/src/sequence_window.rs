@@ -31,12 +31,12 @@ pub(crate) struct SequenceWindow {
 
 impl SequenceWindow {
     pub(crate) fn new() -> Self {
-        let (parked, open) = (VecDeque::new(), VecDeque::new());
+        let (waiting, open) = (VecDeque::new(), VecDeque::new());
         Self {
             session: SessionId::NONE,
             touched: Time(0),
             idle_us: 0,
-            waiting_writes: parked,
+            waiting_writes: waiting,
             lowest: 1,
             open,
         }

@@ -181,7 +181,7 @@ impl TransactBench {
     }
 }
 
-/// A request as it stands in a frame: to whom, and what.
+/// A request as a frame has it: receiver and contents.
 struct RequestFrame {
     to: usize,
     envelope: Envelope,

@@ -3,7 +3,7 @@
 
 use zerohop_wire::ids::Timestamp;
 
-use zerohop_partition::Now;
+use zerohop_partition::ClockSample;
 use zerohop_partition::planted::{Bug, is_planted};
 
 /// A reading of the owner's clocks.
@@ -130,8 +130,8 @@ impl InstanceClock {
         self.issued
     }
 
-    pub(super) fn now(&self) -> Now {
-        Now { ms: self.unix_ms, elapsed_ms: self.elapsed_ms }
+    pub(super) fn now(&self) -> ClockSample {
+        ClockSample { ms: self.unix_ms, elapsed_ms: self.elapsed_ms }
     }
 
     pub(super) fn elapsed_ms(&self) -> u64 {

@@ -30,7 +30,7 @@ mod read_locks;
 mod requests;
 mod splits;
 mod stats;
-mod stored;
+mod stored_contents;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -58,7 +58,7 @@ pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
 pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures};
-pub use stored::{StoredContents, StoredInstance, StoredPartition};
+pub use stored_contents::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;
 use connections::Connections;

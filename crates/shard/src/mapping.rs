@@ -151,7 +151,7 @@ impl<D: Disk> Instance<D> {
         self.engine.drop_partition_later(id).map_err(MapChangeError::from)
     }
 
-    /// Brings the partitions of one keyspace in line with the map.
+    /// Aligns the partitions of one keyspace with the map.
     fn follow(
         &mut self,
         keyspace: KeyspaceId,
@@ -168,7 +168,7 @@ impl<D: Disk> Instance<D> {
         result
     }
 
-    /// Brings one partition in line with the map.
+    /// Aligns one partition with the map.
     pub(super) fn follow_one(
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),
@@ -291,7 +291,7 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         MapChange::CreateKeyspace { id, .. }
         | MapChange::AlterKeyspace { id, .. }
         | MapChange::DropKeyspace(id)
-        | MapChange::CloseKeyspace(id)
+        | MapChange::BeginDropKeyspace(id)
         | MapChange::SplitKeyspace(id) => Some(*id),
         MapChange::SetGroup { keyspace, .. } | MapChange::HasSplit { keyspace, .. } => Some(*keyspace),
         MapChange::PutNode(_)

@@ -489,7 +489,7 @@ impl<D: Disk> Instance<D> {
             clock.timestamp_bound_base_ms(TIMESTAMP_BOUND_AHEAD_MS),
             by.newest(),
         );
-        if let Some(timestamp_bound) = leases.to_sync().filter(|wanted| *wanted > *requested_bound) {
+        if let Some(timestamp_bound) = leases.to_sync().filter(|requested| *requested > *requested_bound) {
             *requested_bound = timestamp_bound;
             effects.push(InstanceEffect::SyncTimestampBound(timestamp_bound));
         }

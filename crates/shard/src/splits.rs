@@ -139,7 +139,7 @@ fn is_only_a_split(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
         MapChange::CreateKeyspace { id, .. }
         | MapChange::AlterKeyspace { id, .. }
         | MapChange::DropKeyspace(id)
-        | MapChange::CloseKeyspace(id)
+        | MapChange::BeginDropKeyspace(id)
         | MapChange::SplitKeyspace(id) => *id == keyspace,
         MapChange::SetGroup { keyspace: of, .. } | MapChange::HasSplit { keyspace: of, .. } => {
             *of == keyspace

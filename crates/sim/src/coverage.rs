@@ -168,7 +168,7 @@ pub struct Coverage {
     pub ends: BTreeMap<&'static str, u64>,
     /// Processes that ended without warning.
     pub crashes: u64,
-    /// Processes that stopped in order.
+    /// Processes that shut down cleanly.
     pub stops: u64,
     /// Starts during which power was lost.
     pub failed_starts: u64,
@@ -383,7 +383,7 @@ impl Coverage {
             ("lapses of leases", self.lease_expiries),
             ("primaries with full disks that handed over", self.handover_requests),
             ("members that said that their disk was full", self.disk_full_reports),
-            ("requests parked", self.queued_requests),
+            ("requests queued", self.queued_requests),
             ("admissions", self.admissions),
             ("exclusions", self.exclusions),
             ("readmissions", self.readmissions),
@@ -401,7 +401,7 @@ impl Coverage {
             ("repeated requests let go", self.dropped_requests),
             ("repeated requests answered as before", self.answered_again),
             ("sessions forgotten", self.expired),
-            ("processes stopped in order", self.stops),
+            ("processes shut down cleanly", self.stops),
             ("transactions looked at", self.transactions),
             ("records looked at", self.sections),
             ("searches given up", self.undecided),
@@ -481,7 +481,7 @@ impl Coverage {
     pub fn missing(&self) -> Vec<&'static str> {
         let counts = [
             ("crashes", self.crashes),
-            ("stops in order", self.stops),
+            ("shuts down cleanly", self.stops),
             ("failed starts", self.failed_starts),
             ("pauses", self.pauses),
             ("sleeps", self.client_pauses_long),

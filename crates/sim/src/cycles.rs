@@ -196,7 +196,7 @@ impl CycleClass {
 }
 
 /// What is known of a history before its edges are computed.
-struct KnownHistory<'h> {
+struct HistoryIndex<'h> {
     history: &'h [Transaction],
     /// The writer of each value of each key, and whether the same transaction overwrote it.
     writers: BTreeMap<(u64, u64), (usize, bool)>,
@@ -205,8 +205,8 @@ struct KnownHistory<'h> {
     happened: BTreeSet<usize>,
 }
 
-impl<'h> KnownHistory<'h> {
-    fn of(history: &'h [Transaction]) -> KnownHistory<'h> {
+impl<'h> HistoryIndex<'h> {
+    fn of(history: &'h [Transaction]) -> HistoryIndex<'h> {
         let mut writers = BTreeMap::new();
         let mut happened = BTreeSet::new();
         for (number, transaction) in history.iter().enumerate() {
@@ -225,7 +225,7 @@ impl<'h> KnownHistory<'h> {
                 writers.insert((*key, *value), (number, false));
             }
         }
-        KnownHistory { history, writers, happened }
+        HistoryIndex { history, writers, happened }
     }
 
     /// The writer of a value that a transaction has read; `ends` says that the value is the last
@@ -254,7 +254,7 @@ impl<'h> KnownHistory<'h> {
 /// # Errors
 /// An anomaly without a cycle.
 pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
-    let mut known = KnownHistory::of(history);
+    let mut known = HistoryIndex::of(history);
     let mut edges = BTreeSet::new();
     let mut add = |(from, to, why): Edge| {
         if from != to {

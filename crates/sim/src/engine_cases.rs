@@ -6,7 +6,7 @@ use zerohop_engine::disk::crash_point::CrashPoint;
 /// Restarts after the end of a run, as `cluster/restarts.rs` counts them.
 pub const RESTARTS: [&str; 4] = [
     "restarts: partitions compared",
-    "restarts: ends in order",
+    "restarts: shuts down cleanly",
     "restarts: maintenance in between",
     "restarts: crashes during that maintenance",
 ];

@@ -11,7 +11,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use crate::plain_blobs::PlainBlobCall;
 use crate::redis::RedisCall;
 use crate::snapshots::SnapshotHistory;
-use crate::transacted::TransactionRecord;
+use crate::transaction_results::TransactionRecord;
 use crate::workload::operation::RecordCall;
 use crate::workload::tokens::display_bytes;
 
@@ -93,7 +93,7 @@ impl fmt::Display for OperationEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => f.write_str("open"),
-            Self::Done(reply) => write!(f, "{}", ShownReply(reply)),
+            Self::Done(reply) => write!(f, "{}", ReplyText(reply)),
             Self::Failed(Failure::CompareFailed { version, seen: Some(seen) }) => {
                 write!(f, "it is {} @{version}", display_bytes(seen))
             }
@@ -120,9 +120,9 @@ impl fmt::Display for ClientCall {
 }
 
 /// A reply with its bytes as text.
-struct ShownReply<'r>(&'r Reply);
+struct ReplyText<'r>(&'r Reply);
 
-impl fmt::Display for ShownReply<'_> {
+impl fmt::Display for ReplyText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Reply::Done { version, number } => write!(f, "done {number} @{version}"),
@@ -214,7 +214,7 @@ pub struct Outage {
     pub down: Time,
     /// When it served again.
     pub up: Time,
-    /// Whether it stopped in order: then nothing that reaches a disk may be missing.
+    /// Whether it shut down cleanly: then nothing that reaches a disk may be missing.
     pub clean: bool,
     /// The last time at which its disks worked and it was not paused. Later entries may be lost
     /// however long ago they were acknowledged, unless the keyspace was `sync`.

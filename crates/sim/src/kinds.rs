@@ -115,7 +115,7 @@ impl FaultKind {
             FaultKind::RepeatedRequests => "requests repeated",
             FaultKind::PowerLosses => "power losses",
             FaultKind::Kills => "kills",
-            FaultKind::Stops => "stops in order",
+            FaultKind::Stops => "shuts down cleanly",
             FaultKind::Restarts => "restarts just after a promotion",
             FaultKind::DisksLost => "disks lost",
             FaultKind::DisksFail => "disks failing",

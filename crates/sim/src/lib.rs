@@ -33,7 +33,7 @@ mod scenario;
 pub mod snapshots;
 mod streams;
 mod trace;
-pub mod transacted;
+pub mod transaction_results;
 pub mod workload;
 mod world;
 

@@ -191,15 +191,15 @@ impl fmt::Display for RedisCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let until = self.returned.map_or(u64::MAX, |at| at.0);
         write!(f, "r{}/{} [{} .. {until}] ", self.client, self.connection, self.invoked.0)?;
-        let text = format!("{:?}: {:?}", self.command, ShownEnd(&self.end));
+        let text = format!("{:?}: {:?}", self.command, RedisEndText(&self.end));
         write!(f, "{text:.400}")
     }
 }
 
 /// An end with its bytes as text.
-struct ShownEnd<'e>(&'e RedisEnd);
+struct RedisEndText<'e>(&'e RedisEnd);
 
-impl fmt::Debug for ShownEnd<'_> {
+impl fmt::Debug for RedisEndText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (RedisEnd::Done(replies) | RedisEnd::Unwatched(replies)) = self.0 else {
             return write!(f, "{:?}", self.0);

@@ -6,7 +6,7 @@ use std::io;
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 use zerohop_wire::AuthFault;
-use zerohop_wire::words::UtcTime;
+use zerohop_wire::plurals::UtcTime;
 
 /// Why certificates and keys cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]

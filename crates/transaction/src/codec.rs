@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::item::{Access, ItemBody, Items, TransactionItem, TransactionPart};
 use crate::limits::{EXPIRED_PER_ENTRY_MAX, ITEMS_MAX};
 use crate::reason::{Reason, Refusal};
@@ -122,7 +122,7 @@ impl CodecWriter {
         self.u64(hash_range.last);
     }
 
-    pub(crate) fn floor(&mut self, floor: Floor) {
+    pub(crate) fn floor(&mut self, floor: DecisionFloor) {
         self.hash_range(floor.hash_range);
         self.u64(floor.index.0);
     }
@@ -261,8 +261,8 @@ impl<'a> CodecReader<'a> {
         (hash_range.first <= hash_range.last).then_some(hash_range)
     }
 
-    pub(crate) fn floor(&mut self) -> Option<Floor> {
-        Some(Floor { hash_range: self.hash_range()?, index: self.index()? })
+    pub(crate) fn floor(&mut self) -> Option<DecisionFloor> {
+        Some(DecisionFloor { hash_range: self.hash_range()?, index: self.index()? })
     }
 
     pub(crate) fn durability(&mut self) -> Option<Durability> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
-use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::item::Access;
 use crate::limits::{
     EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, FLOORS_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
@@ -113,13 +113,13 @@ pub enum TransactionEntry {
     },
     /// The coordinator has finished everything below this floor.
     DropBelow {
-        /// See [`Floor`].
-        floor: Floor,
+        /// See [`DecisionFloor`].
+        floor: DecisionFloor,
     },
     /// The same for several coordinators.
     DropBelowAll {
-        /// See [`Floor`].
-        floors: Vec<Floor>,
+        /// See [`DecisionFloor`].
+        floors: Vec<DecisionFloor>,
     },
     /// Bytes for a later transaction.
     Stage {

@@ -94,7 +94,7 @@ pub struct StageId {
 /// A coordinator's floor, part of all its messages. Every decision in these places below this index of its log is finished,
 /// so participants may forget what they remember of those decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Floor {
+pub struct DecisionFloor {
     /// The coordinator's slice.
     pub hash_range: KeyspaceRange,
     /// The index of the oldest unfinished decision, or above all decisions.

@@ -33,7 +33,7 @@ pub use codec::CodecError;
 pub use effect::{Ticket, TransactionEffect, TransactionOutcome};
 pub use entry::{Participant, TransactionEntry};
 pub use host::{EvaluatedPart, PartitionHost, SessionKnowledge};
-pub use id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
+pub use id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, StageId, TransactionId};
 pub use item::{Access, ItemBody, Items, TransactionItem, TransactionPart, TransactionRequest};
 pub use message::{Message, TransactionMessage};
 pub use reason::{Reason, Refusal};

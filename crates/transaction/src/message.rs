@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, CodecReader, CodecWriter, VERSION};
-use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, TransactionId};
 use crate::item::TransactionPart;
 use crate::limits::{ENCODED_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::reason::Refusal;
@@ -33,8 +33,8 @@ pub enum TransactionMessage {
         chain: bool,
         /// The durability of all entries of the transaction.
         durability: Durability,
-        /// See [`Floor`].
-        floor: Floor,
+        /// See [`DecisionFloor`].
+        floor: DecisionFloor,
         /// The receiver's part; in a chain, also the following parts, without the coordinator's.
         parts: Vec<TransactionPart>,
     },
@@ -42,8 +42,8 @@ pub enum TransactionMessage {
     Release {
         /// The attempt.
         attempt: Attempt,
-        /// See [`Floor`].
-        floor: Floor,
+        /// See [`DecisionFloor`].
+        floor: DecisionFloor,
     },
     /// The transaction is decided: apply the prepared changes.
     Commit {
@@ -57,13 +57,13 @@ pub enum TransactionMessage {
         decision: LogIndex,
         /// The durability of the entry.
         durability: Durability,
-        /// See [`Floor`].
-        floor: Floor,
+        /// See [`DecisionFloor`].
+        floor: DecisionFloor,
     },
     /// The transaction is aborted, or was finished long ago: drop all data of it.
     Drop {
-        /// See [`Floor`].
-        floor: Floor,
+        /// See [`DecisionFloor`].
+        floor: DecisionFloor,
     },
     /// The intents are acquired, and the log entry is committed.
     Prepared {
@@ -264,7 +264,7 @@ impl TransactionMessage {
     }
 
     /// The coordinator's floor, in a message of a coordinator.
-    pub(crate) fn floor(&self) -> Option<Floor> {
+    pub(crate) fn floor(&self) -> Option<DecisionFloor> {
         match self {
             TransactionMessage::Prepare { floor, .. }
             | TransactionMessage::Release { floor, .. }

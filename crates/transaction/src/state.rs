@@ -8,7 +8,7 @@ use zerohop_base::invariant::{BrokenInvariant, check_rules};
 use zerohop_wire::ids::{LogIndex, SessionId, Timestamp};
 
 use crate::entry::{Participant, TransactionEntry};
-use crate::id::{Attempt, Durability, Floor, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, RoutingKey, StageId, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::planted::{Bug, is_planted};
@@ -208,7 +208,7 @@ impl ParticipantState {
         }
     }
 
-    fn drop_below(&mut self, floor: Floor) {
+    fn drop_below(&mut self, floor: DecisionFloor) {
         let over: Vec<TransactionId> = self.below(floor).collect();
         for id in &over {
             self.applied.remove(id);
@@ -216,7 +216,7 @@ impl ParticipantState {
     }
 
     /// Applied transactions that are finished according to this floor.
-    fn below(&self, floor: Floor) -> impl Iterator<Item = TransactionId> + '_ {
+    fn below(&self, floor: DecisionFloor) -> impl Iterator<Item = TransactionId> + '_ {
         let of_coordinator = self.applied.range(floor.hash_range.decides());
         of_coordinator.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
     }
@@ -276,7 +276,7 @@ impl ParticipantState {
     }
 
     /// Whether a floor allows the state to forget any transaction.
-    pub(crate) fn is_below(&self, floor: Floor) -> bool {
+    pub(crate) fn is_below(&self, floor: DecisionFloor) -> bool {
         self.below(floor).next().is_some()
     }
 

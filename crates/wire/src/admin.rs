@@ -14,7 +14,7 @@ use prost::{Message, Oneof};
 
 pub use self::damaged::DamagedPartition;
 pub use self::refused::{
-    AdminRefusal, REFUSED_CLOSING, REFUSED_DECIDED, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN,
+    AdminRefusal, REFUSED_DECIDED, REFUSED_DROPPING, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN,
     REFUSED_REQUEST, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
     REFUSED_UNKNOWN_TOKEN,
 };
@@ -404,7 +404,7 @@ pub struct NodeStatus {
     /// Start of the process, in milliseconds since 1970.
     #[prost(uint64, tag = "7")]
     pub started_ms: u64,
-    /// Alerts for the operator: corruption, failed syncs, a disk for tests.
+    /// Troubles for the operator: corruption, failed syncs, a disk for tests.
     #[prost(string, repeated, tag = "8")]
     pub troubles: Vec<String>,
     /// Number of groups of which it has the primary.

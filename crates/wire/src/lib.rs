@@ -21,9 +21,9 @@ mod compress;
 pub mod contents;
 mod decode;
 mod encode;
+pub mod escaped;
 mod header;
 pub mod messages;
-pub mod shown;
 mod tail;
 mod version;
 
@@ -36,6 +36,6 @@ pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};
 pub use zerohop_record::{
     AbortReason, Advice, AuthFault, BadRequestReason, Element, Elements, ErrorCode, Failure, FrameKind,
-    Permission, blob, error, ids, limits, pack, words,
+    Permission, blob, error, ids, limits, pack, plurals,
 };
 use zerohop_record::{elements, fields, kind};

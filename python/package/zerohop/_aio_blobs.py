@@ -14,7 +14,7 @@ from zerohop import _values
 from zerohop._blobs import (
     BlobInfo,
     Name,
-    Pinned,
+    BlobPins,
     absent,
     chunk_bits,
     info,
@@ -73,7 +73,7 @@ class Blobs:
             with pinning(name):
                 pinned = await self._native.pin([name])
             file = BlobFile(self, name, mode, 0, None)
-            file._pinned = Pinned(name, pinned)
+            file._pinned = BlobPins(name, pinned)
             return file
         found = await self.stat(name)
         if found is None and short == "a":
@@ -191,7 +191,7 @@ class BlobFile:
         self._staged = None if again is None else blobs._native.staged_append(self._place)
         self._staged_length = 0
         # What a file reads that is not written through.
-        self._pinned: Optional[Pinned] = None
+        self._pinned: Optional[BlobPins] = None
         self.closed = False
 
     async def read(self, size: int = -1) -> bytes:
@@ -357,7 +357,7 @@ class Transaction(Writes):
         if self._is_empty:
             self._native.abort()
             return 0
-        return self._told(await self._native.commit())
+        return self._set_results(await self._native.commit())
 
     async def __aenter__(self) -> Transaction:
         return self

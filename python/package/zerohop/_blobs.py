@@ -364,7 +364,7 @@ class OpenAppend:
             raise absent(self._name) from None
 
 
-class Pinned:
+class BlobPins:
     """Blobs as they were at one moment, for reads of any part of them."""
 
     def __init__(self, name: Name, native: NativePinnedBlobs) -> None:
@@ -372,7 +372,7 @@ class Pinned:
         self.sizes = [cast(BlobInfo, info(found)).size for found in native.infos()]
 
     @classmethod
-    def of(cls, blobs: Blobs, names: builtins.list[Name]) -> Pinned:
+    def of(cls, blobs: Blobs, names: builtins.list[Name]) -> BlobPins:
         """Pins blobs. Raises `NoBlobError` and `UnfinishedError`."""
         with pinning(names[0]):
             return cls(names[0], blobs._native.pin(names))
@@ -425,7 +425,7 @@ class BlobIO(io.RawIOBase):
         self._staged: Optional[OpenAppend] = None
         self._staged_length = 0
         # What a file reads that is not written through.
-        self._pinned: Optional[Pinned] = None
+        self._pinned: Optional[BlobPins] = None
         if self._short[0] in "wx":
             bits = chunk_bits(chunk_bytes)
             if self._short[0] == "w":
@@ -441,7 +441,7 @@ class BlobIO(io.RawIOBase):
             self._staged = OpenAppend(self._blobs, name, self._place)
             return
         if self._short == "r" and not partial:
-            self._pinned = Pinned.of(blobs, [name])
+            self._pinned = BlobPins.of(blobs, [name])
             return
         if partial:
             self._blobs = blobs._with_unfinished()

@@ -117,10 +117,10 @@ def _exit(frame: FrameType) -> Optional[bool]:
     code = frame.f_code
     if code.co_name in EXITS:
         names, given = code.co_varnames, frame.f_locals
-        told: list[Any] = [given.get(name) for name in names[1 : code.co_argcount]]
+        arguments: list[Any] = [given.get(name) for name in names[1 : code.co_argcount]]
         if code.co_flags & inspect.CO_VARARGS:
-            told += given.get(names[code.co_argcount + code.co_kwonlyargcount], ())
-        return any(one is not None for one in told[:3])
+            arguments += given.get(names[code.co_argcount + code.co_kwonlyargcount], ())
+        return any(one is not None for one in arguments[:3])
     if frame.f_lasti >= 0 and code.co_code[frame.f_lasti] == _WITH_EXCEPT_START:
         return True
     return None

@@ -102,10 +102,10 @@ def of_parts(made: float, parts: tuple[tuple[bytes, int], ...]) -> Entry:
 def _parts(encoded: bytes, size: int) -> tuple[tuple[bytes, int], ...]:
     at, parts = 0, []
     while len(encoded) - at >= _PART.size:
-        held, length = _PART.unpack_from(encoded, at)
+        bytes_of_part, length = _PART.unpack_from(encoded, at)
         at += _PART.size + length
-        parts.append((encoded[at - length : at], held))
-    if len(parts) < 2 or at != len(encoded) or sum(held for _, held in parts) != size:
+        parts.append((encoded[at - length : at], bytes_of_part))
+    if len(parts) < 2 or at != len(encoded) or sum(bytes_of_part for _, bytes_of_part in parts) != size:
         raise ValueError("this is no whole entry of a file")
     return tuple(parts)
 

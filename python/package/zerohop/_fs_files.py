@@ -14,10 +14,10 @@ from fsspec.compression import compr
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
-from zerohop._blobs import OpenAppend, Pinned
+from zerohop._blobs import OpenAppend, BlobPins
 from zerohop._entry import INLINE_BYTES_MAX, Entry
 from zerohop._callers import ended_by_exception, exits_under_way, is_never_closed
-from zerohop._fs_parts import BLOCK_BYTES, Writing, forget, new_blob
+from zerohop._fs_parts import BLOCK_BYTES, FileWrite, forget, new_blob
 
 if TYPE_CHECKING:
     from zerohop.fs import ZerohopFileSystem
@@ -49,7 +49,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         cache_options: Optional[dict[str, Any]] = None,
         size: Optional[int] = None,
         entry: Optional[Entry] = None,
-        pinned: Optional[Pinned] = None,
+        pinned: Optional[BlobPins] = None,
         **kwargs: Any,
     ) -> None:
         self._place = fs._place(path)
@@ -63,7 +63,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._before = exits_under_way() if mode != "rb" else ()
         super().__init__(fs, path, mode, block_size, autocommit, cache_type, cache_options, size, **kwargs)
         if entry is not None:
-            self.details = fs._told(path, entry)
+            self.details = fs._entry_info(path, entry)
         if mode == "ab":
             # Shorter contents are appended to the existing blob, in one piece.
             self.blocksize = max(self.blocksize, BLOCK_BYTES)
@@ -197,10 +197,10 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._blob = None
         self.fs._publish([self.writing()])
 
-    def writing(self) -> Writing:
+    def writing(self) -> FileWrite:
         """The description of the file that becomes visible."""
         assert self._entry is not None
-        return Writing(self._place, self._entry, self.mode == "xb", self.mode == "ab")
+        return FileWrite(self._place, self._entry, self.mode == "xb", self.mode == "ab")
 
     def discard(self) -> None:
         """Discards what was written."""
@@ -264,7 +264,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
 def _reopened(fs: ZerohopFileSystem, path: str, entry: Entry, loc: int, caching: dict[str, Any]) -> ZerohopFile:
     """A file that was being read, reopened in another process: the same version, at the same
     position. If that version is gone, reading it raises `FileNotFoundError`."""
-    pinned: Optional[Pinned] = None
+    pinned: Optional[BlobPins] = None
     with contextlib.suppress(FileNotFoundError):
         pinned = fs._pinned(path, entry)
     file = ZerohopFile(fs, path, "rb", size=entry.size, entry=entry, pinned=pinned, **caching)
@@ -272,7 +272,7 @@ def _reopened(fs: ZerohopFileSystem, path: str, entry: Entry, loc: int, caching:
     return file
 
 
-class Packed(io.BufferedIOBase):
+class CompressedFile(io.BufferedIOBase):
     """A file and its compressor: closing it closes both, and discarding one discards the other."""
 
     def __init__(self, raw: ZerohopFile, compression: str) -> None:
@@ -361,7 +361,7 @@ class Packed(io.BufferedIOBase):
     def _dealloc_warn(self, source: Any) -> None:
         self._raw.give_up()
 
-    def __enter__(self) -> Packed:
+    def __enter__(self) -> CompressedFile:
         self._check()
         return self
 
@@ -385,9 +385,9 @@ class Packed(io.BufferedIOBase):
         return _repacked, (self._raw, self._compression, self.tell() if self.readable() else 0)
 
 
-def _repacked(raw: ZerohopFile, compression: str, offset: int) -> Packed:
+def _repacked(raw: ZerohopFile, compression: str, offset: int) -> CompressedFile:
     raw.loc = 0
-    file = Packed(raw, compression)
+    file = CompressedFile(raw, compression)
     if offset:
         file.seek(offset)
     return file

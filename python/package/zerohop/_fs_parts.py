@@ -30,7 +30,7 @@ class Place(NamedTuple):
     path: str
 
 
-class Writing(NamedTuple):
+class FileWrite(NamedTuple):
     """A file that is to become visible. `exclusive`: only if there is none. `appends`: after the
     existing contents, which may have any length. `instead`: only if the present entry is this
     one."""

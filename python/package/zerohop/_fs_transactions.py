@@ -13,7 +13,7 @@ from fsspec.transaction import Transaction as Gathered
 import zerohop
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, Entry, name_of, of_parts
 from zerohop._fs_files import ZerohopFile
-from zerohop._fs_parts import ChangedError, PartsError, Place, Writing, entry_of, forget, settle
+from zerohop._fs_parts import ChangedError, PartsError, Place, FileWrite, entry_of, forget, settle
 from zerohop._transaction import Transaction
 from zerohop._transaction_blobs import TransactionBlobs
 
@@ -61,7 +61,7 @@ def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added:
     return of_parts(now, (*before_last, (last, size + len(contents))))
 
 
-def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[Writing]) -> None:
+def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[FileWrite]) -> None:
     """Makes all these files visible, in one transaction. If that fails, their contents are
     removed."""
 
@@ -148,7 +148,7 @@ def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, names: li
         forget(keyspace, named)
 
 
-class Together(Gathered):  # type: ignore[misc]
+class FileTransaction(Gathered):  # type: ignore[misc]
     """Files that become visible together: `with fs.transaction:` publishes all of them in one
     transaction."""
 

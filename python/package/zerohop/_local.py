@@ -85,8 +85,8 @@ class _Cluster:
             if not line:
                 self._end()
                 errors.seek(0)
-                said = errors.read().decode(errors="replace").strip()
-                raise Error(f"the local cluster did not start: {said or 'it says nothing'}", code="System")
+                message = errors.read().decode(errors="replace").strip()
+                raise Error(f"the local cluster did not start: {message or 'it says nothing'}", code="System")
         self.endpoint: str = json.loads(line)["endpoint"]
         atexit.register(self.stop)
 

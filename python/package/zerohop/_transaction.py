@@ -63,7 +63,7 @@ class Writes:
         self._outcomes.append(outcome)
         return outcome
 
-    def _told(self, committed: tuple[int, list[Any]]) -> int:
+    def _set_results(self, committed: tuple[int, list[Any]]) -> int:
         version, brought = committed
         for outcome, value in zip(self._outcomes, brought):
             outcome._value = value
@@ -182,7 +182,7 @@ class Transaction(Writes):
         if self._is_empty:
             self._native.abort()
             return 0
-        return self._told(self._native.commit())
+        return self._set_results(self._native.commit())
 
     def __enter__(self) -> Transaction:
         return self

@@ -164,17 +164,17 @@ def awaited(
     until: Optional[str], equals: Optional[Value], differs: Optional[Value], changed: Optional[Version]
 ) -> tuple[str, Optional[Value], Optional[int]]:
     """The condition of a wait."""
-    asked: list[tuple[str, Optional[Value], Optional[int]]] = []
+    conditions: list[tuple[str, Optional[Value], Optional[int]]] = []
     if until is not None:
         if until not in ("present", "absent"):
             raise ValueError(f"a wait is until `present` or `absent`, not {until!r}")
-        asked.append((until, None, None))
+        conditions.append((until, None, None))
     if equals is not None:
-        asked.append(("equals", equals, None))
+        conditions.append(("equals", equals, None))
     if differs is not None:
-        asked.append(("differs", differs, None))
+        conditions.append(("differs", differs, None))
     if changed is not None:
-        asked.append(("changed", None, version(changed)))
-    if len(asked) > 1:
+        conditions.append(("changed", None, version(changed)))
+    if len(conditions) > 1:
         raise ValueError("a wait is for one thing: until=…, equals=…, differs=… or changed_from=…")
-    return asked[0] if asked else ("present", None, None)
+    return conditions[0] if conditions else ("present", None, None)

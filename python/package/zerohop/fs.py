@@ -37,12 +37,12 @@ from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import other_paths, tokenize
 
 import zerohop
-from zerohop._blobs import OpenAppend, Pinned
+from zerohop._blobs import OpenAppend, BlobPins
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
 from zerohop._callers import by_key, cut_off_in_cache, wraps_for_asyncio
-from zerohop._fs_files import Packed, Text, ZerohopFile
-from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, Writing, below, entry_of, forget, gone, new_blob, pages
-from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
+from zerohop._fs_files import CompressedFile, Text, ZerohopFile
+from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, FileWrite, below, entry_of, forget, gone, new_blob, pages
+from zerohop._fs_transactions import FileTransaction, move_entries, publish, remove_entries
 from zerohop._transaction import Transaction
 
 RANGES_AT_ONCE = 8
@@ -103,7 +103,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @property
     def transaction_type(self) -> type[Gathered]:
-        return Together
+        return FileTransaction
 
     # Paths.
 
@@ -148,7 +148,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise IsADirectoryError(path)
         raise FileNotFoundError(path)
 
-    def _told(self, name: str, entry: Optional[Entry]) -> dict[str, Any]:
+    def _entry_info(self, name: str, entry: Optional[Entry]) -> dict[str, Any]:
         if entry is None or entry.is_directory:
             return {"name": name, "size": 0, "type": "directory"}
         return {"name": name, "size": entry.size, "type": "file", "created": entry.made, "mtime": entry.made}
@@ -158,14 +158,14 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: Any, **kwargs: Any) -> dict[str, Any]:
         place, name = self._place(path), self._strip_protocol(path)
         if not place.keyspace:
-            return self._told("", None)
+            return self._entry_info("", None)
         blobs = self._keyspace(place.keyspace).blobs
         if not place.path:
-            return self._told(name, None)
+            return self._entry_info(name, None)
         entry = entry_of(blobs.stat(name_of(place.path)))
         if entry is None and next(blobs.list(name_of(place.path, directory=True), page=1), None) is None:
             raise FileNotFoundError(path)
-        return self._told(name, entry)
+        return self._entry_info(name, entry)
 
     def ls(self, path: Any, detail: bool = True, **kwargs: Any) -> list[Any]:
         found = self._below(path, 1, True, detail)
@@ -183,11 +183,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         name = self._strip_protocol(path)
         entry = self._entry(path)
         if entry is not None:
-            found = {name: self._told(name, entry)}
+            found = {name: self._entry_info(name, entry)}
         else:
             found = self._below(path, maxdepth, withdirs, detail)
             if withdirs and name and self.isdir(path):
-                found = {name: self._told(name, None), **found}
+                found = {name: self._entry_info(name, None), **found}
         return found if detail else list(found)
 
     def _below(self, path: Any, maxdepth: Optional[int], withdirs: bool, detail: bool) -> dict[str, dict[str, Any]]:
@@ -196,11 +196,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if not place.keyspace:
             # The keyspaces are directories; what is below them is not searched.
             names = (one.name for one in self.client.keyspaces()) if withdirs and maxdepth == 1 else ()
-            return {name: self._told(name, None) for name in sorted(names)}
+            return {name: self._entry_info(name, None) for name in sorted(names)}
         blobs = self._keyspace(place.keyspace).blobs
         base = PREFIX if not place.path else name_of(place.path, directory=True)
         root = f"{place.keyspace}/{place.path}".rstrip("/")
-        told: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         directories: list[str] = []
 
         def files() -> Iterator[str]:
@@ -212,16 +212,16 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
         for page in pages(files()):
             if not detail:
-                told.update((one, {"name": f"{root}/{one}"}) for one in page)
+                entries.update((one, {"name": f"{root}/{one}"}) for one in page)
                 continue
             for one, found in zip(page, blobs.stat_many(base + one.encode() for one in page)):
                 # Skips entries that were removed meanwhile.
                 if found is not None:
-                    told[one] = self._told(f"{root}/{one}", decode(found.attributes))
+                    entries[one] = self._entry_info(f"{root}/{one}", decode(found.attributes))
         if withdirs:
             for one in directories:
-                told.setdefault(one, self._told(f"{root}/{one}", None))
-        return {told[one]["name"]: told[one] for one in sorted(told)}
+                entries.setdefault(one, self._entry_info(f"{root}/{one}", None))
+        return {entries[one]["name"]: entries[one] for one in sorted(entries)}
 
     def created(self, path: Any) -> datetime:
         return datetime.fromtimestamp(self._file(path).made, timezone.utc)
@@ -236,18 +236,18 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     # Reading.
 
-    def _pinned(self, path: Any, entry: Entry) -> Optional[Pinned]:
+    def _pinned(self, path: Any, entry: Entry) -> Optional[BlobPins]:
         """The contents of a file, which remain readable for their holder; `None`: they are in the entry."""
         if not entry.parts:
             return None
         blobs = self._keyspace(self._place(path).keyspace).blobs
-        pinned = Pinned.of(blobs, [blob for blob, _ in entry.parts])
+        pinned = BlobPins.of(blobs, [blob for blob, _ in entry.parts])
         if any(there < size for there, (_, size) in zip(pinned.sizes, entry.parts)):
             raise gone(path)
         return pinned
 
     def _read(
-        self, keyspace: zerohop.Keyspace, path: Any, entry: Entry, start: int, stop: int, pinned: Optional[Pinned] = None
+        self, keyspace: zerohop.Keyspace, path: Any, entry: Entry, start: int, stop: int, pinned: Optional[BlobPins] = None
     ) -> bytes:
         if entry.contents is not None:
             return entry.contents[start:stop]
@@ -297,7 +297,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if not isinstance(path, list):
             return self.cat_file(path, **kwargs)
         found = dict(zip(path, self.cat_ranges(path, None, None, on_error="raise" if on_error == "raise" else "return")))
-        return {one: held for one, held in found.items() if on_error != "omit" or not isinstance(held, Exception)}
+        return {one: contents for one, contents in found.items() if on_error != "omit" or not isinstance(contents, Exception)}
 
     def cat_ranges(
         self,
@@ -314,22 +314,22 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise TypeError("paths are a list")
         begins = starts if isinstance(starts, Iterable) else [starts] * len(paths)
         stops = ends if isinstance(ends, Iterable) else [ends] * len(paths)
-        asked = list(zip(paths, begins, stops))
-        if not len(asked) == len(paths):
+        ranges = list(zip(paths, begins, stops))
+        if not len(ranges) == len(paths):
             raise ValueError("there are as many ranges as paths")
 
-        def one(ask: tuple[Any, Optional[int], Optional[int]]) -> Any:
+        def one(byte_range: tuple[Any, Optional[int], Optional[int]]) -> Any:
             try:
-                return self.cat_file(*ask)
+                return self.cat_file(*byte_range)
             except Exception as error:
                 if on_error == "return":
                     return error
                 raise
 
-        if len(asked) < 2:
-            return [one(ask) for ask in asked]
-        with ThreadPoolExecutor(min(RANGES_AT_ONCE, len(asked))) as threads:
-            return list(threads.map(one, asked))
+        if len(ranges) < 2:
+            return [one(byte_range) for byte_range in ranges]
+        with ThreadPoolExecutor(min(RANGES_AT_ONCE, len(ranges))) as threads:
+            return list(threads.map(one, ranges))
 
     def _open(
         self,
@@ -344,7 +344,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         kwargs.pop("size", None)
         size = None
         entry: Optional[Entry] = None
-        pinned: Optional[Pinned] = None
+        pinned: Optional[BlobPins] = None
         if mode == "rb":
             entry, pinned = self._opened(path)
             size = entry.size
@@ -357,7 +357,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             cache_options=cache_options, size=size, entry=entry, pinned=pinned, **kwargs,
         )
 
-    def _opened(self, path: Any) -> tuple[Entry, Optional[Pinned]]:
+    def _opened(self, path: Any) -> tuple[Entry, Optional[BlobPins]]:
         """The entry of a file, and its contents, which remain readable for their holder."""
         before: Optional[Entry] = None
         for _ in range(READS_MAX):
@@ -390,7 +390,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         binary = mode.replace("t", "").replace("b", "") + "b"
         raw = super().open(path, binary, block_size=block_size, cache_options=cache_options, **kwargs)
         try:
-            file = raw if packing is None else Packed(raw, packing)
+            file = raw if packing is None else CompressedFile(raw, packing)
             return file if "b" in mode else Text(file, **words)
         except BaseException:
             raw.give_up()
@@ -412,7 +412,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         keyspace = self._keyspace(place.keyspace)
         bytes_of = memoryview(value).cast("B") if memoryview(value).nbytes else memoryview(b"")
         entry = self._stored(keyspace, bytes_of)
-        self._publish([Writing(place, entry, mode == "create")])
+        self._publish([FileWrite(place, entry, mode == "create")])
 
     def put_file(self, lpath: Any, rpath: Any, *given: Any, **kwargs: Any) -> None:
         if not cut_off_in_cache():
@@ -432,7 +432,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise
         return Entry(contents.nbytes, time.time(), None, blob)
 
-    def _publish(self, files: list[Writing]) -> None:
+    def _publish(self, files: list[FileWrite]) -> None:
         """Makes all these files visible, in one transaction. If that fails, their contents are removed."""
         while True:
             try:
@@ -449,7 +449,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 return
             try:
                 whole = self._copied(place, place, entry)
-                return publish(self.client, self._keyspace, [Writing(place, whole, instead=entry)])
+                return publish(self.client, self._keyspace, [FileWrite(place, whole, instead=entry)])
             except (ChangedError, FileNotFoundError):
                 # The entry has changed meanwhile.
                 continue
@@ -464,7 +464,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise FileNotFoundError(path1)
         self._may_be_file(path2)
         place = self._place(path2)
-        self._publish([Writing(place, self._copied(self._place(path1), place, entry))])
+        self._publish([FileWrite(place, self._copied(self._place(path1), place, entry))])
 
     def _copied(self, source: Place, target: Place, entry: Entry) -> Entry:
         """A copy of the contents, in a blob of its own."""

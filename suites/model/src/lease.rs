@@ -30,7 +30,7 @@ impl Model {
         kept & below(me.known + 1) != 0
     }
 
-    /// Whether it can have those of all whom it needs.
+    /// Whether it can have those of all members that it needs.
     pub(crate) fn may_have_all_leases(&self, world: &ReplicaWorld, holder: usize) -> bool {
         !self.follows(ReplicationRule::LeaseBeforeAnswers)
             || each(self.needed(world, holder)).all(|granter| self.may_have_lease(world, holder, granter))

@@ -9,7 +9,7 @@ pub enum ReplicationRule {
     DurableBeforeAcknowledged,
     /// While an admission is undecided, commits and reads need the newcomer.
     UndecidedAdmissionCounts,
-    /// Removed is whom the map has removed, not whom a request asks to remove.
+    /// Removed is a member that the map has removed, not one that a request asks to remove.
     UndecidedRemovalWaits,
     /// Older epochs are refused.
     OlderEpochsRefused,
@@ -25,7 +25,7 @@ pub enum ReplicationRule {
     MarkFirst,
     /// Answers wait for what they were evaluated over.
     AnswersWait,
-    /// A primary answers only with the grants of all whom it needs.
+    /// A primary answers only with the grants of all members that it needs.
     LeaseBeforeAnswers,
     /// Grants count from when they were asked for.
     GrantsCountFromAsking,
@@ -35,7 +35,7 @@ pub enum ReplicationRule {
     GrantsWaitedOut,
     /// If it has not seen every epoch between, it waits for all its holders.
     UnseenEpochsWaitedOut,
-    /// Whom a promoted primary had to wait for, it still has to when it is deposed and promoted again.
+    /// A promoted primary that is deposed and promoted again still waits for the members that it had to wait for.
     WaitsOutliveDeposition,
     /// A primary that is one again after epochs that it has not seen starts as a new one.
     UnseenEpochsStartAgain,

@@ -122,9 +122,9 @@ pub struct Member {
     pub waits_start: bool,
     /// The map under which it was promoted: grants of older ones are waited for.
     pub promoted: u8,
-    /// Whom its requests of this epoch ask to admit.
+    /// The members that its requests of this epoch ask to admit.
     pub admitting: MemberSet,
-    /// Whom they ask to remove.
+    /// The members that they ask to remove.
     pub removing: MemberSet,
     /// The last of them.
     pub last_proposal: LastRequest,

@@ -37,36 +37,36 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 /// Runs the benchmark that the first of `words` names, with the rest as its arguments; without
 /// words, lists all benchmarks.
-pub fn run(shop: &Workspace, words: &[&str]) -> Result<(), Failure> {
-    let known = known(&shop.root.join("bench"))?;
+pub fn run(workspace: &Workspace, words: &[&str]) -> Result<(), Failure> {
+    let known = known(&workspace.root.join("bench"))?;
     let Some((name, args)) = words.split_first() else {
         println!("{}", list(&known));
         return Ok(());
     };
     if *name == "report" {
-        return report::run(shop);
+        return report::run(workspace);
     }
     if !known.iter().any(|one| one == name) {
         return Err(Failure::new(format!("there is no benchmark `{name}`\n{}", list(&known))));
     }
-    let install = shop.root.join("bench").join(name).join("install");
+    let install = workspace.root.join("bench").join(name).join("install");
     if install.is_file() {
         let advice = "some peer could not be installed: the table will show it as missing";
-        if let Err(failure) = run_command(Command::new(&install).current_dir(&shop.root), advice) {
+        if let Err(failure) = run_command(Command::new(&install).current_dir(&workspace.root), advice) {
             eprintln!("xtask: {failure}");
         }
     }
     for (_, package) in PROGRAMS.iter().filter(|(bench, _)| bench == name) {
-        let mut cargo = shop.cargo();
+        let mut cargo = workspace.cargo();
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", package]);
         run_command(&mut cargo, "what went wrong is shown above")?;
     }
     if *name == "python" {
-        python::install_wheel(shop, &environment::install(shop, Set::Clients)?)?;
+        python::install_wheel(workspace, &environment::install(workspace, Set::Clients)?)?;
     }
     let (is_recorded, args): (Vec<&str>, Vec<&str>) = args.iter().partition(|word| **word == "--record");
-    let written = shop.target.join(format!("bench-{name}.json"));
-    let mut cargo = shop.cargo();
+    let written = workspace.target.join(format!("bench-{name}.json"));
+    let mut cargo = workspace.cargo();
     cargo
         .args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"])
         .args(&args);
@@ -75,7 +75,7 @@ pub fn run(shop: &Workspace, words: &[&str]) -> Result<(), Failure> {
     }
     run_command(&mut cargo, "what went wrong is shown above")?;
     if !is_recorded.is_empty() {
-        let path = Results::keep(shop, name, &args, &written)?;
+        let path = Results::keep(workspace, name, &args, &written)?;
         println!(
             "xtask: {} has the results; `cargo xtask bench report` writes them into {}",
             path.display(),
@@ -148,8 +148,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("bench/kv")).unwrap();
         fs::write(folder.path().join("bench/kv/Cargo.toml"), "").unwrap();
-        let shop = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
-        let failure = run(&shop, &["vk"]).unwrap_err().to_string();
+        let workspace = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let failure = run(&workspace, &["vk"]).unwrap_err().to_string();
         assert!(failure.contains("`vk`") && failure.contains("bench kv"), "{failure}");
     }
 }

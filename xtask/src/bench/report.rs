@@ -29,11 +29,11 @@ const RECORDED: [(&str, bool, &str); 8] = [
 ];
 
 /// Writes the tables into the document.
-pub fn run(shop: &Workspace) -> Result<(), Failure> {
-    let path = shop.root.join(DOCUMENT);
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    let path = workspace.root.join(DOCUMENT);
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     let text = fs::read_to_string(&path).map_err(failed)?;
-    let all = Results::read_all(&shop.root)?;
+    let all = Results::read_all(&workspace.root)?;
     let written = written_into(&text, &all)?;
     fs::write(&path, written).map_err(failed)?;
     println!("xtask: {DOCUMENT} has the tables of {} benchmarks", all.len());

@@ -59,19 +59,19 @@ impl Results {
 
     /// Stores a benchmark's output from `written`, in place of its previous run.
     pub fn keep(
-        shop: &Workspace,
+        workspace: &Workspace,
         name: &str,
         arguments: &[&str],
         written: &Path,
     ) -> Result<PathBuf, Failure> {
-        let path = shop.root.join(FOLDER).join(file_name(name, arguments));
+        let path = workspace.root.join(FOLDER).join(file_name(name, arguments));
         let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
         let text = fs::read_to_string(written).map_err(failed)?;
         let mut report: Value = serde_json::from_str(&text)
             .map_err(|error| Failure::new(format!("{}: {error}", written.display())))?;
         leave_out(&mut report);
-        let results = json!({ "benchmark": name, "commit": commit(&shop.root)?, "arguments": arguments, "report": report });
-        fs::create_dir_all(shop.root.join(FOLDER)).map_err(failed)?;
+        let results = json!({ "benchmark": name, "commit": commit(&workspace.root)?, "arguments": arguments, "report": report });
+        fs::create_dir_all(workspace.root.join(FOLDER)).map_err(failed)?;
         fs::write(&path, format!("{results:#}\n")).map_err(failed)?;
         Ok(path)
     }
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn stored_results_are_read_without_single_measurements() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let workspace = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
         let written = folder.path().join("written.json");
         fs::write(&written, r#"{"machine":{"cpu":"x"},"scenarios":[{"scenario":"set","readings":[1,2]}]}"#)
             .unwrap();
-        Results::keep(&shop, "kv", &["--rounds", "3"], &written).unwrap();
-        let all = Results::read_all(&shop.root).unwrap();
+        Results::keep(&workspace, "kv", &["--rounds", "3"], &written).unwrap();
+        let all = Results::read_all(&workspace.root).unwrap();
         assert_eq!(all.len(), 1);
         assert_eq!(
             (all[0].name.as_str(), &all[0].arguments[..]),

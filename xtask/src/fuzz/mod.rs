@@ -74,8 +74,8 @@ pub enum FuzzTask {
 }
 
 /// Fuzzes `target`, or all targets, and shows libFuzzer's output.
-pub fn run(shop: &Workspace, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
-    let known = known(&shop.root)?;
+pub fn run(workspace: &Workspace, target: Option<&str>, task: &FuzzTask) -> Result<(), Failure> {
+    let known = known(&workspace.root)?;
     let chosen: Vec<String> = match target {
         Some(name) if known.iter().any(|one| one == name) => vec![name.to_owned()],
         Some(name) => {
@@ -88,9 +88,9 @@ pub fn run(shop: &Workspace, target: Option<&str>, task: &FuzzTask) -> Result<()
     };
     match task {
         FuzzTask::Search { seconds } => {
-            let bins = build(shop, &chosen)?;
+            let bins = build(workspace, &chosen)?;
             for name in &chosen {
-                println!("{name}: {}", search(shop, &bins, name, *seconds, Echo::Shown)?);
+                println!("{name}: {}", search(workspace, &bins, name, *seconds, Echo::Shown)?);
             }
             Ok(())
         }
@@ -99,28 +99,28 @@ pub fn run(shop: &Workspace, target: Option<&str>, task: &FuzzTask) -> Result<()
                 return Err(Failure::new("--replay wants the TARGET that the input is for"));
             };
             // A path from the current folder, or from the root as failures print it.
-            let input = if input.is_file() { input.clone() } else { shop.root.join(input) };
+            let input = if input.is_file() { input.clone() } else { workspace.root.join(input) };
             if !input.is_file() {
                 return Err(Failure::new(format!(
                     "{} is not a file: give the input's path",
                     input.display()
                 )));
             }
-            let bins = build(shop, &chosen)?;
+            let bins = build(workspace, &chosen)?;
             run_command(Command::new(bins.join(name)).arg(input), "the input still breaks the target")
         }
     }
 }
 
 /// Fuzzes every target for a few seconds, as a step of `cargo xtask test`.
-pub fn run_briefly(shop: &Workspace) -> Result<String, Failure> {
-    let targets = known(&shop.root)?;
-    let bins = build(shop, &targets)?;
+pub fn run_briefly(workspace: &Workspace) -> Result<String, Failure> {
+    let targets = known(&workspace.root)?;
+    let bins = build(workspace, &targets)?;
     let seconds = seconds_each(targets.len());
     let next = AtomicUsize::new(0);
     let work = || -> Result<(), Failure> {
         while let Some(name) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
-            println!("xtask: fuzz   {name}: {}", search(shop, &bins, name, seconds, Echo::OnFailure)?);
+            println!("xtask: fuzz   {name}: {}", search(workspace, &bins, name, seconds, Echo::OnFailure)?);
         }
         Ok(())
     };
@@ -155,10 +155,10 @@ fn known(root: &Path) -> Result<Vec<String>, Failure> {
 }
 
 /// Builds the `targets` with coverage and returns the folder of their programs.
-fn build(shop: &Workspace, targets: &[String]) -> Result<PathBuf, Failure> {
+fn build(workspace: &Workspace, targets: &[String]) -> Result<PathBuf, Failure> {
     let triple = host_triple()?;
-    let folder = shop.target.join("fuzz");
-    let mut cargo = shop.cargo();
+    let folder = workspace.target.join("fuzz");
+    let mut cargo = workspace.cargo();
     cargo.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &folder);
     quiet_unless_watched(cargo.arg("build"));
     cargo.args(["--release", "--locked", "--manifest-path", MANIFEST, "--target", &triple]);
@@ -190,8 +190,14 @@ enum Echo {
 }
 
 /// Runs one target for `seconds`; for an input that fails, the error says how to replay it.
-fn search(shop: &Workspace, bins: &Path, name: &str, seconds: u64, echo: Echo) -> Result<Outcome, Failure> {
-    let fuzz = shop.root.join("fuzz");
+fn search(
+    workspace: &Workspace,
+    bins: &Path,
+    name: &str,
+    seconds: u64,
+    echo: Echo,
+) -> Result<Outcome, Failure> {
+    let fuzz = workspace.root.join("fuzz");
     let (found, seeds, artifacts) =
         (fuzz.join("found").join(name), fuzz.join("corpus").join(name), fuzz.join("artifacts").join(name));
     for folder in [&found, &seeds, &artifacts] {
@@ -208,7 +214,7 @@ fn search(shop: &Workspace, bins: &Path, name: &str, seconds: u64, echo: Echo) -
         .arg(format!("-rss_limit_mb={MEMORY_MB_MAX}"))
         .arg(format!("-max_len={INPUT_BYTES_MAX}"))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
-        .current_dir(&shop.root)
+        .current_dir(&workspace.root)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
@@ -229,7 +235,7 @@ fn search(shop: &Workspace, bins: &Path, name: &str, seconds: u64, echo: Echo) -
         if echo == Echo::OnFailure {
             eprintln!("{}", log.join("\n"));
         }
-        return Err(broken(shop, name, &outcome));
+        return Err(broken(workspace, name, &outcome));
     }
     if outcome.coverage_end == 0 {
         return Err(Failure::new(format!(
@@ -240,13 +246,13 @@ fn search(shop: &Workspace, bins: &Path, name: &str, seconds: u64, echo: Echo) -
     Ok(outcome)
 }
 
-fn broken(shop: &Workspace, name: &str, outcome: &Outcome) -> Failure {
+fn broken(workspace: &Workspace, name: &str, outcome: &Outcome) -> Failure {
     let Some(artifact) = &outcome.artifact else {
         return Failure::new(format!(
             "{name}: the fuzzer ended early without an input to show for it; see above"
         ));
     };
-    let artifact = shop.shown(artifact);
+    let artifact = workspace.shown(artifact);
     Failure::new(format!(
         "{name}: an input breaks this target\n  \
            replay:  cargo xtask fuzz {name} --replay {artifact}\n  \
@@ -283,13 +289,13 @@ mod tests {
 
     #[test]
     fn broken_target_shows_replay_command() {
-        let shop = Workspace { root: "/tree".into(), target: "/tree/target".into() };
+        let workspace = Workspace { root: "/tree".into(), target: "/tree/target".into() };
         let outcome = Outcome {
             artifact: Some("/tree/fuzz/artifacts/frame/crash-1".into()),
             base64: Some("AAE=".to_owned()),
             ..Outcome::default()
         };
-        let message = broken(&shop, "frame", &outcome).to_string();
+        let message = broken(&workspace, "frame", &outcome).to_string();
         assert!(
             message.contains("cargo xtask fuzz frame --replay fuzz/artifacts/frame/crash-1\n"),
             "{message}"

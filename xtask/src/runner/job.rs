@@ -60,7 +60,7 @@ impl Job {
 
 /// The result of a job.
 #[derive(Clone, Debug)]
-pub struct EndedJob {
+pub struct JobOutcome {
     /// The row of the budget table that it counts for.
     pub group: &'static str,
     /// The program or suite that it belongs to.
@@ -79,7 +79,7 @@ pub struct EndedJob {
     pub output: String,
 }
 
-impl EndedJob {
+impl JobOutcome {
     /// As [`Job::label`].
     pub fn label(&self) -> String {
         format!("{} {}", self.program, self.name)
@@ -91,10 +91,10 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// Runs a job to its end. Its output goes to a file, so that a child that outlives it delays
 /// nothing.
-pub fn run(job: Job) -> EndedJob {
+pub fn run(job: Job) -> JobOutcome {
     let begin = Instant::now();
     let Job { group, program, name, mut command, check, lingers, .. } = job;
-    let mut ended = EndedJob {
+    let mut ended = JobOutcome {
         group,
         program,
         name,
@@ -184,11 +184,11 @@ fn read_all(file: &mut File) -> std::io::Result<String> {
 mod tests {
     use super::*;
 
-    fn shell(text: &str, check: Option<Check>) -> EndedJob {
+    fn shell(text: &str, check: Option<Check>) -> JobOutcome {
         lingering(text, check, Duration::ZERO)
     }
 
-    fn lingering(text: &str, check: Option<Check>, lingers: Duration) -> EndedJob {
+    fn lingering(text: &str, check: Option<Check>, lingers: Duration) -> JobOutcome {
         let mut command = Command::new("sh");
         command.args(["-c", text]);
         run(Job {

@@ -25,20 +25,20 @@ const CHECKS: usize = 100;
 /// The processes whose environment has this mark, without zombies. `group` is the process group of
 /// the job.
 pub fn find(mark: &str, group: u32) -> Vec<LeftoverProcess> {
-    let wanted = format!("{VARIABLE}={mark}");
+    let requested = format!("{VARIABLE}={mark}");
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| has_mark(*pid, &wanted, group))
+    pids.filter(|pid| has_mark(*pid, &requested, group))
         .map(|pid| LeftoverProcess { pid, command: command_line(pid) })
         .collect()
 }
 
-fn has_mark(pid: i32, wanted: &str, group: u32) -> bool {
+fn has_mark(pid: i32, requested: &str, group: u32) -> bool {
     for _ in 0..CHECKS {
         // The environment of another user's process is not readable; that of a zombie is empty.
         let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
         if !environment.is_empty() {
-            return environment.split(|byte| *byte == 0).any(|one| one == wanted.as_bytes());
+            return environment.split(|byte| *byte == 0).any(|one| one == requested.as_bytes());
         }
         // It is also empty during `exec` in a process of the job.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

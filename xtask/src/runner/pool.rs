@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::job::{BUSY, EndedJob, Job, Weight, run};
+use super::job::{BUSY, Job, JobOutcome, Weight, run};
 
 /// Units of weight per processor.
 const UNITS_PER_PROCESSOR: Weight = BUSY;
@@ -30,8 +30,8 @@ pub fn run_all(
     capacity: Weight,
     expected: &BTreeMap<String, Duration>,
     otherwise: Duration,
-    report: impl Fn(&EndedJob) + Sync,
-) -> Vec<EndedJob> {
+    report: impl Fn(&JobOutcome) + Sync,
+) -> Vec<JobOutcome> {
     let length = |job: &Job| expected.get(&job.label()).copied().unwrap_or(otherwise);
     jobs.sort_by_key(length);
     let state = Mutex::new(State { waiting: jobs, free: capacity });

@@ -137,8 +137,8 @@ fn one_has_run(output: &str) -> Result<(), String> {
 
 /// Builds all test programs, and the programs that they start; only those of `packages`, if any are
 /// named.
-pub fn build(shop: &Workspace, packages: &[String]) -> Result<Vec<Program>, Failure> {
-    let mut cargo = shop.cargo();
+pub fn build(workspace: &Workspace, packages: &[String]) -> Result<Vec<Program>, Failure> {
+    let mut cargo = workspace.cargo();
     // Without the examples, which clippy has checked. `test --no-run` would leave out the library of
     // the Python package, and another command would build a third of the workspace again for it.
     cargo.args(["build", "--lib", "--bins", "--tests"]);

@@ -29,7 +29,7 @@ pub const ROWS: [BudgetRow; 12] = [
         seconds: 10,
         what: "`cargo fmt --check` of the workspace and of the fuzz targets",
     },
-    BudgetRow { step: "tidy", seconds: 10, what: "the rules of the house" },
+    BudgetRow { step: "tidy", seconds: 10, what: "the project's rules" },
     BudgetRow {
         step: "lint",
         seconds: 230,

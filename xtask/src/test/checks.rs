@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::finished_step::{FinishedStep, line};
+use crate::completed_step::{CompletedStep, line};
 use crate::runner::{cost, programs};
 use crate::workspace::{Failure, Workspace, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
@@ -18,9 +18,9 @@ pub(super) const ALL: [(&str, PackageCheck); 4] =
 pub(super) fn run(
     step: &'static str,
     act: impl FnOnce() -> Result<String, Failure>,
-) -> Result<FinishedStep, Failure> {
+) -> Result<CompletedStep, Failure> {
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
-    let done = |text: String| FinishedStep {
+    let done = |text: String| CompletedStep {
         step,
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
@@ -36,26 +36,26 @@ pub(super) fn run(
     }
 }
 
-fn format(shop: &Workspace, _: &[String]) -> Result<String, Failure> {
-    run_command(shop.cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")?;
+fn format(workspace: &Workspace, _: &[String]) -> Result<String, Failure> {
+    run_command(workspace.cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")?;
     run_command(
-        shop.cargo().args(["fmt", "--manifest-path", fuzz::MANIFEST, "--check"]),
+        workspace.cargo().args(["fmt", "--manifest-path", fuzz::MANIFEST, "--check"]),
         &format!("run `cargo fmt --manifest-path {}`", fuzz::MANIFEST),
     )?;
     Ok(String::new())
 }
 
-fn tidy(shop: &Workspace, _: &[String]) -> Result<String, Failure> {
-    tidy::run(shop)
+fn tidy(workspace: &Workspace, _: &[String]) -> Result<String, Failure> {
+    tidy::run(workspace)
 }
 
-fn lint(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
+fn lint(workspace: &Workspace, packages: &[String]) -> Result<String, Failure> {
     // This step does not build the package, and its lock file is easily forgotten after a change of
     // dependencies.
-    let mut cargo = shop.cargo();
+    let mut cargo = workspace.cargo();
     cargo.args(["fetch", "--quiet", "--locked", "--manifest-path", fuzz::MANIFEST]);
     run_command(&mut cargo, fuzz::LOCK_ADVICE)?;
-    let mut cargo = shop.cargo();
+    let mut cargo = workspace.cargo();
     quiet_unless_watched(cargo.arg("clippy")).args(["--all-targets", "--locked"]);
     name_packages(&mut cargo, packages).args(["--", "-D", "warnings"]);
     run_command(
@@ -64,7 +64,7 @@ fn lint(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
          if Cargo.lock is out of date, run `cargo check --workspace` and commit it",
     )?;
     // What users run has no debug assertions. The dependencies are those of the step before.
-    let mut cargo = shop.cargo();
+    let mut cargo = workspace.cargo();
     quiet_unless_watched(cargo.arg("check")).arg("--locked");
     cargo.args(["--config", "profile.dev.debug-assertions=false"]);
     cargo.args(["--config", "profile.dev.package.'*'.debug-assertions=true"]);
@@ -78,8 +78,8 @@ fn lint(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
 /// Pages are built with private items, for developers: links to them must resolve.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
-fn docs(shop: &Workspace, packages: &[String]) -> Result<String, Failure> {
-    let mut cargo = shop.cargo();
+fn docs(workspace: &Workspace, packages: &[String]) -> Result<String, Failure> {
+    let mut cargo = workspace.cargo();
     quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", DOC_FLAGS)).args([
         "--no-deps",
         "--document-private-items",

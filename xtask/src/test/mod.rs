@@ -20,11 +20,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::built;
-use crate::changed::ChangedPackages;
+use crate::built_artifacts;
+use crate::changed_packages::ChangedPackages;
+use crate::completed_step::{CompletedStep, line};
 use crate::environment;
-use crate::finished_step::{FinishedStep, line};
-use crate::runner::job::{BUSY, EndedJob, Job, SUITES_LINGER, WAITING, Weight};
+use crate::runner::job::{BUSY, Job, JobOutcome, SUITES_LINGER, WAITING, Weight};
 use crate::runner::{cost, pool, programs};
 use crate::workspace::{Failure, Workspace};
 pub use report::failure;
@@ -58,41 +58,41 @@ impl TestSelection {
 /// # Errors
 ///
 /// An unknown step, or a failed one.
-pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
-    if let Some(unknown) = wanted.steps.iter().find(|step| budget::row(step).is_none()) {
+pub fn run(workspace: &Workspace, requested: &TestSelection) -> Result<(), Failure> {
+    if let Some(unknown) = requested.steps.iter().find(|step| budget::row(step).is_none()) {
         let known: Vec<&str> = budget::ROWS.iter().map(|row| row.step).collect();
         return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
     }
     // The build replaces this program's file, and the system then names the old file as deleted.
     let this = std::env::current_exe().map_err(|error| Failure::new(format!("where xtask is: {error}")))?;
     let (begin, cost_begin) = (Instant::now(), cost::of_this_process());
-    let needs_clients = JOBS_OF_SUITES.iter().any(|(step, _)| wanted.has(step));
+    let needs_clients = JOBS_OF_SUITES.iter().any(|(step, _)| requested.has(step));
     // The installation waits for the network while the checks compute.
-    let installing = needs_clients.then(|| environment::begin(shop));
+    let installing = needs_clients.then(|| environment::begin(workspace));
     let mut done = Vec::new();
     for (step, act) in checks::ALL {
-        if wanted.has(step) {
-            done.push(checks::run(step, || act(shop, wanted.packages()))?);
+        if requested.has(step) {
+            done.push(checks::run(step, || act(workspace, requested.packages()))?);
         }
     }
     let mut programs = Vec::new();
-    if ["build", "tests", "processes", "simulation"].iter().any(|step| wanted.has(step)) || needs_clients {
+    if ["build", "tests", "processes", "simulation"].iter().any(|step| requested.has(step)) || needs_clients {
         done.push(checks::run("build", || {
-            programs = programs::build(shop, wanted.packages())?;
+            programs = programs::build(workspace, requested.packages())?;
             Ok(format!("{} test programs", programs.len()))
         })?);
     }
     if let Some(installing) = installing {
         done.push(installing.wait()?);
     }
-    let jobs = jobs(shop, wanted, &programs, &this)?;
-    let ended = run_jobs(shop, jobs)?;
+    let jobs = jobs(workspace, requested, &programs, &this)?;
+    let ended = run_jobs(workspace, jobs)?;
     let failed = ended.iter().filter(|one| one.failure.is_some()).count();
     print!("{}", report::cost_text(&ended));
     let groups = report::groups(&ended);
     groups.iter().for_each(|one| println!("{}", line("ran", one)));
     done.extend(groups);
-    let whole = FinishedStep {
+    let whole = CompletedStep {
         step: "all",
         took: begin.elapsed(),
         cost: cost::of_this_process().saturating_sub(cost_begin),
@@ -101,12 +101,12 @@ pub fn run(shop: &Workspace, wanted: &TestSelection) -> Result<(), Failure> {
     for excess in done.iter().filter_map(|one| budget::excess(one.step, one.cost)) {
         println!("xtask: note: {excess}");
     }
-    if wanted.is_recorded {
-        record::write(shop, &done, &ended, &whole)?;
-        times::commit(shop, &ended)?;
+    if requested.is_recorded {
+        record::write(workspace, &done, &ended, &whole)?;
+        times::commit(workspace, &ended)?;
     }
     println!("{}", line(if failed == 0 { "ok" } else { "FAILED" }, &whole));
-    let skipped: Vec<&EndedJob> =
+    let skipped: Vec<&JobOutcome> =
         ended.iter().filter(|one| one.failure.is_none() && one.skipped.is_some()).collect();
     for one in &skipped {
         println!("xtask: skipped: {}: {}", one.label(), one.skipped.as_deref().unwrap_or_default());
@@ -138,29 +138,29 @@ const NODE_SEEDS: &str = "0..25";
 const CLUSTER_SEEDS: &str = "60";
 
 fn jobs(
-    shop: &Workspace,
-    wanted: &TestSelection,
+    workspace: &Workspace,
+    requested: &TestSelection,
     programs: &[programs::Program],
     this: &Path,
 ) -> Result<Vec<Job>, Failure> {
     let mut jobs = Vec::new();
-    for program in programs.iter().filter(|program| wanted.has(program.group())) {
+    for program in programs.iter().filter(|program| requested.has(program.group())) {
         jobs.extend(program.tests()?.iter().map(|test| program.job(test)));
     }
-    if wanted.has("simulation") {
+    if requested.has("simulation") {
         let simulate = |name: &str, words: &[&str]| {
-            let mut command = Command::new(shop.target.join("debug").join("zerohop-sim"));
-            command.args(words).current_dir(&shop.root);
+            let mut command = Command::new(workspace.target.join("debug").join("zerohop-sim"));
+            command.args(words).current_dir(&workspace.root);
             suite("simulation", name, BUSY, command)
         };
         jobs.push(simulate("seeds of one node", &["--seeds", NODE_SEEDS]));
         jobs.push(simulate("seeds of clusters", &["cluster", "--seed", "0", "--seeds", CLUSTER_SEEDS]));
     }
-    for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| wanted.has(step)) {
+    for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| requested.has(step)) {
         let mut command = Command::new(this);
-        command.arg(step).current_dir(&shop.root);
+        command.arg(step).current_dir(&workspace.root);
         if let Some(suite) = programs.iter().find(|one| one.label() == PROGRAM_SUITE) {
-            command.env(built::SUITE, &suite.path);
+            command.env(built_artifacts::SUITE, &suite.path);
         }
         jobs.push(suite(step, step, weight, command));
     }
@@ -180,18 +180,18 @@ fn suite(group: &'static str, name: &str, weight: Weight, command: Command) -> J
 }
 
 /// Runs the jobs in parallel and prints each failure as it occurs.
-fn run_jobs(shop: &Workspace, jobs: Vec<Job>) -> Result<Vec<EndedJob>, Failure> {
-    let ended = pool::run_all(jobs, pool::capacity(), &times::load(shop), times::LONG, |one| {
+fn run_jobs(workspace: &Workspace, jobs: Vec<Job>) -> Result<Vec<JobOutcome>, Failure> {
+    let ended = pool::run_all(jobs, pool::capacity(), &times::load(workspace), times::LONG, |one| {
         if one.failure.is_some() {
             println!("{}", report::failure(one, &advice(one)));
         }
     });
-    times::save(shop, &ended)?;
+    times::save(workspace, &ended)?;
     Ok(ended)
 }
 
 /// The advice for a failed job.
-fn advice(one: &EndedJob) -> String {
+fn advice(one: &JobOutcome) -> String {
     match one.group {
         "simulation" => {
             "the line that replays the seed is above; docs/testing.md says how to look into it".to_owned()
@@ -207,10 +207,10 @@ mod tests {
 
     #[test]
     fn unknown_step_is_answered_with_known_ones() {
-        let shop = Workspace::find().unwrap();
-        let wanted =
+        let workspace = Workspace::find().unwrap();
+        let expected =
             TestSelection { steps: vec!["tidy".to_owned(), "tiddy".to_owned()], ..TestSelection::default() };
-        let message = run(&shop, &wanted).unwrap_err().to_string();
+        let message = run(&workspace, &expected).unwrap_err().to_string();
         assert!(message.contains("`tiddy`") && message.contains("build, environment, tests"), "{message}");
     }
 

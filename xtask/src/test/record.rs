@@ -6,11 +6,11 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::runner::job::EndedJob;
+use crate::runner::job::JobOutcome;
 use crate::workspace::{Failure, Workspace};
 
 use super::budget;
-use crate::finished_step::FinishedStep;
+use crate::completed_step::CompletedStep;
 
 const DOCUMENT: &str = "docs/testing.md";
 const BEGIN: &str = "<!-- times: written by `cargo xtask test --record` -->\n";
@@ -18,12 +18,12 @@ const END: &str = "<!-- end of times -->\n";
 
 /// Writes the tables of a run.
 pub(super) fn write(
-    shop: &Workspace,
-    steps: &[FinishedStep],
-    jobs: &[EndedJob],
-    whole: &FinishedStep,
+    workspace: &Workspace,
+    steps: &[CompletedStep],
+    jobs: &[JobOutcome],
+    whole: &CompletedStep,
 ) -> Result<(), Failure> {
-    let path = shop.root.join(DOCUMENT);
+    let path = workspace.root.join(DOCUMENT);
     let failed = |error| Failure::new(format!("{DOCUMENT}: {error}"));
     let text = fs::read_to_string(&path).map_err(failed)?;
     let new = replaced(&text, &format!("{}\n{}", machine(), tables(steps, jobs, whole)))
@@ -51,7 +51,7 @@ fn machine() -> String {
     )
 }
 
-fn tables(steps: &[FinishedStep], jobs: &[EndedJob], whole: &FinishedStep) -> String {
+fn tables(steps: &[CompletedStep], jobs: &[JobOutcome], whole: &CompletedStep) -> String {
     let mut text = "| step | budget, s of processor | s of processor | s elapsed | what |\n| --- | --- | --- | --- | --- |\n".to_owned();
     for row in budget::ROWS {
         if let Some(done) = steps.iter().find(|one| one.step == row.step) {
@@ -95,13 +95,13 @@ mod tests {
 
     #[test]
     fn each_step_and_each_program_has_a_row() {
-        let done = |step| FinishedStep {
+        let done = |step| CompletedStep {
             step,
             took: Duration::from_secs(3),
             cost: Duration::from_secs(2),
             summary: String::new(),
         };
-        let job = EndedJob {
+        let job = JobOutcome {
             group: "tests",
             program: "zerohop suite".to_owned(),
             name: "a".to_owned(),
@@ -112,7 +112,7 @@ mod tests {
             output: String::new(),
         };
         let text = tables(&[done("tidy")], &[job], &done("all"));
-        assert!(text.contains("| tidy | 10 | 2 | 3 | the rules of the house |"), "{text}");
+        assert!(text.contains("| tidy | 10 | 2 | 3 | the project's rules |"), "{text}");
         assert!(text.contains("| zerohop suite | 1 | 1.0 | 1.0 |"), "{text}");
     }
 }

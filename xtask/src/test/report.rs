@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::finished_step::FinishedStep;
-use crate::runner::job::EndedJob;
+use crate::completed_step::CompletedStep;
+use crate::runner::job::JobOutcome;
 
 use super::budget;
 
@@ -13,7 +13,7 @@ use super::budget;
 const LISTED: usize = 10;
 
 /// The text about a failed job, printed as soon as it has failed.
-pub fn failure(ended: &EndedJob, advice: &str) -> String {
+pub fn failure(ended: &JobOutcome, advice: &str) -> String {
     format!(
         "---- {} ----\n{}\n---- {} failed: {}\n     {advice}",
         ended.label(),
@@ -24,7 +24,7 @@ pub fn failure(ended: &EndedJob, advice: &str) -> String {
 }
 
 /// One step for each group of the parallel jobs.
-pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
+pub(super) fn groups(jobs: &[JobOutcome]) -> Vec<CompletedStep> {
     let mut groups: BTreeMap<&'static str, (Duration, Duration, usize)> = BTreeMap::new();
     for job in jobs {
         let (took, cost, count) = groups.entry(job.group).or_default();
@@ -33,16 +33,21 @@ pub(super) fn groups(jobs: &[EndedJob]) -> Vec<FinishedStep> {
         *count += 1;
     }
     let row = |step: &str| budget::ROWS.iter().position(|row| row.step == step);
-    let mut done: Vec<FinishedStep> = groups
+    let mut done: Vec<CompletedStep> = groups
         .into_iter()
-        .map(|(step, (took, cost, count))| FinishedStep { step, took, cost, summary: format!("{count} run") })
+        .map(|(step, (took, cost, count))| CompletedStep {
+            step,
+            took,
+            cost,
+            summary: format!("{count} run"),
+        })
         .collect();
     done.sort_by_key(|one| row(one.step));
     done
 }
 
 /// The cost of each test program, and the slowest and the most expensive of all jobs, as text.
-pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
+pub(super) fn cost_text(jobs: &[JobOutcome]) -> String {
     let mut programs: BTreeMap<&str, (usize, Duration, Duration)> = BTreeMap::new();
     for job in jobs {
         let (count, took, cost) = programs.entry(&job.program).or_default();
@@ -60,9 +65,9 @@ pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
         );
     }
     for (word, amount) in
-        [("slow", (|one| one.took) as fn(&EndedJob) -> Duration), ("costly", |one| one.cost)]
+        [("slow", (|one| one.took) as fn(&JobOutcome) -> Duration), ("costly", |one| one.cost)]
     {
-        let mut listed: Vec<&EndedJob> = jobs.iter().collect();
+        let mut listed: Vec<&JobOutcome> = jobs.iter().collect();
         listed.sort_by_key(|one| std::cmp::Reverse(amount(one)));
         for one in listed.into_iter().take(LISTED) {
             let _ = writeln!(
@@ -80,10 +85,10 @@ pub(super) fn cost_text(jobs: &[EndedJob]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finished_step::line;
+    use crate::completed_step::line;
 
-    fn ended(group: &'static str, name: &str, seconds: u64) -> EndedJob {
-        EndedJob {
+    fn ended(group: &'static str, name: &str, seconds: u64) -> JobOutcome {
+        JobOutcome {
             group,
             program: "zerohop suite".to_owned(),
             name: name.to_owned(),
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn finished_step_is_one_line() {
-        let done = FinishedStep {
+        let done = CompletedStep {
             step: "lint",
             took: Duration::from_millis(1234),
             cost: Duration::from_millis(2050),

@@ -6,25 +6,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::runner::job::EndedJob;
+use crate::runner::job::JobOutcome;
 use crate::workspace::{Failure, Workspace};
 
 /// A job of this length or more is in the committed list. A job without a time is assumed to be
 /// shorter than all of them.
 pub(super) const LONG: Duration = Duration::from_secs(4);
 
-fn file(shop: &Workspace) -> PathBuf {
-    shop.target.join("xtask").join("times.json")
+fn file(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("xtask").join("times.json")
 }
 
-fn committed_file(shop: &Workspace) -> PathBuf {
-    shop.root.join("xtask").join("long_jobs.json")
+fn committed_file(workspace: &Workspace) -> PathBuf {
+    workspace.root.join("xtask").join("long_jobs.json")
 }
 
 /// The stored times, by the jobs' labels: those of the committed list where this checkout has none.
-pub(super) fn load(shop: &Workspace) -> BTreeMap<String, Duration> {
-    let mut all = read(&committed_file(shop));
-    all.extend(read(&file(shop)));
+pub(super) fn load(workspace: &Workspace) -> BTreeMap<String, Duration> {
+    let mut all = read(&committed_file(workspace));
+    all.extend(read(&file(workspace)));
     all
 }
 
@@ -35,8 +35,8 @@ fn read(file: &Path) -> BTreeMap<String, Duration> {
 }
 
 /// Stores the times of these jobs, and keeps those of others.
-pub(super) fn save(shop: &Workspace, jobs: &[EndedJob]) -> Result<(), Failure> {
-    let file = file(shop);
+pub(super) fn save(workspace: &Workspace, jobs: &[JobOutcome]) -> Result<(), Failure> {
+    let file = file(workspace);
     let mut all = read(&file);
     all.extend(passed(jobs));
     if let Some(folder) = file.parent() {
@@ -46,11 +46,11 @@ pub(super) fn save(shop: &Workspace, jobs: &[EndedJob]) -> Result<(), Failure> {
 }
 
 /// Replaces the committed list by the long ones of these jobs.
-pub(super) fn commit(shop: &Workspace, jobs: &[EndedJob]) -> Result<(), Failure> {
-    write(&committed_file(shop), &passed(jobs).filter(|(_, took)| *took >= LONG).collect())
+pub(super) fn commit(workspace: &Workspace, jobs: &[JobOutcome]) -> Result<(), Failure> {
+    write(&committed_file(workspace), &passed(jobs).filter(|(_, took)| *took >= LONG).collect())
 }
 
-fn passed(jobs: &[EndedJob]) -> impl Iterator<Item = (String, Duration)> {
+fn passed(jobs: &[JobOutcome]) -> impl Iterator<Item = (String, Duration)> {
     jobs.iter().filter(|one| one.failure.is_none()).map(|one| (one.label(), one.took))
 }
 
@@ -72,8 +72,8 @@ fn cannot_write(file: &Path, error: &std::io::Error) -> Failure {
 mod tests {
     use super::*;
 
-    fn job(name: &str, seconds: u64) -> EndedJob {
-        EndedJob {
+    fn job(name: &str, seconds: u64) -> JobOutcome {
+        JobOutcome {
             group: "tests",
             program: "p".to_owned(),
             name: name.to_owned(),
@@ -88,28 +88,28 @@ mod tests {
     #[test]
     fn committed_times_are_those_of_long_jobs_and_yield_to_own_times() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Workspace { root: folder.path().to_owned(), target: folder.path().join("target") };
+        let workspace = Workspace { root: folder.path().to_owned(), target: folder.path().join("target") };
         fs::create_dir(folder.path().join("xtask")).unwrap();
-        commit(&shop, &[job("short", 1), job("long", 10), job("longer", 20)]).unwrap();
+        commit(&workspace, &[job("short", 1), job("long", 10), job("longer", 20)]).unwrap();
         let expected = |long| {
             [("p long", long), ("p longer", 20)]
                 .map(|(name, seconds)| (name.to_owned(), Duration::from_secs(seconds)))
         };
-        assert_eq!(load(&shop), BTreeMap::from(expected(10)));
-        save(&shop, &[job("long", 5)]).unwrap();
-        assert_eq!(load(&shop), BTreeMap::from(expected(5)));
+        assert_eq!(load(&workspace), BTreeMap::from(expected(10)));
+        save(&workspace, &[job("long", 5)]).unwrap();
+        assert_eq!(load(&workspace), BTreeMap::from(expected(5)));
     }
 
     #[test]
     fn saved_times_replace_only_those_of_same_job() {
         let folder = tempfile::tempdir().unwrap();
-        let shop = Workspace { root: folder.path().to_owned(), target: folder.path().join("target") };
-        assert!(load(&shop).is_empty());
+        let workspace = Workspace { root: folder.path().to_owned(), target: folder.path().join("target") };
+        assert!(load(&workspace).is_empty());
         for (name, seconds) in [("a", 1), ("b", 2), ("a", 3)] {
-            save(&shop, &[job(name, seconds)]).unwrap();
+            save(&workspace, &[job(name, seconds)]).unwrap();
         }
         let expected =
             [("p a".to_owned(), Duration::from_secs(3)), ("p b".to_owned(), Duration::from_secs(2))];
-        assert_eq!(load(&shop), BTreeMap::from(expected));
+        assert_eq!(load(&workspace), BTreeMap::from(expected));
     }
 }

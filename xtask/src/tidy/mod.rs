@@ -69,16 +69,16 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Checks the tree of `shop`; the failure lists every violation.
-pub fn run(shop: &Workspace) -> Result<String, Failure> {
-    let tree = Tree::read(&shop.root)?;
+/// Checks the tree of `workspace`; the failure lists every violation.
+pub fn run(workspace: &Workspace) -> Result<String, Failure> {
+    let tree = Tree::read(&workspace.root)?;
     let violations = check(&tree);
     if violations.is_empty() {
         return Ok(format!("{} files", tree.len()));
     }
     let lines: Vec<String> = violations.iter().map(Violation::to_string).collect();
     Err(Failure::new(format!(
-        "{}\n{} places break the rules of the house; each line says what to do",
+        "{}\n{} places break the project's rules; each line says what to do",
         lines.join("\n"),
         lines.len()
     )))

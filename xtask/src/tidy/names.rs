@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::source::split;
+use super::words::parts;
 use super::{Tree, Violation};
 
 /// Names of more types than [`TREE_MAX`], each with a reason.
@@ -29,6 +30,10 @@ const REFUSED: &str = "
     Unsent Until Versioned Waiting Walked Wanted Was Watched Way Went What When Whereto Who Whole Whose Why Within
     Woken Word Writing Written";
 
+/// Participles that say what was done with a thing instead of what it is, as the first part of a name.
+const PREFIXES: [&str; 11] =
+    ["shown", "given", "wanted", "judged", "begun", "known", "found", "ended", "listed", "seen", "parked"];
+
 /// Files and lines that define a type, by crate.
 type TypeLocations<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;
 
@@ -41,11 +46,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         for (number, line) in code.lines().enumerate() {
             let definition = defined(line);
             for name in definition.into_iter().chain(defined_by_macro(line)).chain(aliases(line)) {
-                if REFUSED.split_whitespace().any(|refused| refused == name) {
-                    let what = format!(
-                        "`{name}` does not say what it is: name the thing, by a noun of docs/glossary.md"
-                    );
-                    violations.push(Violation::new(path, number + 1, what));
+                if is_refused(name) {
+                    violations.push(Violation::new(path, number + 1, refusal(name)));
                 }
             }
             let Some(name) = definition else { continue };
@@ -55,6 +57,13 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 .entry(crate_folder(path))
                 .or_default()
                 .push((path, number + 1));
+        }
+    }
+    for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".py") || path.ends_with(".pyi")) {
+        for (number, line) in text.lines().enumerate() {
+            if let Some(name) = defined_in_python(line).filter(|name| is_refused(name)) {
+                violations.push(Violation::new(path, number + 1, refusal(name)));
+            }
         }
     }
     let excepted = exceptions(tree, &mut violations);
@@ -85,6 +94,23 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         }
     }
     violations
+}
+
+/// Whether a name does not say what its type is.
+fn is_refused(name: &str) -> bool {
+    let first = || parts(name).into_iter().next().unwrap_or_default();
+    REFUSED.split_whitespace().any(|refused| refused == name) || PREFIXES.contains(&first().as_str())
+}
+
+fn refusal(name: &str) -> String {
+    format!("`{name}` does not say what it is: name the thing, by a noun of docs/glossary.md")
+}
+
+/// The class that a line of Python defines.
+fn defined_in_python(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("class ")?;
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+    matches!(rest.as_bytes().get(end), Some(b':' | b'(' | b'[')).then(|| rest[..end].trim_start_matches('_'))
 }
 
 /// Names with reasons.
@@ -161,6 +187,10 @@ mod tests {
             "    What: u32 {",
             "use b::{Answer as Told, Question};",
             "    Answer as Told,",
+            "struct ShownThing;",
+            "enum Given {",
+            "pub(crate) struct ParkedThing<'a> {",
+            "type FoundThing = u8;",
         ] {
             assert_eq!(violations(&[("crates/a/src/lib.rs", line)]).len(), 1, "{line}");
         }
@@ -169,10 +199,22 @@ mod tests {
             "    type Wanted = u8;",
             "let told = \"struct Told;\";",
             "struct ToldLater;",
+            "struct Founder;",
+            "struct ThingShown;",
             "use b::Told as Answer;",
             "    Told: u8,",
         ] {
             assert_eq!(violations(&[("crates/a/src/lib.rs", line)]), [""; 0], "{line}");
+        }
+    }
+
+    #[test]
+    fn meaningless_class_name_is_a_violation_in_python() {
+        for line in ["class GivenPath:", "    class _Told(Base):", "class Seen[T]:"] {
+            assert_eq!(violations(&[("python/package/a.py", line)]).len(), 1, "{line}");
+        }
+        for line in ["# class GivenPath:", "class Path:", "a class Given by name"] {
+            assert_eq!(violations(&[("python/package/a.py", line)]), [""; 0], "{line}");
         }
     }
 

@@ -33,10 +33,10 @@ struct DeclaredBug<'t> {
 }
 
 /// Writes the page of planted bugs.
-pub fn run(shop: &Workspace) -> Result<(), Failure> {
-    let tree = Tree::read(&shop.root)?;
+pub fn run(workspace: &Workspace) -> Result<(), Failure> {
+    let tree = Tree::read(&workspace.root)?;
     let table = read(&tree).map_err(Failure::new)?;
-    let path = shop.root.join(PAGE);
+    let path = workspace.root.join(PAGE);
     fs::write(&path, page(&tree, &table))
         .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
     println!("xtask: {PAGE} is written");

@@ -19,13 +19,37 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         for (number, line) in split(text).code.lines().enumerate() {
-            for (name, part) in vague_names(line) {
-                let what = format!("\"{part}\" in `{name}` does not say what the value is: rename it");
-                violations.push(Violation::new(path, number + 1, what));
-            }
+            violations.extend(vague_names(line).into_iter().map(|found| violation(path, number, found)));
+        }
+    }
+    for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".py") || path.ends_with(".pyi")) {
+        for (number, line) in text.lines().enumerate() {
+            let names = bound_in_python(line).map(vague_names).unwrap_or_default();
+            violations.extend(names.into_iter().map(|found| violation(path, number, found)));
         }
     }
     violations
+}
+
+fn violation(path: &str, number: usize, (name, part): (&str, &str)) -> Violation {
+    let what = format!("\"{part}\" in `{name}` does not say what the value is: rename it");
+    Violation::new(path, number + 1, what)
+}
+
+/// The part of a line of Python that binds names: those of a function, a class, an assignment or a loop.
+fn bound_in_python(line: &str) -> Option<&str> {
+    let code = line.trim_start();
+    let code = code.strip_prefix("async ").unwrap_or(code);
+    if code.starts_with("def ") || code.starts_with("class ") {
+        return code.split('(').next();
+    }
+    if let Some(rest) = code.strip_prefix("for ") {
+        return rest.split_once(" in ").map(|(names, _)| names);
+    }
+    let (names, _) = code.split_once(" = ")?;
+    let names = names.split(": ").next()?;
+    let is_target = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ',' | ' ' | '(' | ')');
+    (names.chars().all(is_target) && (names.contains(',') || !names.contains(' '))).then_some(names)
 }
 
 /// The names of a line of code that have a refused part, each with that part.
@@ -61,6 +85,22 @@ mod tests {
             assert_eq!(reported("crates/a/src/lib.rs", line), [""; 0], "{line}");
         }
         assert_eq!(reported("docs/a.md", "told"), [""; 0]);
+    }
+
+    #[test]
+    fn vague_name_is_a_violation_in_python() {
+        for line in [
+            "told = 1",
+            "    told: list[int] = []",
+            "def _told(self) -> int:",
+            "for told, b in c:",
+            "a, told = pair()",
+        ] {
+            assert_eq!(reported("python/package/a.py", line).len(), 1, "{line}");
+        }
+        for line in ["# told = 1", "It is told = 1", "untold = 1", "print(told)", "told"] {
+            assert_eq!(reported("python/package/a.py", line), [""; 0], "{line}");
+        }
     }
 
     #[test]

@@ -7,21 +7,29 @@ use super::{Tree, Violation};
 /// Former words, with their replacements.
 const TABLE: &str = "tidy/words.toml";
 
-/// Texts that may mention the former words.
-const PASSED_OVER: [&str; 5] =
-    ["CHANGELOG.md", "docs/glossary.md", "docs/history/", "tidy/words.toml", "xtask/src/tidy/words.rs"];
+/// Texts that may mention the former words, and data that is no prose.
+const PASSED_OVER: [&str; 9] = [
+    "CHANGELOG.md",
+    "Cargo.lock",
+    "LICENSE",
+    "bench/results/",
+    "crates/resp/tests/recorded/",
+    "docs/glossary.md",
+    "docs/history/",
+    "tidy/words.toml",
+    "xtask/src/tidy/",
+];
 
 /// Checks names, comments and prose of the tree.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let Some(table) = tree.text(TABLE) else { return Vec::new() };
+    let Some(table) = tree.text(TABLE) else {
+        return vec![Violation::new(TABLE, 0, "the table of the former words is missing")];
+    };
     let words: BTreeMap<String, String> = match toml::from_str(table) {
         Ok(words) => words,
         Err(error) => return vec![Violation::new(TABLE, 0, format!("it cannot be read: {error}"))],
     };
-    let is_ours = |path: &str| {
-        let has_prose = [".rs", ".md", ".py", ".pyi", ".sh", ".toml"].iter().any(|end| path.ends_with(end));
-        has_prose && !PASSED_OVER.iter().any(|start| path.starts_with(start))
-    };
+    let is_ours = |path: &str| !PASSED_OVER.iter().any(|start| path.starts_with(start));
     let mut violations = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| is_ours(path)) {
         for (number, line) in text.lines().enumerate() {
@@ -78,6 +86,17 @@ mod tests {
             let tree = Tree::of(&[(TABLE, "anew = \"again\"\n"), ("crates/a/src/lib.rs", line)]);
             assert_eq!(check(&tree), [], "{line}");
         }
+    }
+
+    #[test]
+    fn every_text_is_checked_and_a_missing_table_is_a_violation() {
+        for path in [".ci/run", "docs/protocols/a.proto", "suites/a/install", "a.js", "crates/a/tests/b.txt"]
+        {
+            assert_eq!(check(&Tree::of(&[(TABLE, "anew = \"again\"\n"), (path, "anew")])).len(), 1, "{path}");
+        }
+        let reported: Vec<String> =
+            check(&Tree::of(&[("docs/a.md", "anew")])).iter().map(Violation::to_string).collect();
+        assert_eq!(reported, ["tidy/words.toml: the table of the former words is missing"]);
     }
 
     #[test]

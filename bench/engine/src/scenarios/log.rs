@@ -6,7 +6,7 @@
 use zerohop_disk::FilesDisk;
 use zerohop_engine::log::shared::format::LogId;
 use zerohop_engine::log::shared::streams::{NewLogPartition, SharedLog, SharedLogOptions};
-use zerohop_engine::{EngineError, EntryKind, Meta, PartitionId};
+use zerohop_engine::{EngineError, EntryKind, EntryMeta, PartitionId};
 
 use super::{Bound, Case, Scenario, ScenarioReading, Target, label, us};
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ fn run(case: &Case) -> Result<ScenarioReading, Failure> {
         for index in at * BATCH..(at + 1) * BATCH {
             let to = below(draws.next(), slots.len() as u64) as usize;
             last[to] += 1;
-            let meta = Meta {
+            let meta = EntryMeta {
                 kind: EntryKind::Put,
                 flags: 0,
                 epoch: 1,

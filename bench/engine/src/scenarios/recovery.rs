@@ -1,4 +1,4 @@
-//! From files to the first answer, after an orderly close and after a crash.
+//! From files to the first answer, after a clean shutdown and after a crash.
 //!
 //! One process loads and ends, and another opens, so that no memory of the first is reused.
 //! "killed" is a load into `sync` partitions that ends without a close. The newest checkpoints are
@@ -26,7 +26,7 @@ use crate::workload::Records;
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "recovery",
     about: "A process loads and ends; another opens and looks one record up: that is timed, with the commit of all that \
-            was found. \"closed\": ended by an orderly close. \"killed\": sync partitions, a flush every 1024 records, \
+            was found. \"closed\": ended by a clean shutdown. \"killed\": sync partitions, a flush every 1024 records, \
             ended without closing, checkpoints only from maintenance. \"warm\": the files' pages are in the system's \
             cache; \"cold\": dropped from it. Then 10,000 records are checked and all are counted.",
     records: 10_000_000,

@@ -1,6 +1,6 @@
 //! The manifest: the contents of a backup. A folder without a manifest is not a backup.
 
-use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
+use super::{FieldsReader, FormatError, VERSION, checksum, put_counted};
 
 const MAGIC: [u8; 4] = *b"ZHBM";
 /// The version of manifests with separators.
@@ -140,21 +140,21 @@ impl Manifest {
     /// # Errors
     /// They are not a manifest, have another version, are truncated or corrupt, or contradict
     /// themselves.
-    pub fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, FormatError> {
         let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {
-            return Err(Malformed("it is no manifest of a backup"));
+            return Err(FormatError("it is no manifest of a backup"));
         }
         let version = from.u32()?;
         if ![VERSION, VERSION_SEPARATORS].contains(&version) {
-            return Err(Malformed("it is of a version that this program does not know"));
+            return Err(FormatError("it is of a version that this program does not know"));
         }
         let (length, sum) = (from.u32()? as usize, from.u32()?);
         if from.0.rest().len() != length {
-            return Err(Malformed("it has another length than it says"));
+            return Err(FormatError("it has another length than it says"));
         }
         if checksum(from.0.rest()) != sum {
-            return Err(Malformed("it does not match its checksum"));
+            return Err(FormatError("it does not match its checksum"));
         }
         let (id, base, base_folder) = (from.array()?, from.array()?, from.text()?);
         let (at, at_ms) = (from.u64()?, from.u64()?);
@@ -182,20 +182,20 @@ impl Manifest {
             });
         }
         if version == VERSION_SEPARATORS && manifest.keyspaces.iter().all(|one| one.separators.is_empty()) {
-            return Err(Malformed("it is of a later version than it needs"));
+            return Err(FormatError("it is of a later version than it needs"));
         }
         for _ in 0..from.u32()? {
             let (keyspace, partition, checksum) = (from.u32()?, from.u32()?, from.u32()?);
             let (length, records, kept) = (from.u64()?, from.u64()?, from.u64()?);
             let of =
-                manifest.keyspaces.get(keyspace as usize).ok_or(Malformed("a part is of no keyspace"))?;
+                manifest.keyspaces.get(keyspace as usize).ok_or(FormatError("a part is of no keyspace"))?;
             if partition >= of.partitions {
-                return Err(Malformed("a part is of no partition of its keyspace"));
+                return Err(FormatError("a part is of no partition of its keyspace"));
             }
             let part = Part { keyspace, partition, length, checksum, records, kept };
             let place = |part: &Part| (part.keyspace, part.partition);
             if manifest.parts.last().is_some_and(|before| place(before) >= place(&part)) {
-                return Err(Malformed("parts do not stand in order"));
+                return Err(FormatError("parts do not stand in order"));
             }
             manifest.parts.push(part);
         }

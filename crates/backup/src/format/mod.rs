@@ -13,47 +13,47 @@ pub const VERSION: u32 = 1;
 
 /// Bytes that violate the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
+pub struct FormatError(pub &'static str);
 
 /// Reads fields one after the other, and says what is wrong if it cannot.
 pub(crate) struct FieldsReader<'a>(Reader<'a>);
 
 /// The error of bytes that are too short.
-const CUT: Malformed = Malformed("it ends before its fields do");
+const CUT: FormatError = FormatError("it ends before its fields do");
 
 impl<'a> FieldsReader<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self(Reader::new(bytes))
     }
 
-    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn bytes(&mut self, length: usize) -> Result<&'a [u8], FormatError> {
         self.0.bytes(length).ok_or(CUT)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], FormatError> {
         self.0.array().ok_or(CUT)
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(crate) fn u8(&mut self) -> Result<u8, FormatError> {
         self.0.u8().ok_or(CUT)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn u32(&mut self) -> Result<u32, FormatError> {
         self.0.u32().ok_or(CUT)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn u64(&mut self) -> Result<u64, FormatError> {
         self.0.u64().ok_or(CUT)
     }
 
     /// A length (4 bytes) and as many bytes.
-    pub(crate) fn counted(&mut self) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn counted(&mut self) -> Result<&'a [u8], FormatError> {
         let length = self.u32()? as usize;
         self.bytes(length)
     }
 
-    pub(crate) fn text(&mut self) -> Result<String, Malformed> {
-        let text = std::str::from_utf8(self.counted()?).map_err(|_| Malformed("a text is not UTF-8"))?;
+    pub(crate) fn text(&mut self) -> Result<String, FormatError> {
+        let text = std::str::from_utf8(self.counted()?).map_err(|_| FormatError("a text is not UTF-8"))?;
         Ok(text.to_owned())
     }
 
@@ -61,8 +61,8 @@ impl<'a> FieldsReader<'a> {
         std::mem::replace(&mut self.0, Reader::new(&[])).rest()
     }
 
-    pub(crate) fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_at_end() { Ok(()) } else { Err(Malformed("it goes on behind its fields")) }
+    pub(crate) fn end(&self) -> Result<(), FormatError> {
+        if self.0.is_at_end() { Ok(()) } else { Err(FormatError("it goes on behind its fields")) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A part: the contents of one partition of a keyspace, entry by entry.
 
-use super::{FieldsReader, Malformed, VERSION, checksum, put_counted};
+use super::{FieldsReader, FormatError, VERSION, checksum, put_counted};
 
 const MAGIC: [u8; 4] = *b"ZHBP";
 /// Bytes of the header of a part.
@@ -131,19 +131,19 @@ impl PartHeader {
     ///
     /// # Errors
     /// It is not a header, has another version, or is corrupt.
-    pub fn decode(bytes: &[u8]) -> Result<PartHeader, Malformed> {
+    pub fn decode(bytes: &[u8]) -> Result<PartHeader, FormatError> {
         let mut from = FieldsReader::new(bytes);
         if from.array::<4>()? != MAGIC {
-            return Err(Malformed("it is no part of a backup"));
+            return Err(FormatError("it is no part of a backup"));
         }
         if from.u32()? != VERSION {
-            return Err(Malformed("it is of a version that this program does not know"));
+            return Err(FormatError("it is of a version that this program does not know"));
         }
         let header = PartHeader { backup: from.array()?, keyspace: from.u32()?, partition: from.u32()? };
         let sum = from.u32()?;
         from.end()?;
         if sum != checksum(&bytes[..HEADER_BYTES - 4]) {
-            return Err(Malformed("its header does not match its checksum"));
+            return Err(FormatError("its header does not match its checksum"));
         }
         Ok(header)
     }
@@ -203,11 +203,11 @@ impl<'a> PartEntry<'a> {
     ///
     /// # Errors
     /// The length is too large.
-    pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), Malformed> {
+    pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), FormatError> {
         let mut from = FieldsReader::new(&frame);
         let (length, sum) = (from.u32()? as usize, from.u32()?);
         if length > BODY_BYTES_MAX {
-            return Err(Malformed("an entry is longer than any may be"));
+            return Err(FormatError("an entry is longer than any may be"));
         }
         Ok((length, sum))
     }
@@ -216,9 +216,9 @@ impl<'a> PartEntry<'a> {
     ///
     /// # Errors
     /// It has another checksum, or this version does not know its contents.
-    pub fn decode(body: &'a [u8], sum: u32) -> Result<PartEntry<'a>, Malformed> {
+    pub fn decode(body: &'a [u8], sum: u32) -> Result<PartEntry<'a>, FormatError> {
         if checksum(body) != sum {
-            return Err(Malformed("an entry does not match its checksum"));
+            return Err(FormatError("an entry does not match its checksum"));
         }
         let mut from = FieldsReader::new(body);
         let entry = match from.u8()? {
@@ -241,7 +241,7 @@ impl<'a> PartEntry<'a> {
                 let (version, id, size) = (from.u64()?, from.u64()?, from.u64()?);
                 let chunk_bits = from.u8()?;
                 if !(CHUNK_BITS_MIN..=CHUNK_BITS_MAX).contains(&chunk_bits) {
-                    return Err(Malformed("a blob has chunks of a size that there is not"));
+                    return Err(FormatError("a blob has chunks of a size that there is not"));
                 }
                 let name = from.counted()?;
                 PartEntry::Blob { version, id, size, chunk_bits, name, attributes: from.rest() }
@@ -253,7 +253,7 @@ impl<'a> PartEntry<'a> {
             }
             KEPT_CHUNK => PartEntry::KeptChunk { number: from.u64()?, version: from.u64()? },
             END => PartEntry::End { entries: from.u64()? },
-            _ => return Err(Malformed("an entry is of a kind that this program does not know")),
+            _ => return Err(FormatError("an entry is of a kind that this program does not know")),
         };
         from.end()?;
         Ok(entry)
@@ -266,11 +266,11 @@ mod tests {
 
     use super::*;
 
-    fn read(bytes: &[u8]) -> Result<PartEntry<'_>, Malformed> {
-        let (frame, body) = bytes.split_first_chunk().ok_or(Malformed("cut"))?;
+    fn read(bytes: &[u8]) -> Result<PartEntry<'_>, FormatError> {
+        let (frame, body) = bytes.split_first_chunk().ok_or(FormatError("cut"))?;
         let (length, sum) = PartEntry::frame(*frame)?;
         if length != body.len() {
-            return Err(Malformed("cut"));
+            return Err(FormatError("cut"));
         }
         PartEntry::decode(body, sum)
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use zerohop_backup::{Progress, Target as BackupTarget};
 use zerohop_client::{ComparedRange, Error};
-use zerohop_wire::words::by_number;
+use zerohop_wire::plurals::by_number;
 
 use super::progress::BackupProgress;
 
@@ -13,8 +13,8 @@ pub(super) struct ComparisonTotals {
     /// Bytes of one copy of each partition.
     bytes: u64,
     /// The lowest number of copies that a record was read in.
-    copies_min: u32,
-    copies_max: u32,
+    replicas_min: u32,
+    replicas_max: u32,
     /// Copies whose contents differ from the others. Each of them does a snapshot install.
     pub(super) differing: Vec<DifferingCopy>,
 }
@@ -46,8 +46,8 @@ impl ComparisonTotals {
     fn count(&mut self, keyspace: &str, range: &ComparedRange) {
         let ComparedRange { partition, records, bytes, copies, .. } = *range;
         if records > 0 {
-            self.copies_min = if self.records == 0 { copies } else { self.copies_min.min(copies) };
-            self.copies_max = self.copies_max.max(copies);
+            self.replicas_min = if self.records == 0 { copies } else { self.replicas_min.min(copies) };
+            self.replicas_max = self.replicas_max.max(copies);
         }
         (self.records, self.bytes) = (self.records + records, self.bytes + bytes);
         for instance in &range.differing {
@@ -61,15 +61,19 @@ impl ComparisonTotals {
 
     /// The totals as a sentence.
     pub(super) fn sentence(&self) -> String {
-        let Self { records, copies_min, copies_max, .. } = *self;
-        match (copies_min, copies_max) {
+        let Self { records, replicas_min, replicas_max, .. } = *self;
+        match (replicas_min, replicas_max) {
             _ if records == 0 => "there is nothing to compare".to_owned(),
-            (1, 1) => "there is one copy of each: nothing to compare".to_owned(),
+            (1, 1) => "there is one replica of each: nothing to compare".to_owned(),
             (min, max) if min == max => {
-                format!("{} compared in {max} copies: {}", records_and_chunks(records), self.found())
+                format!("{} compared in {max} replicas: {}", records_and_chunks(records), self.found())
             }
             (min, max) => {
-                format!("{} compared in {min} to {max} copies: {}", records_and_chunks(records), self.found())
+                format!(
+                    "{} compared in {min} to {max} replicas: {}",
+                    records_and_chunks(records),
+                    self.found()
+                )
             }
         }
     }

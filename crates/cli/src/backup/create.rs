@@ -8,7 +8,7 @@ use serde::Serialize;
 use zerohop_backup::BackupTotals;
 use zerohop_client::SnapshotOptions;
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -32,7 +32,7 @@ pub(crate) struct BackupArguments {
     #[arg(long, value_name = "DIR")]
     since: Option<PathBuf>,
     /// The maximum time of the backup, for which the cluster keeps data that changes meanwhile: 6h, 2d; from 1ms to 7d.
-    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = within)]
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_duration)]
     within: Duration,
     #[command(flatten)]
     target: ClusterTarget,
@@ -53,7 +53,7 @@ struct BackupOutput<'a> {
 }
 
 /// Parses the maximum time. For clap.
-fn within(text: &str) -> Result<Duration, String> {
+fn parse_duration(text: &str) -> Result<Duration, String> {
     let time = quantity::duration_above_zero(text)?;
     match u64::try_from(time.as_millis()) {
         Ok(ms) if ms <= SNAPSHOT_AGE_MS_MAX => Ok(time),
@@ -76,7 +76,7 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, Com
             Err(error) => return Err(outage::explained(&target, error.into()).await),
         },
         // Dropping the writer removes what was written.
-        () = signals.come() => None,
+        () = signals.received() => None,
     };
     drop(shown);
     let Some(BackupTotals { at_ms, records, unchanged: kept, bytes, written }) = totals else {

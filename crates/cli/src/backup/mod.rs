@@ -10,7 +10,7 @@ mod verify;
 use zerohop_backup::{BackupError, Target as BackupTarget};
 use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
-use zerohop_wire::words::by_number;
+use zerohop_wire::plurals::by_number;
 
 use crate::common::ending::CommandError;
 use crate::common::{admin, names};

@@ -8,7 +8,7 @@ use zerohop_backup::format::manifest;
 use zerohop_backup::{Chain, Progress};
 use zerohop_client::{Client, DropOptions, Error, Keyspace};
 use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -30,7 +30,7 @@ pub(crate) struct RestoreArguments {
     #[arg(long = "as", value_name = "NAME")]
     renamed: Option<String>,
     /// Number of copies of each created keyspace [default: as in the backup, at most one per node].
-    #[arg(long, value_name = "COPIES", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "REPLICAS", value_parser = clap::value_parser!(u32).range(1..))]
     replicas: Option<u32>,
     /// The folder of the earlier backup that this backup continues, if it is not beside this one. May be given
     /// several times.
@@ -70,7 +70,7 @@ pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, Co
     let again = if arguments.overwrite { " --overwrite" } else { "" };
     let ended = tokio::select! {
         ended = restore(&chain, arguments) => Some(ended),
-        () = signals.come() => None,
+        () = signals.received() => None,
     };
     ended.unwrap_or_else(|| {
         output::problem(&format!(
@@ -91,7 +91,7 @@ fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
 }
 
 /// A keyspace of the backup, and its target.
-struct WantedKeyspace {
+struct RestoreTarget {
     /// Its position in the manifest.
     position: u32,
     /// The settings with which it is created if it does not exist.
@@ -99,7 +99,7 @@ struct WantedKeyspace {
 }
 
 /// A keyspace of the backup, with the open target keyspace.
-struct OpenedKeyspace {
+struct RestoreKeyspace {
     position: u32,
     name: String,
     into: Keyspace,
@@ -107,10 +107,10 @@ struct OpenedKeyspace {
 }
 
 async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
-    let wanted = wanted_keyspaces(chain.newest(), &arguments)?;
+    let requested = wanted_keyspaces(chain.newest(), &arguments)?;
     let RestoreArguments { folder, overwrite, target, json, .. } = &arguments;
     let client = target.connect().await?;
-    let opened = open_or_make(&client, wanted, &arguments).await?;
+    let opened = open_or_make(&client, requested, &arguments).await?;
     let mut shown = BackupProgress::new("restored");
     let mut all = Vec::new();
     let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.update(progress)).await;
@@ -145,14 +145,14 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
 /// interrupted restore is detected, and repeated as a whole.
 async fn restore_all(
     chain: &Chain,
-    opened: &[OpenedKeyspace],
+    opened: &[RestoreKeyspace],
     all: &mut Vec<RestoredKeyspace>,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<(), CommandError> {
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
-    for OpenedKeyspace { position: place, name, into, created } in opened {
+    for RestoreKeyspace { position: place, name, into, created } in opened {
         let zerohop_backup::RestoreTotals { records, bytes } =
             zerohop_backup::restore(chain, *place, into, tell).await?;
         all.push(RestoredKeyspace { name: name.clone(), created: *created, records, bytes });
@@ -167,7 +167,7 @@ async fn restore_all(
 fn wanted_keyspaces(
     manifest: &manifest::Manifest,
     arguments: &RestoreArguments,
-) -> Result<Vec<WantedKeyspace>, CommandError> {
+) -> Result<Vec<RestoreTarget>, CommandError> {
     let RestoreArguments { keyspace, renamed, replicas, .. } = arguments;
     if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
     {
@@ -177,7 +177,7 @@ fn wanted_keyspaces(
         )));
     }
     let is_wanted = |one: &manifest::Keyspace| keyspace.is_empty() || keyspace.contains(&one.name);
-    let mut wanted = Vec::new();
+    let mut requested = Vec::new();
     for (place, one) in (0..).zip(&manifest.keyspaces).filter(|(_, one)| is_wanted(one)) {
         let manifest::Keyspace { partitions, hash, min_in_sync, durability, chunk_bytes, separators, .. } =
             one.clone();
@@ -191,29 +191,29 @@ fn wanted_keyspaces(
             chunk_bytes: Some(chunk_bytes),
             split_at: separators,
         };
-        wanted.push(WantedKeyspace { position: place, settings });
+        requested.push(RestoreTarget { position: place, settings });
     }
-    if renamed.is_some() && wanted.len() != 1 {
+    if renamed.is_some() && requested.len() != 1 {
         let names: Vec<&str> = manifest.keyspaces.iter().map(|one| &*one.name).collect();
         let message =
             format!("--as is for one keyspace: name it with --keyspace; the backup has {}", names.join(", "));
         return Err(CommandError::Usage(message));
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// Opens the keyspaces of these names after checking that all of them can be restored, and creates
 /// those that do not exist. If one cannot be restored, none is.
 async fn open_or_make(
     client: &Client,
-    wanted: Vec<WantedKeyspace>,
+    requested: Vec<RestoreTarget>,
     arguments: &RestoreArguments,
-) -> Result<Vec<OpenedKeyspace>, CommandError> {
+) -> Result<Vec<RestoreKeyspace>, CommandError> {
     let status = admin::status(client).await?;
     let nodes = status.nodes.len().max(1) as u32;
     let is_there = |name: &str| status.keyspaces.iter().any(|one| one.name == name);
     let (mut opened, mut missing) = (Vec::new(), Vec::new());
-    for WantedKeyspace { position: place, mut settings } in wanted {
+    for RestoreTarget { position: place, mut settings } in requested {
         let name = settings.name.clone();
         if is_there(&name) {
             let into = client.keyspace(&name).await?;
@@ -223,7 +223,7 @@ async fn open_or_make(
                      the same key with --overwrite"
                 )));
             }
-            opened.push(OpenedKeyspace { position: place, name, into, created: false });
+            opened.push(RestoreKeyspace { position: place, name, into, created: false });
             continue;
         }
         let replicas = settings.replicas.unwrap_or(1);
@@ -251,7 +251,7 @@ async fn open_or_make(
             Err(error) => Err(error),
         };
         match into {
-            Ok(into) => opened.push(OpenedKeyspace { position: place, name, into, created: true }),
+            Ok(into) => opened.push(RestoreKeyspace { position: place, name, into, created: true }),
             Err(error) => {
                 // If the answer to a create request is missing, another client may have created the
                 // keyspace: it is named in the error, and stays.

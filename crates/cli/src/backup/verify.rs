@@ -7,7 +7,7 @@ use serde::Serialize;
 use zerohop_backup::{BackupError, BackupTotals, Progress};
 use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::compared::{ComparisonTotals, compare};
 use super::progress::BackupProgress;
@@ -56,7 +56,7 @@ struct VerifyOutput {
     /// For a cluster: what the members of partitions found when they compared their contents.
     #[serde(skip_serializing_if = "Option::is_none")]
     compared: Option<ComparisonTotals>,
-    /// Alerts of the nodes since they started, such as a copy that differed from the others.
+    /// Troubles of the nodes since they started, such as a copy that differed from the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
 }

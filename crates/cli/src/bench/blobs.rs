@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::Keyspace;
 use zerohop_system::clock::{HybridClock, Stopwatch};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::histogram::Histogram;
 use super::limits::{
@@ -145,7 +145,7 @@ pub(super) async fn run(arguments: BlobBenchArguments) -> Result<CommandEnding, 
     let mut signals = StopSignals::new()?;
     let waiting = Arc::clone(&run);
     let signal = tokio::spawn(async move {
-        signals.come().await;
+        signals.received().await;
         waiting.interrupted.store(true, Ordering::Relaxed);
     });
     let mut phases = Vec::new();

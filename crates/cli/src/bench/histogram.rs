@@ -53,11 +53,11 @@ impl Histogram {
 
     /// The latency that this fraction of the operations (0 to 1) did not exceed.
     pub(super) fn percentile_us(&self, part: f64) -> f64 {
-        let wanted = (self.count as f64 * part).ceil().max(1.0) as u64;
+        let requested = (self.count as f64 * part).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (at, count) in self.buckets.iter().enumerate() {
             seen += count;
-            if seen >= wanted {
+            if seen >= requested {
                 return (end_of(at).min(self.max_ns)) as f64 / 1000.0;
             }
         }

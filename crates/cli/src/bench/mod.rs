@@ -189,7 +189,7 @@ async fn run_phase(
         tokio::select! {
             result = &mut results => break result?,
             _ = ticks.tick() => line.show(&progress(phase, shared, &stopwatch)),
-            () = signals.come() => {
+            () = signals.received() => {
                 ending = CommandEnding::Interrupted;
                 shared.stop();
             }

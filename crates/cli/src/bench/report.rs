@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use serde::Serialize;
 

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerohop_client::{Client, Error, Keyspace, Record, Transaction};
 use zerohop_system::clock::{HybridClock, Stopwatch};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::histogram::Histogram;
 use super::limits::{ACCOUNTS_MAX, CLIENTS_MAX, TRANSFERS_MAX};
@@ -25,7 +25,7 @@ use crate::common::target::ClusterTarget;
 use crate::output;
 
 /// Accounts that are opened, summed or closed in one transaction.
-const TOGETHER: u64 = 1000;
+const BATCH_SIZE: u64 = 1000;
 
 #[derive(Args, Debug)]
 pub(crate) struct TxnBenchArguments {
@@ -118,13 +118,13 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<CommandEnding, C
     let waiting = Arc::clone(&interrupted);
     let mut signals = StopSignals::new()?;
     let signal = tokio::spawn(async move {
-        signals.come().await;
+        signals.received().await;
         waiting.store(true, Ordering::Relaxed);
     });
     let played = run_transfers(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
     // Runs after success and failure alike. No transaction is in flight by now that could create a
     // record again.
-    for number in 0..accounts.div_ceil(TOGETHER) {
+    for number in 0..accounts.div_ceil(BATCH_SIZE) {
         let removed =
             each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.remove(keyspace, key));
         removed.await?;
@@ -150,7 +150,7 @@ async fn run_transfers(
 ) -> Result<(), CommandError> {
     let TxnBenchArguments { ops, accounts, zipf, .. } = *arguments;
     let Some((client, keyspace)) = connected.first() else { return Err(CommandError::Unexpected) };
-    for number in 0..accounts.div_ceil(TOGETHER) {
+    for number in 0..accounts.div_ceil(BATCH_SIZE) {
         if interrupted.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -193,7 +193,7 @@ async fn each(
     one: impl Fn(&Transaction, &Keyspace, &str) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let tx = client.begin();
-    for number in group * TOGETHER..accounts.min((group + 1) * TOGETHER) {
+    for number in group * BATCH_SIZE..accounts.min((group + 1) * BATCH_SIZE) {
         one(&tx, keyspace, &format!("{tag}{number}"))?;
     }
     tx.commit().await.map(drop)
@@ -201,8 +201,8 @@ async fn each(
 
 async fn sum(client: &Client, keyspace: &Keyspace, tag: &str, accounts: u64) -> Result<i64, CommandError> {
     let mut sum = 0;
-    for group in 0..accounts.div_ceil(TOGETHER) {
-        let numbers = group * TOGETHER..accounts.min((group + 1) * TOGETHER);
+    for group in 0..accounts.div_ceil(BATCH_SIZE) {
+        let numbers = group * BATCH_SIZE..accounts.min((group + 1) * BATCH_SIZE);
         let keys: Vec<(&Keyspace, String)> =
             numbers.map(|number| (keyspace, format!("{tag}{number}"))).collect();
         for record in client.read_many(&keys).await? {

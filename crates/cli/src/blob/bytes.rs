@@ -16,7 +16,7 @@ const PIECES_AHEAD: usize = 4;
 /// Bytes, given in one of three ways.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub(super) struct GivenBytes {
+pub(super) struct BytesArguments {
     /// The bytes to write; - reads them from standard input.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: Option<OsString>,
@@ -33,7 +33,7 @@ pub(crate) struct ByteSource {
     length: Option<u64>,
 }
 
-impl GivenBytes {
+impl BytesArguments {
     pub(super) fn open(self) -> Result<ByteSource, CommandError> {
         match (self.value, self.file) {
             (Some(text), _) if text == "-" => Ok(ByteSource::standard_input()),

@@ -36,7 +36,7 @@ pub(crate) struct BlobListArguments {
 }
 
 #[derive(Serialize)]
-struct ListedBlob<'a> {
+struct BlobOutput<'a> {
     #[serde(flatten)]
     name: Name<'a>,
     finished: bool,
@@ -74,7 +74,7 @@ pub(super) async fn run(arguments: BlobListArguments) -> Result<CommandEnding, C
         for (name, finished) in listed.take(usize::try_from(left).unwrap_or(usize::MAX)) {
             if place.json {
                 out.extend_from_slice(
-                    output::json_text(&ListedBlob { name: Name(name), finished }).as_bytes(),
+                    output::json_text(&BlobOutput { name: Name(name), finished }).as_bytes(),
                 );
                 out.push(b'\n');
             } else {

@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
     let mut signals = StopSignals::new()?;
     let ended = tokio::select! {
         ended = send(&mut put, source) => Some(ended),
-        () = signals.come() => None,
+        () = signals.received() => None,
     };
     let size = match ended {
         Some(Ok(size)) => size,
@@ -95,7 +95,7 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
         None => {
             let removed = tokio::select! {
                 removed = put.discard() => removed.is_ok(),
-                () = signals.come() => false,
+                () = signals.received() => false,
             };
             let rest = match removed {
                 true => "what was sent is removed",

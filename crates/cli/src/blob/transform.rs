@@ -9,7 +9,7 @@ use super::{BlobPlace, NameArgument, refusal};
 use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::transform::{GivenTransform, TransformTarget};
+use crate::common::transform::{TransformArguments, TransformTarget};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct BlobTransformArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
     #[command(flatten)]
-    transform: GivenTransform,
+    transform: TransformArguments,
     #[command(flatten)]
     pub(super) place: BlobPlace,
 }

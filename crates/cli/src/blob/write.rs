@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::BlobReadVersion;
 
-use super::bytes::{ByteSource, GivenBytes};
+use super::bytes::{ByteSource, BytesArguments};
 use super::progress::BlobProgress;
 use super::put::{APPEND_AT_ONCE_BYTES, staged_append};
 use super::{BlobPlace, NameArgument, refusal};
@@ -21,7 +21,7 @@ pub(crate) struct WriteArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
     #[command(flatten)]
-    bytes: GivenBytes,
+    bytes: BytesArguments,
     /// The offset of the first byte, in bytes from the beginning of the blob.
     #[arg(long, value_name = "OFFSET", value_parser = quantity::parse_whole)]
     at: u64,
@@ -40,7 +40,7 @@ pub(crate) struct BlobAppendArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
     #[command(flatten)]
-    bytes: GivenBytes,
+    bytes: BytesArguments,
     #[command(flatten)]
     pub(super) place: BlobPlace,
 }

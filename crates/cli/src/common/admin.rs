@@ -95,14 +95,14 @@ pub(crate) async fn put_token(
     put: TokenPut,
     lasts: Option<Duration>,
 ) -> Result<(), CommandError> {
-    let wanted = match lasts {
+    let requested = match lasts {
         Some(lasts) => AdminQuestion::LendToken(DelegateToken {
             put,
             lasts_ms: u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX),
         }),
         None => AdminQuestion::PutToken(put),
     };
-    done(request_until_answered(client, wanted).await?)
+    done(request_until_answered(client, requested).await?)
 }
 
 /// Revokes a token.

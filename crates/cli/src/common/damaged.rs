@@ -1,8 +1,8 @@
 //! State that each node reports only of itself, so that all nodes that are up are asked: its
-//! alerts, the room on its disk, and partitions whose sole copy is corrupt.
+//! troubles, the room on its disk, and partitions whose sole copy is corrupt.
 
 use zerohop_wire::admin::{DamagedPartition, Status};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::every_node;
 use super::target::ClusterTarget;

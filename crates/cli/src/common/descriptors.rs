@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use serde::Serialize;
 use zerohop_wire::admin::{DescriptorStatus, Status};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 /// Open files of a node with some thousands of partitions and as many connections.
 pub(crate) const LIMIT_LOW: u64 = 4096;

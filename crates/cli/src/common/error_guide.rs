@@ -203,9 +203,9 @@ fn page() -> String {
         fs::read_to_string(root().join("python/package/zerohop/errors.py")).expect("it is in the tree");
     let mut page = "# Errors\n\n\
         This page has every kind of error, and what to do. It is made from the code: a test fails if it is not current.\n\n\
-        Every command prints an error as one line on standard error, and with `--json` also as a line of JSON, whose `reason` is one of these \
-        words. The exit code is 3 if nothing was changed, 4 if that is unknown or only a part is done, 2 for a wrong command line, 130 after \
-        an interruption, and 1 for a negative answer. [command-line.md](command-line.md#what-all-commands-have-in-common) has the details. The exceptions of Python are \
+        Every command prints an error as one line on standard error. With `--json` it also prints a line of JSON, whose `reason` is one of \
+        these words. The exit code is 3 if nothing was changed, and 4 if that is unknown or only a part is done. It is 2 for a wrong \
+        command line, 130 after an interruption, and 1 for a negative answer. [command-line.md](command-line.md#what-all-commands-have-in-common) has the details. The exceptions of Python are \
         those of [python.md](python.md#errors), and Redis clients get the messages in their own form ([redis.md](redis.md)).\n\n\
         ## By the word in `reason`\n\n| reason | when | what to do |\n| --- | --- | --- |\n"
         .to_owned();

@@ -1,4 +1,4 @@
-//! State that each node reports only of itself: its process and instances, its alerts, the room on
+//! State that each node reports only of itself: its process and instances, its troubles, the room on
 //! its disk, its descriptors, its copies of keyspaces. All nodes that are up are asked.
 
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! Names that may contain any bytes, as text that neither controls a terminal nor breaks a line.
 //!
-//! [`zerohop_wire::shown`] has the escapes.
+//! [`zerohop_wire::escaped`] has the escapes.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue};
-pub(crate) use zerohop_wire::shown::quoted;
-use zerohop_wire::shown::{escape, escaped, is_unsafe, shown, shown_path};
+pub(crate) use zerohop_wire::escaped::quoted;
+use zerohop_wire::escaped::{escape, escaped, is_unsafe, shown, shown_path};
 
 /// How names are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

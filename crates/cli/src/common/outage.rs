@@ -19,14 +19,14 @@ pub(crate) async fn explained(target: &ClusterTarget, error: CommandError) -> Co
     match &error {
         CommandError::Client(client) | CommandError::Blob(client) => {
             let why = unserved_reason(target, client).await;
-            with(error, why)
+            explain(error, why)
         }
         _ => error,
     }
 }
 
 /// The error with this explanation.
-pub(crate) fn with(error: CommandError, why: Option<String>) -> CommandError {
+pub(crate) fn explain(error: CommandError, why: Option<String>) -> CommandError {
     match why {
         Some(why) => CommandError::Unserved { error: Box::new(error), why },
         None => error,

@@ -94,14 +94,14 @@ impl StopSignals {
         while !occasion.is_elapsed() {
             tokio::select! {
                 () = &mut occasion => {}
-                () = self.come() => {}
+                () = self.received() => {}
             }
         }
-        self.come().await;
+        self.received().await;
     }
 
     /// Returns once a stop signal has come.
-    pub(crate) async fn come(&mut self) {
+    pub(crate) async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

@@ -14,7 +14,7 @@ use super::names;
 /// The variable that names the file; empty: there is no secret, even if the default file exists.
 pub(crate) const VARIABLE: &str = "ZEROHOP_SECRET_FILE";
 
-/// Of every command that talks to a cluster or starts one.
+/// The option of every command that connects to a cluster or starts one.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct SecretPlace {
     /// The file with the secret of the cluster. Only its owner may have read permission. `zerohop secret new` creates

@@ -12,15 +12,15 @@ use super::{names, quantity};
 
 /// What is to become of a number.
 #[derive(Args, Debug)]
-pub(crate) struct GivenTransform {
+pub(crate) struct TransformArguments {
     /// The operation on the number.
-    operator: GivenOperator,
+    operator: TransformOperator,
     /// The operand.
     #[arg(allow_negative_numbers = true)]
     operand: String,
     /// The type of the stored number and the operand. The stored number is little-endian.
     #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
-    number: GivenType,
+    number: TransformType,
     /// The offset of the number in bytes.
     #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::parse_whole)]
     at: u64,
@@ -30,7 +30,7 @@ pub(crate) struct GivenTransform {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum GivenOperator {
+pub(crate) enum TransformOperator {
     /// Integers wrap around.
     Add,
     /// Integers wrap around.
@@ -46,7 +46,7 @@ pub(crate) enum GivenOperator {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum GivenType {
+pub(crate) enum TransformType {
     I8,
     I16,
     I32,
@@ -67,7 +67,7 @@ pub(crate) trait TransformTarget {
 
 /// A number in its printed forms.
 #[derive(Debug)]
-pub(crate) struct PrintedNumber {
+pub(crate) struct NumberOutput {
     pub(crate) text: String,
     /// A number; as text if JSON has no such number: infinities and NaN.
     pub(crate) value: Value,
@@ -78,16 +78,16 @@ pub(crate) struct PrintedNumber {
 macro_rules! of_type {
     ($given:expr, $function:ident($($argument:expr),*) $($behind:tt)*) => {
         match $given {
-            GivenType::I8 => $function::<i8>($($argument),*) $($behind)*,
-            GivenType::I16 => $function::<i16>($($argument),*) $($behind)*,
-            GivenType::I32 => $function::<i32>($($argument),*) $($behind)*,
-            GivenType::I64 => $function::<i64>($($argument),*) $($behind)*,
-            GivenType::U8 => $function::<u8>($($argument),*) $($behind)*,
-            GivenType::U16 => $function::<u16>($($argument),*) $($behind)*,
-            GivenType::U32 => $function::<u32>($($argument),*) $($behind)*,
-            GivenType::U64 => $function::<u64>($($argument),*) $($behind)*,
-            GivenType::F32 => $function::<f32>($($argument),*) $($behind)*,
-            GivenType::F64 => $function::<f64>($($argument),*) $($behind)*,
+            TransformType::I8 => $function::<i8>($($argument),*) $($behind)*,
+            TransformType::I16 => $function::<i16>($($argument),*) $($behind)*,
+            TransformType::I32 => $function::<i32>($($argument),*) $($behind)*,
+            TransformType::I64 => $function::<i64>($($argument),*) $($behind)*,
+            TransformType::U8 => $function::<u8>($($argument),*) $($behind)*,
+            TransformType::U16 => $function::<u16>($($argument),*) $($behind)*,
+            TransformType::U32 => $function::<u32>($($argument),*) $($behind)*,
+            TransformType::U64 => $function::<u64>($($argument),*) $($behind)*,
+            TransformType::F32 => $function::<f32>($($argument),*) $($behind)*,
+            TransformType::F64 => $function::<f64>($($argument),*) $($behind)*,
         }
     };
 }
@@ -109,7 +109,7 @@ pub(crate) fn operand<N: Number + FromStr>(operator: Operator, given: &str) -> R
     })
 }
 
-impl PrintedNumber {
+impl NumberOutput {
     pub(crate) fn of<N: Display + Into<Value>>(number: N) -> Self {
         let text = number.to_string();
         let value = match number.into() {
@@ -120,39 +120,39 @@ impl PrintedNumber {
     }
 }
 
-impl GivenTransform {
+impl TransformArguments {
     /// Runs the transform. The inner error is a negative answer of the data.
     pub(crate) async fn run(
         self,
         of: &impl TransformTarget,
-    ) -> Result<Result<PrintedNumber, Error>, CommandError> {
+    ) -> Result<Result<NumberOutput, Error>, CommandError> {
         of_type!(self.number, run(self, of).await)
     }
 }
 
 async fn run<N>(
-    given: GivenTransform,
+    given: TransformArguments,
     of: &impl TransformTarget,
-) -> Result<Result<PrintedNumber, Error>, CommandError>
+) -> Result<Result<NumberOutput, Error>, CommandError>
 where
     N: Number + FromStr + Display + Into<Value>,
 {
     let operator = Operator::from(given.operator);
     let operand: N = operand(operator, &given.operand).map_err(CommandError::Usage)?;
     let transform = Transform::new(operator, operand).at(given.at);
-    Ok(of.transform(transform, given.old).await.map(PrintedNumber::of))
+    Ok(of.transform(transform, given.old).await.map(NumberOutput::of))
 }
 
-impl From<GivenOperator> for Operator {
-    fn from(given: GivenOperator) -> Self {
+impl From<TransformOperator> for Operator {
+    fn from(given: TransformOperator) -> Self {
         match given {
-            GivenOperator::Add => Self::Add,
-            GivenOperator::Multiply => Self::Multiply,
-            GivenOperator::Min => Self::Min,
-            GivenOperator::Max => Self::Max,
-            GivenOperator::And => Self::And,
-            GivenOperator::Or => Self::Or,
-            GivenOperator::Xor => Self::Xor,
+            TransformOperator::Add => Self::Add,
+            TransformOperator::Multiply => Self::Multiply,
+            TransformOperator::Min => Self::Min,
+            TransformOperator::Max => Self::Max,
+            TransformOperator::And => Self::And,
+            TransformOperator::Or => Self::Or,
+            TransformOperator::Xor => Self::Xor,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::names;
 /// One value, given in one of three ways.
 #[derive(Args, Clone, Debug)]
 #[group(required = true, multiple = false)]
-pub(crate) struct GivenValue {
+pub(crate) struct ValueArguments {
     /// The value; `-` reads it from standard input.
     #[arg(value_name = "VALUE", allow_hyphen_values = true)]
     value: Option<OsString>,
@@ -23,7 +23,7 @@ pub(crate) struct GivenValue {
     file: Option<PathBuf>,
 }
 
-impl GivenValue {
+impl ValueArguments {
     pub(crate) fn read(self) -> Result<Vec<u8>, CommandError> {
         match (self.value, self.file) {
             (Some(text), _) => argument(text),

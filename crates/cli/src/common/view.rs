@@ -8,7 +8,7 @@ use crate::output;
 
 /// The JSON of a view.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct ShownView {
+pub(crate) struct ViewOutput {
     /// The node that was asked; 0: it has not joined.
     node: u32,
     /// The node that leads the control group; 0: none is known.
@@ -31,13 +31,13 @@ pub(crate) struct ShownView {
     waits_for: String,
 }
 
-impl ShownView {
-    pub(crate) fn of(view: &NodeView) -> ShownView {
+impl ViewOutput {
+    pub(crate) fn of(view: &NodeView) -> ViewOutput {
         let NodeView {
             node, leader, age_ms, quorum, managers, answering, no_primary, stuck, log_failed, ..
         } = *view;
         let (silent, waits_for) = (view.silent.clone(), view.waits_for.clone());
-        ShownView {
+        ViewOutput {
             node,
             leader,
             age_ms,

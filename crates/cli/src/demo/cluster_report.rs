@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::fault::Fault;
 

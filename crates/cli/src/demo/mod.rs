@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<CommandEnding, CommandErr
         tokio::select! {
             finished = parts(&source, work.path(), arguments, &mut report) => finished.map(|()| true),
             // Dropping the unfinished future kills the nodes.
-            () = signals.come() => Ok(false),
+            () = signals.received() => Ok(false),
         }
     })?;
     if !finished {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::time::interval;
 use zerohop_system::clock::Stopwatch;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::limits::PROGRESS_EVERY;
 use crate::common::progress::time_left;

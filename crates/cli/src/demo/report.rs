@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::time::Duration;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use serde::Serialize;
 
@@ -92,7 +92,7 @@ impl fmt::Display for DemoReport {
             counted(self.files, "file"),
             megabytes(self.bytes),
             self.folder,
-            SkippedFiles(self)
+            SkipSummary(self)
         )?;
         writeln!(f)?;
         writeln!(
@@ -155,9 +155,9 @@ impl fmt::Display for DemoReport {
 }
 
 /// What was left out, if anything.
-struct SkippedFiles<'a>(&'a DemoReport);
+struct SkipSummary<'a>(&'a DemoReport);
 
-impl fmt::Display for SkippedFiles<'_> {
+impl fmt::Display for SkipSummary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DemoReport { unreadable, skipped_folders, skipped_others, .. } = self.0;
         let counts = [

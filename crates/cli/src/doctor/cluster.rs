@@ -3,7 +3,7 @@
 use zerohop_client::ClientTls;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, NodeView, Status};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::clock::{self, ManagerHealth};
 use super::finding::Finding;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use zerohop_client::SecretFileError;
 use zerohop_server::instances_default;
 use zerohop_system::descriptors::Descriptors;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::finding::Finding;
 use crate::common::descriptors::{LIMIT_LOW, advice};
@@ -99,7 +99,7 @@ fn space(folder: &Path) -> Finding {
             return Finding::problem(
                 "disk-space",
                 about,
-                format!("looking at the disk failed: {errno}"),
+                format!("the disk cannot be examined: {errno}"),
                 advice,
             );
         }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zerohop_client::{Failure, Reason, SecretFileError};
 use zerohop_wire::AuthFault;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use self::finding::{Finding, Severity};
 use self::machine::MachineChecks;

@@ -25,12 +25,11 @@ pub(crate) struct CreateArguments {
     /// [default: xxh3].
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
-    /// Keep the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition without
+    /// Keeps the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition without
     /// --split-at. The order cannot be changed later.
     #[arg(long, conflicts_with_all = ["hash", "partitions"])]
     ordered: bool,
-    /// Divide an ordered keyspace at these keys, in the order of their bytes: a partition ends before each of them, and
-    /// the next one begins with it. A comma, a backslash and bytes that are no text are written as `\,`, `\\` and `\xNN`.
+    /// Divides an ordered keyspace at these keys. Each key is the lowest key of a partition. A comma, a backslash and bytes that are no text are written as `\,`, `\\` and `\xNN`.
     /// The option may be given several times. The keys cannot be changed later.
     #[arg(long, value_name = "KEY,...", requires = "ordered", allow_hyphen_values = true)]
     split_at: Vec<OsString>,

@@ -11,7 +11,7 @@ mod split;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::separators::divided_at;
-pub(crate) use self::settings::ShownKeyspace;
+pub(crate) use self::settings::KeyspaceOutput;
 pub(crate) use self::split::{SplitArguments, run as split};
 
 use crate::common::ending::{CommandEnding, CommandError};

@@ -15,15 +15,15 @@ const SHOWN_MAX: usize = 4;
 
 /// A separator in JSON: an object with the key as `scan` prints it.
 #[derive(Debug)]
-pub(super) struct ShownSeparator(pub(super) Vec<u8>);
+pub(super) struct SeparatorOutput(pub(super) Vec<u8>);
 
-impl AsRef<[u8]> for ShownSeparator {
+impl AsRef<[u8]> for SeparatorOutput {
     fn as_ref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl Serialize for ShownSeparator {
+impl Serialize for SeparatorOutput {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         JsonKey(&self.0).serialize(serializer)
     }

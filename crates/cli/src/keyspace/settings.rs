@@ -5,10 +5,10 @@ use serde::Serialize;
 use zerohop_placement::limits::INTERVAL_MS_MAX;
 use zerohop_placement::{Durability, KeyOrder};
 use zerohop_wire::admin::KeyspaceStatus;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::KeyspacePlace;
-use super::separators::{ShownSeparator, divided_at};
+use super::separators::{SeparatorOutput, divided_at};
 use crate::common::ending::CommandError;
 use crate::common::quantity::format_bytes;
 use crate::output;
@@ -18,11 +18,11 @@ use crate::output;
 pub(super) struct ChangeableSettings {
     /// Total number of copies, each on another node: 1 to 8. Without this option, `create` uses 3, or as many as there
     /// are nodes, and `alter` leaves the number as it is.
-    #[arg(long, value_name = "COPIES")]
+    #[arg(long, value_name = "REPLICAS")]
     pub(super) replicas: Option<u32>,
     /// Number of copies that must have a write before it is acknowledged, at most --replicas. Without this option,
     /// `create` uses 2, or 1 if there is one copy, and `alter` leaves the number as it is.
-    #[arg(long, value_name = "COPIES")]
+    #[arg(long, value_name = "REPLICAS")]
     pub(super) min_in_sync: Option<u32>,
     /// When a write counts as stored in a copy. memory: at once. A restarted copy is empty. sync: when it is on the
     /// disk. interval: at once. It is on the disk at most 100 ms later. interval:TIME sets that time, as in
@@ -34,7 +34,7 @@ pub(super) struct ChangeableSettings {
 
 /// The JSON of a keyspace; the first five fields are a contract.
 #[derive(Debug, Serialize)]
-pub(crate) struct ShownKeyspace {
+pub(crate) struct KeyspaceOutput {
     name: String,
     replicas: u32,
     min_in_sync: u32,
@@ -46,7 +46,7 @@ pub(crate) struct ShownKeyspace {
     /// The function that places the keys, if the keyspace is hashed.
     hash: Option<String>,
     /// The keys at which its partitions begin, after the first one, if the keyspace is ordered. A status leaves out very many.
-    separators: Option<Vec<ShownSeparator>>,
+    separators: Option<Vec<SeparatorOutput>>,
     chunk_bytes: u32,
     /// The state of its partitions, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ struct KeyspaceHealth {
     lost: u32,
 }
 
-impl ShownKeyspace {
+impl KeyspaceOutput {
     /// The keyspace with the state of its partitions.
     pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
         let KeyspaceStatus { below_min_in_sync, rebuilding, lost, records, log_bytes, .. } = status;
@@ -120,7 +120,7 @@ impl ShownKeyspace {
     }
 }
 
-impl From<KeyspaceStatus> for ShownKeyspace {
+impl From<KeyspaceStatus> for KeyspaceOutput {
     fn from(status: KeyspaceStatus) -> Self {
         let KeyspaceStatus {
             id,
@@ -137,7 +137,7 @@ impl From<KeyspaceStatus> for ShownKeyspace {
         } = status;
         let is_ordered = hash == KeyOrder::ORDERED;
         let is_named = is_ordered && separators.len() as u32 + 1 == partitions;
-        ShownKeyspace {
+        KeyspaceOutput {
             name,
             replicas,
             min_in_sync,
@@ -146,7 +146,7 @@ impl From<KeyspaceStatus> for ShownKeyspace {
             id,
             order: if is_ordered { KeyOrder::ORDERED } else { KeyOrder::HASHED },
             hash: Some(hash).filter(|_| !is_ordered),
-            separators: is_named.then(|| separators.into_iter().map(ShownSeparator).collect()),
+            separators: is_named.then(|| separators.into_iter().map(SeparatorOutput).collect()),
             chunk_bytes,
             health: None,
             records: None,
@@ -156,9 +156,9 @@ impl From<KeyspaceStatus> for ShownKeyspace {
     }
 }
 
-impl std::fmt::Display for ShownKeyspace {
+impl std::fmt::Display for KeyspaceOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ShownKeyspace { name, replicas, min_in_sync, durability, partitions, hash, separators, .. } =
+        let KeyspaceOutput { name, replicas, min_in_sync, durability, partitions, hash, separators, .. } =
             self;
         let placement = match (hash, separators.as_deref()) {
             (Some(hash), _) => format!("by {hash}"),
@@ -183,7 +183,7 @@ impl std::fmt::Display for ShownKeyspace {
 
 /// Prints keyspaces: one, or a list.
 pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result<(), CommandError> {
-    let shown = ShownKeyspace::from(status);
+    let shown = KeyspaceOutput::from(status);
     if place.json { output::json(&shown) } else { output::result(&shown.to_string()) }
 }
 

@@ -5,7 +5,7 @@ use zerohop_client::Client;
 use zerohop_wire::admin::KeyspaceStatus;
 
 use super::KeyspacePlace;
-use super::settings::{ShownKeyspace, print_one};
+use super::settings::{KeyspaceOutput, print_one};
 use crate::common::ending::{CommandEnding, CommandError, NO_KEYSPACE};
 use crate::common::view::{self, AgedRow};
 use crate::common::{admin, names};
@@ -47,7 +47,7 @@ pub(super) async fn run_list(arguments: KeyspaceListArguments) -> Result<Command
     let place = arguments.place;
     let mut status = admin::status(&place.target.connect().await?).await?;
     view::print_age_without_quorum(&status);
-    let keyspaces: Vec<ShownKeyspace> =
+    let keyspaces: Vec<KeyspaceOutput> =
         std::mem::take(&mut status.keyspaces).into_iter().map(Into::into).collect();
     if place.json {
         output::json_lines(keyspaces.into_iter().map(|keyspace| AgedRow::new(keyspace, &status)))?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -20,16 +20,16 @@ pub(crate) struct KvAppendArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    values: GivenValues,
+    values: ListValuesArguments,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }
 
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
-struct GivenValues {
+struct ListValuesArguments {
     /// The values, which are appended together; `-` reads one value from standard input.
     #[arg(value_name = "VALUE")]
     values: Vec<OsString>,
@@ -39,7 +39,7 @@ struct GivenValues {
 }
 
 #[derive(Serialize)]
-pub(super) struct GrownRecord<'a> {
+pub(super) struct LengthOutput<'a> {
     #[serde(flatten)]
     pub(super) key: JsonKey<'a>,
     pub(super) done: bool,
@@ -48,7 +48,7 @@ pub(super) struct GrownRecord<'a> {
 
 pub(super) async fn run(arguments: KvAppendArguments) -> Result<CommandEnding, CommandError> {
     let (place, key) = (arguments.place, arguments.key.into_bytes());
-    let GivenValues { values, file: path } = arguments.values;
+    let ListValuesArguments { values, file: path } = arguments.values;
     let values = match &path {
         Some(path) => vec![file(path)?],
         None => values.into_iter().map(argument).collect::<Result<_, _>>()?,
@@ -70,7 +70,7 @@ pub(super) fn print_length(
         output::note_done(output::WRITE);
     }
     match length {
-        Ok(length) if place.json => output::json(&GrownRecord { key: JsonKey(key), done: true, length })?,
+        Ok(length) if place.json => output::json(&LengthOutput { key: JsonKey(key), done: true, length })?,
         Ok(length) => output::result(&length.to_string())?,
         Err(error) => return refusal::print_refusal(place, key, error),
     }

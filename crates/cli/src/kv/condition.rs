@@ -5,7 +5,7 @@ use zerohop_client::{Condition, Timestamp};
 
 #[derive(Args, Clone, Copy, Debug)]
 #[group(multiple = false)]
-pub(crate) struct GivenCondition {
+pub(crate) struct ConditionArguments {
     /// Writes only if the record does not exist.
     #[arg(long)]
     if_absent: bool,
@@ -17,19 +17,19 @@ pub(crate) struct GivenCondition {
     if_version: Option<Timestamp>,
 }
 
-impl GivenCondition {
+impl ConditionArguments {
     /// Whether there is a condition.
     pub(crate) fn is_given(self) -> bool {
         Condition::from(self) != Condition::Always
     }
 }
 
-impl From<GivenCondition> for Condition {
-    fn from(given: GivenCondition) -> Condition {
+impl From<ConditionArguments> for Condition {
+    fn from(given: ConditionArguments) -> Condition {
         match given {
-            GivenCondition { if_absent: true, .. } => Condition::IfAbsent,
-            GivenCondition { if_present: true, .. } => Condition::IfPresent,
-            GivenCondition { if_version: Some(version), .. } => Condition::IfVersion(version),
+            ConditionArguments { if_absent: true, .. } => Condition::IfAbsent,
+            ConditionArguments { if_present: true, .. } => Condition::IfPresent,
+            ConditionArguments { if_version: Some(version), .. } => Condition::IfVersion(version),
             _ => Condition::Always,
         }
     }

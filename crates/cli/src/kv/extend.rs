@@ -3,11 +3,11 @@
 use clap::Args;
 
 use super::append::print_length;
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::value::GivenValue;
+use crate::common::value::ValueArguments;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -16,9 +16,9 @@ pub(crate) struct ExtendArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    value: GivenValue,
+    value: ValueArguments,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

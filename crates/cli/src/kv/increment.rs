@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -18,7 +18,7 @@ pub(crate) struct IncrementArguments {
     #[arg(default_value_t = 1, allow_negative_numbers = true)]
     delta: i64,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

@@ -6,13 +6,13 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::Expiry;
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
 use crate::common::quantity;
-use crate::common::value::GivenValue;
+use crate::common::value::ValueArguments;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -21,12 +21,12 @@ pub(crate) struct InsertArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    value: GivenValue,
+    value: ValueArguments,
     /// The record expires after this time: 10s, 500ms, 2h [default: never].
     #[arg(long, value_name = "TIME", value_parser = quantity::time_to_live)]
     ttl: Option<Duration>,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_client::{Info, Range};
 use zerohop_system::clock::HybridClock;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::display::JsonKey;
@@ -30,7 +30,7 @@ pub(crate) struct LookupArguments {
 }
 
 #[derive(Serialize)]
-struct ShownInfo<'a> {
+struct RecordInfoOutput<'a> {
     #[serde(flatten)]
     key: JsonKey<'a>,
     found: bool,
@@ -65,7 +65,14 @@ fn show_info(place: &KvPlace, key: &[u8], info: &Info) -> Result<CommandEnding, 
     let version = info.version.to_string();
     if place.json {
         let (length, expires_at_ms) = (info.length, info.expires_at_ms);
-        output::json(&ShownInfo { key: JsonKey(key), found: true, record, version, length, expires_at_ms })?;
+        output::json(&RecordInfoOutput {
+            key: JsonKey(key),
+            found: true,
+            record,
+            version,
+            length,
+            expires_at_ms,
+        })?;
     } else {
         let length = match record {
             "bytes" => counted(info.length, "byte"),

@@ -11,7 +11,7 @@ use crate::output;
 
 /// The JSON of a bytes record.
 #[derive(Serialize)]
-struct ShownBytes<'a> {
+struct BytesRecordOutput<'a> {
     #[serde(flatten)]
     head: Head<'a>,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub(super) async fn show(
                 length,
                 first: None,
             };
-            output::json(&ShownBytes { head, value: JsonValue(&bytes) })?;
+            output::json(&BytesRecordOutput { head, value: JsonValue(&bytes) })?;
         }
         Record::Bytes { bytes, .. } => {
             let needs_line_feed = output::is_terminal() && !bytes.ends_with(b"\n");

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -15,7 +15,7 @@ pub(crate) struct KvRemoveArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::{Error, Keyspace, ListedKey, RangeScan, Scan};
+use zerohop_client::{Error, Keyspace, RangeScan, Scan, ScanKey};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::{KvPlace, refusal};
@@ -63,7 +63,7 @@ enum KeyPages {
 
 /// One line of JSON for each key.
 #[derive(Serialize)]
-struct ShownKey<'a> {
+struct ScanKeyOutput<'a> {
     #[serde(flatten)]
     key: JsonKey<'a>,
     #[serde(rename = "type")]
@@ -120,7 +120,7 @@ impl RangeArguments {
 }
 
 impl KeyPages {
-    async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         match self {
             KeyPages::All(scan) => scan.next_page().await,
             KeyPages::OfRange(scan) => scan.next_page().await,
@@ -138,8 +138,8 @@ fn page(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("a page has 1 to {SCAN_PAGE_KEYS_MAX} keys"))
 }
 
-fn shown_key(key: &ListedKey) -> ShownKey<'_> {
-    ShownKey {
+fn shown_key(key: &ScanKey) -> ScanKeyOutput<'_> {
+    ScanKeyOutput {
         key: JsonKey(&key.key),
         record: refusal::type_name(key.record),
         version: key.version.to_string(),

@@ -4,7 +4,7 @@ use clap::Args;
 use zerohop_client::Failure;
 use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, TAKE_BYTES_MAX};
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, record, refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
@@ -16,7 +16,7 @@ pub(crate) struct TakeArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

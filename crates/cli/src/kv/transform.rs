@@ -5,12 +5,12 @@ use serde::Serialize;
 use serde_json::Value;
 use zerohop_client::{Condition, Error, Keyspace, Number, Transform};
 
-use super::condition::GivenCondition;
+use super::condition::ConditionArguments;
 use super::{KeyArgument, KvPlace, refusal};
 use crate::common::display::JsonKey;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::interrupt;
-use crate::common::transform::{GivenTransform, TransformTarget};
+use crate::common::transform::{TransformArguments, TransformTarget};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -18,9 +18,9 @@ pub(crate) struct KvTransformArguments {
     #[command(flatten)]
     pub(super) key: KeyArgument,
     #[command(flatten)]
-    transform: GivenTransform,
+    transform: TransformArguments,
     #[command(flatten)]
-    condition: GivenCondition,
+    condition: ConditionArguments,
     #[command(flatten)]
     pub(super) place: KvPlace,
 }

@@ -203,12 +203,13 @@ impl NodePlan {
                 command.args(["--cluster-name", &self.name]);
             }
         }
-        if let Some(LocalStart { bootstrap_addresses: founded_at, is_first, managers }) = &self.local {
-            if !founded_at.is_empty() {
-                let founded_at: Vec<String> = founded_at.iter().map(ToString::to_string).collect();
-                command.arg("--founded-at").arg(founded_at.join(","));
+        if let Some(LocalStart { bootstrap_addresses, is_first, managers }) = &self.local {
+            if !bootstrap_addresses.is_empty() {
+                let bootstrap_addresses: Vec<String> =
+                    bootstrap_addresses.iter().map(ToString::to_string).collect();
+                command.arg("--bootstrap-addresses").arg(bootstrap_addresses.join(","));
             }
-            command.args(is_first.then_some("--first"));
+            command.args(is_first.then_some("--bootstrap"));
             command.args(
                 managers.iter().flat_map(|(id, at)| ["--control-member".to_owned(), format!("{id}={at}")]),
             );

@@ -37,11 +37,11 @@ impl ReservedPorts {
     fn reserve(place: u16, blocks: u16, count: u16) -> Option<ReservedPorts> {
         let first = FIRST + place * BLOCK;
         let marks: Option<Vec<UdpSocket>> =
-            (0..blocks).map(|block| reserve_block(at(first + block * BLOCK))).collect();
+            (0..blocks).map(|block| reserve_block(loopback(first + block * BLOCK))).collect();
         let marks = marks?;
         (0..count)
-            .all(|behind| is_free(at(first + behind)))
-            .then(|| ReservedPorts { first: at(first), _reservations: marks })
+            .all(|behind| is_free(loopback(first + behind)))
+            .then(|| ReservedPorts { first: loopback(first), _reservations: marks })
     }
 
     /// The first reserved port.
@@ -50,7 +50,7 @@ impl ReservedPorts {
     }
 }
 
-fn at(port: u16) -> SocketAddr {
+fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 

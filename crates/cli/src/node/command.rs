@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{KeyspaceStatus, NodeStatus, Status};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
@@ -89,7 +89,7 @@ struct NodeOutput {
 }
 
 #[derive(Serialize)]
-struct ListedNode {
+struct NodeListOutput {
     id: u32,
     state: String,
     manager: String,
@@ -100,7 +100,7 @@ struct ListedNode {
 
 /// A manager of the control group.
 #[derive(Serialize)]
-struct ListedManager {
+struct ManagerOutput {
     node: u32,
     state: String,
     manager: String,
@@ -117,13 +117,13 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
             let client = arguments.target.connect().await?;
             let status = admin::status(&client).await?;
             view::print_problems(&status, arguments.json)?;
-            let nodes: Vec<ListedNode> = status.nodes.into_iter().map(ListedNode::from).collect();
+            let nodes: Vec<NodeListOutput> = status.nodes.into_iter().map(NodeListOutput::from).collect();
             if arguments.json {
                 output::json_lines(&nodes)?;
                 return Ok(CommandEnding::Done);
             }
-            let line = |node: &ListedNode| {
-                let ListedNode { id, state, manager, primaries, in_sync, following } = node;
+            let line = |node: &NodeListOutput| {
+                let NodeListOutput { id, state, manager, primaries, in_sync, following } = node;
                 format!(
                     "{id}\t{state}\t{manager}\t{primaries} primary, {in_sync} in sync, {following} following"
                 )
@@ -201,8 +201,8 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     };
     view::print_problems(&status, json)?;
     let nodes = status.nodes.into_iter().filter(|node| node.in_control);
-    let all: Vec<ListedManager> = nodes
-        .map(|NodeStatus { id, state, manager, .. }| ListedManager { node: id, state, manager })
+    let all: Vec<ManagerOutput> = nodes
+        .map(|NodeStatus { id, state, manager, .. }| ManagerOutput { node: id, state, manager })
         .collect();
     if all.is_empty() {
         return Err(CommandError::Refused("this node stands alone: it has no control group".to_owned()));
@@ -210,7 +210,7 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
     if json {
         return output::json_lines(&all);
     }
-    let line = |one: &ListedManager| format!("{}\t{}\t{}", one.node, one.state, one.manager);
+    let line = |one: &ManagerOutput| format!("{}\t{}\t{}", one.node, one.state, one.manager);
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
@@ -218,14 +218,14 @@ async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
 async fn until_managers_are(
     target: &ClusterTarget,
     client: &Client,
-    wanted: &[u32],
+    requested: &[u32],
 ) -> Result<Status, CommandError> {
     let until = Instant::now().checked_add(target.timeout());
     loop {
         let status = admin::status(client).await;
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         match status {
-            Ok(status) if are_managers(&status, wanted) => return Ok(status),
+            Ok(status) if are_managers(&status, requested) => return Ok(status),
             Ok(status) if is_over => {
                 output::problem(
                     "zerohop: the change is accepted and in progress: new managers join one at a time; `zerohop node managers` \
@@ -240,17 +240,17 @@ async fn until_managers_are(
     }
 }
 
-fn are_managers(status: &Status, wanted: &[u32]) -> bool {
-    let wanted: BTreeSet<u32> = wanted.iter().copied().collect();
+fn are_managers(status: &Status, requested: &[u32]) -> bool {
+    let requested: BTreeSet<u32> = requested.iter().copied().collect();
     let present: BTreeSet<u32> =
         status.nodes.iter().filter(|node| node.in_control).map(|node| node.id).collect();
-    present == wanted
+    present == requested
 }
 
-impl From<NodeStatus> for ListedNode {
+impl From<NodeStatus> for NodeListOutput {
     fn from(status: NodeStatus) -> Self {
         let NodeStatus { id, state, manager, primaries, in_sync, following, .. } = status;
-        ListedNode { id, state, manager, primaries, in_sync, following }
+        NodeListOutput { id, state, manager, primaries, in_sync, following }
     }
 }
 

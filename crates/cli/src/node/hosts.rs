@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_server::hosts::{self, HostsError, ListedHost, PORT_DEFAULT};
+use zerohop_server::hosts::{self, HostEntry, HostsError, PORT_DEFAULT};
 use zerohop_server::{ClusterOptions, JoinMethod, LocalStart};
 
 use super::listen;
@@ -43,13 +43,13 @@ pub(super) struct ClusterArguments {
     /// folders.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     cluster_name: String,
-    /// What `zerohop up` tells its nodes: where they listened when their cluster was founded.
+    /// The addresses of the bootstrap members. `zerohop up` passes them to its nodes.
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', hide = true)]
-    founded_at: Vec<SocketAddr>,
-    /// The same: the cluster is not founded yet.
+    bootstrap_addresses: Vec<SocketAddr>,
+    /// The cluster has no log yet: its bootstrap members create it. `zerohop up` passes this option.
     #[arg(long, hide = true)]
-    first: bool,
-    /// The same: a manager of the control group by its number, and where it listens now.
+    bootstrap: bool,
+    /// A manager of the control group by its number, and where it listens now. `zerohop up` passes this option.
     #[arg(long, value_name = "NUMBER=HOST:PORT", value_parser = parse_manager, hide = true)]
     control_member: Vec<(u64, SocketAddr)>,
     /// The failure domain of this node, as in rack=a. Copies of a partition are placed in different domains.
@@ -96,7 +96,7 @@ impl ClusterArguments {
             }
         };
         let addresses = hosts.iter().map(resolve).collect::<Result<Vec<_>, CommandError>>()?;
-        let mut sorted: Vec<(&SocketAddr, &ListedHost)> = addresses.iter().zip(&hosts).collect();
+        let mut sorted: Vec<(&SocketAddr, &HostEntry)> = addresses.iter().zip(&hosts).collect();
         sorted.sort_unstable();
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(CommandError::Usage(format!(
@@ -111,14 +111,14 @@ impl ClusterArguments {
     /// The information from the process that started all nodes of a local cluster; `None`: there is
     /// none.
     pub(super) fn local(&self) -> Option<LocalStart> {
-        let (founded_at, managers) = (self.founded_at.clone(), self.control_member.clone());
-        let is_local = !founded_at.is_empty() || !managers.is_empty();
-        is_local.then_some(LocalStart { bootstrap_addresses: founded_at, is_first: self.first, managers })
+        let (bootstrap_addresses, managers) = (self.bootstrap_addresses.clone(), self.control_member.clone());
+        let is_local = !bootstrap_addresses.is_empty() || !managers.is_empty();
+        is_local.then_some(LocalStart { bootstrap_addresses, is_first: self.bootstrap, managers })
     }
 
-    fn of(&self, way: JoinMethod) -> ClusterOptions {
+    fn of(&self, method: JoinMethod) -> ClusterOptions {
         ClusterOptions {
-            way,
+            method,
             domain: self.domain.as_deref().map_or(0, domain_of),
             capacity: self.capacity,
             balance_after: self.balance_after,
@@ -133,7 +133,7 @@ fn manager(text: &str) -> Result<SocketAddr, String> {
 
 /// The listening address of a node of a list.
 pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
-    match &options.way {
+    match &options.method {
         JoinMethod::Together { hosts, own_index: me, .. } => hosts.get(*me).copied(),
         JoinMethod::Join(_) => None,
     }
@@ -183,7 +183,7 @@ fn read(path: &Path) -> Result<String, String> {
 
 /// The address of a host. One that other machines can reach is preferred: a machine's own name
 /// often resolves to its loopback.
-fn resolve(host: &ListedHost) -> Result<SocketAddr, CommandError> {
+fn resolve(host: &HostEntry) -> Result<SocketAddr, CommandError> {
     let port = host.port.unwrap_or(PORT_DEFAULT);
     let found = (host.name.as_str(), port).to_socket_addrs();
     let mut all: Vec<SocketAddr> = found

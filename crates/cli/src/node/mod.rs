@@ -182,7 +182,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     server
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
-    // From here on this is an orderly stop without a takeover: the other nodes of the parent stop too.
+    // From here on this is a clean shutdown without a takeover: the other nodes of the parent stop too.
     end_with_parent(arguments, Signal::QUIT)?;
     let ready = ready(&server, arguments.place.data.clone());
     // A reader that is gone is no reason not to serve.

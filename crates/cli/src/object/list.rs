@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_object_client::{ClusterStore, ObjectClient};
 use zerohop_objects::{BucketRecord, ListEntry, ListPage, ListRequest, ObjectError, ObjectRecord};
-use zerohop_wire::words::UtcTime;
+use zerohop_wire::plurals::UtcTime;
 
 use super::place::{self, ObjectAddress, ObjectPlace};
 use super::refusal::{CommandKind, failed, print_refusal};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use zerohop_wire::admin::PartitionStatus;
 
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::places::Places;
+use crate::common::replica_names::Places;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output;
@@ -26,7 +26,7 @@ pub(crate) struct PartitionListArguments {
 }
 
 #[derive(Serialize)]
-struct ListedPartition {
+struct PartitionOutput {
     partition: u32,
     epoch: u64,
     primary: u32,
@@ -68,19 +68,19 @@ pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEndi
     let is_damaged = |partition: u32| {
         damaged.iter().any(|one| one.keyspace == arguments.keyspace && one.partition == partition)
     };
-    let all: Vec<ListedPartition> = all
+    let all: Vec<PartitionOutput> = all
         .into_iter()
-        .map(|one| ListedPartition {
+        .map(|one| PartitionOutput {
             damaged: is_damaged(one.partition),
-            ..ListedPartition::of(one, &places)
+            ..PartitionOutput::of(one, &places)
         })
         .collect();
     if arguments.json {
         output::json_lines(&all)?;
         return Ok(CommandEnding::Done);
     }
-    let line = |one: &ListedPartition| {
-        let ListedPartition {
+    let line = |one: &PartitionOutput| {
+        let PartitionOutput {
             partition,
             epoch,
             primary,
@@ -106,12 +106,12 @@ pub(super) async fn run(arguments: PartitionListArguments) -> Result<CommandEndi
     Ok(CommandEnding::Done)
 }
 
-impl ListedPartition {
+impl PartitionOutput {
     fn of(status: PartitionStatus, places: &Places) -> Self {
         let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } =
             status;
         let nodes = |of: &[u32]| of.iter().map(|one| places.node(*one)).collect::<Vec<u32>>();
-        ListedPartition {
+        PartitionOutput {
             partition,
             epoch,
             primary_node: places.node(primary),

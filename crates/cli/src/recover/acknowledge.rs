@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use crate::common::ending::{CommandEnding, CommandError, NO_KEYSPACE};
 use crate::common::target::ClusterTarget;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zerohop_server::{ForcedCluster, found_again};
-use zerohop_wire::words::counted;
+use zerohop_server::{ForcedCluster, force_new_control_group};
+use zerohop_wire::plurals::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::output;
@@ -16,20 +16,29 @@ struct ControlGroupOutput<'a> {
     node: u32,
     manager: &'a str,
     /// The other managers that it knows.
-    gone: Vec<&'a str>,
+    other_managers: Vec<&'a str>,
     decisions: u64,
     nodes: usize,
-    founded: bool,
+    /// This manager has become the control group.
+    is_created: bool,
 }
 
 pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<CommandEnding, CommandError> {
-    let found = found_again(folder, accept_loss).map_err(|error| CommandError::Node(error.to_string()))?;
+    let found = force_new_control_group(folder, accept_loss)
+        .map_err(|error| CommandError::Node(error.to_string()))?;
     let ForcedCluster { node, managers, own, decisions, nodes } = &found;
-    let gone: Vec<&str> = managers.iter().filter(|one| *one != own).map(String::as_str).collect();
-    let others = if gone.is_empty() { "none".to_owned() } else { gone.join(", ") };
+    let other_managers: Vec<&str> = managers.iter().filter(|one| *one != own).map(String::as_str).collect();
+    let others = if other_managers.is_empty() { "none".to_owned() } else { other_managers.join(", ") };
     if json {
         let (node, manager, decisions, nodes) = (node.get(), own.as_str(), *decisions, *nodes);
-        output::json(&ControlGroupOutput { node, manager, gone, decisions, nodes, founded: accept_loss })?;
+        output::json(&ControlGroupOutput {
+            node,
+            manager,
+            other_managers,
+            decisions,
+            nodes,
+            is_created: accept_loss,
+        })?;
     } else {
         output::result(&format!(
             "node {node}, manager {own}: it knows {} on a cluster of {}; other managers: {others}",

@@ -13,11 +13,11 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{DamagedPartition, PartitionStatus, Status};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use self::acknowledge::AcknowledgeArguments;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::places::Places;
+use crate::common::replica_names::Places;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output;
@@ -174,7 +174,7 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<CommandEnding, Co
                     output::json(&NothingToRecover { lost: 0, damaged: left_out, missing })?;
                 }
                 false => {
-                    output::result(&nothing(&partitions, left_out))?;
+                    output::result(&nothing_to_recover(&partitions, left_out))?;
                     missing(&status).try_for_each(output::result)?;
                 }
             }
@@ -232,7 +232,7 @@ fn of_failed_logs(partitions: u32) -> String {
 }
 
 /// In words that no partition is lost, of those that were named or of all.
-fn nothing(named: &[PartitionName], left_out: usize) -> String {
+fn nothing_to_recover(named: &[PartitionName], left_out: usize) -> String {
     match (named.len(), left_out) {
         (0, 0) => "No partition is lost or damaged; there is nothing to recover.".to_owned(),
         (0, damaged) => format!(
@@ -471,13 +471,13 @@ mod tests {
     #[test]
     fn nothing_to_recover_message_names_the_partitions() {
         let named = |count| vec!["default/1".parse::<PartitionName>().unwrap(); count];
-        assert!(nothing(&[], 0).starts_with("No partition is lost or damaged;"));
+        assert!(nothing_to_recover(&[], 0).starts_with("No partition is lost or damaged;"));
         assert_eq!(
-            nothing(&[], 1),
+            nothing_to_recover(&[], 1),
             "No partition is lost. 1 partition is damaged: name it to recover it; `zerohop recover` lists it."
         );
-        assert!(nothing(&named(1), 0).starts_with("This partition is not lost"));
-        assert!(nothing(&named(2), 0).starts_with("None of these partitions is lost"));
+        assert!(nothing_to_recover(&named(1), 0).starts_with("This partition is not lost"));
+        assert!(nothing_to_recover(&named(2), 0).starts_with("None of these partitions is lost"));
     }
 
     #[test]

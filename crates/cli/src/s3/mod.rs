@@ -97,7 +97,7 @@ async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
         secret: secret.clone(),
         tls: target.serving_tls()?,
     };
-    let listening = BoundListener::at(at).await?;
+    let listening = BoundListener::bind(at).await?;
     let change = |options: &mut ClientOptions| {
         options.name = CLIENT_NAME.to_owned();
         // A token, which may be in the environment, does not know the secret access keys of others.
@@ -109,12 +109,12 @@ async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
         async { RunningGateway::start(listening, target.connect_with(change).await?, settings).await };
     let mut gateway = tokio::select! {
         gateway = opening => gateway?,
-        () = signals.come() => return Ok(CommandEnding::Interrupted),
+        () = signals.received() => return Ok(CommandEnding::Interrupted),
     };
     arguments.print_ready(&gateway);
     tokio::select! {
         () = gateway.ended() => return Err(CommandError::Node("the gateway has ended by itself".to_owned())),
-        () = signals.come() => {}
+        () = signals.received() => {}
     }
     tokio::select! {
         () = gateway.stop() => Ok(CommandEnding::Done),

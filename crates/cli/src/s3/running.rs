@@ -41,7 +41,7 @@ pub(crate) struct BoundListener {
 
 impl BoundListener {
     /// Listens at an address.
-    pub(crate) async fn at(at: SocketAddr) -> Result<Self, CommandError> {
+    pub(crate) async fn bind(at: SocketAddr) -> Result<Self, CommandError> {
         let refused = |error| CommandError::system("listening", Path::new(&at.to_string()), &error);
         let listener = TcpListener::bind(at).await.map_err(refused)?;
         let at = listener.local_addr().map_err(refused)?;

@@ -5,29 +5,29 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::verdict::{StatusTotals, StatusVerdict, judge};
 use crate::common::descriptors::{self, NodeDescriptors};
 use crate::common::disk::{self, NodeDisk};
 use crate::common::quantity::format_bytes;
-use crate::common::view::{self, ShownView};
-use crate::keyspace::ShownKeyspace;
+use crate::common::view::{self, ViewOutput};
+use crate::keyspace::KeyspaceOutput;
 
 /// The JSON. `nodes` and `keyspaces` and their first fields are a contract; others may be added.
 #[derive(Debug, Serialize)]
-pub(super) struct ShownStatus {
+pub(super) struct StatusOutput {
     /// Whether everything is served and complete.
     verdict: StatusVerdict,
     totals: StatusTotals,
     nodes: Vec<StatusNode>,
-    keyspaces: Vec<ShownKeyspace>,
+    keyspaces: Vec<KeyspaceOutput>,
     map_epoch: u64,
     /// The cluster id, in hexadecimal digits.
     cluster: String,
-    groups: ShownGroups,
+    groups: GroupCountsOutput,
     /// The node whose view this is, and the age of the view.
-    view: ShownView,
+    view: ViewOutput,
     /// The sentence of the verdict.
     #[serde(skip)]
     verdict_line: String,
@@ -35,13 +35,13 @@ pub(super) struct ShownStatus {
     first: Vec<String>,
     #[serde(skip)]
     seen: Option<String>,
-    /// Warnings for an operator, beside the alerts of nodes.
+    /// Warnings for an operator, beside the troubles of nodes.
     warnings: Vec<String>,
 }
 
 /// Replica groups, over all keyspaces.
 #[derive(Debug, Serialize)]
-struct ShownGroups {
+struct GroupCountsOutput {
     total: u32,
     below_min_in_sync: u32,
     rebuilding: u32,
@@ -58,7 +58,7 @@ struct StatusNode {
     /// `None`: the node has not answered. `version` and the figures are then not known either.
     pid: Option<NonZeroU32>,
     manager: String,
-    instances: Vec<ShownInstance>,
+    instances: Vec<InstanceOutput>,
     version: String,
     started_ms: u64,
     troubles: Vec<String>,
@@ -68,26 +68,26 @@ struct StatusNode {
     /// It is a manager of the control group.
     in_control: bool,
     /// Partitions whose only in-sync copy is damaged.
-    damaged: Vec<ShownDamaged>,
+    damaged: Vec<DamagedReplicaOutput>,
     /// `None`: the node has not reported them.
     descriptors: Option<NodeDescriptors>,
     #[serde(flatten)]
-    disk: ShownDisk,
+    disk: DiskOutput,
 }
 
 /// Free and all bytes of the disk of a node's data folder; null: not reported, or it has no data folder.
 #[derive(Debug, Serialize)]
-struct ShownDisk {
+struct DiskOutput {
     disk_free_bytes: Option<u64>,
     disk_total_bytes: Option<u64>,
     #[serde(skip)]
     known: Option<NodeDisk>,
 }
 
-impl ShownDisk {
+impl DiskOutput {
     fn of(node: &NodeStatus) -> Self {
         let known = NodeDisk::of(node);
-        ShownDisk {
+        DiskOutput {
             disk_free_bytes: known.map(|_| node.disk_free_bytes),
             disk_total_bytes: known.map(|_| node.disk_total_bytes),
             known,
@@ -97,7 +97,7 @@ impl ShownDisk {
 
 /// A damaged copy of a partition.
 #[derive(Debug, Serialize)]
-struct ShownDamaged {
+struct DamagedReplicaOutput {
     keyspace: String,
     partition: u32,
     instance: u32,
@@ -108,7 +108,7 @@ struct ShownDamaged {
 }
 
 #[derive(Debug, Serialize)]
-struct ShownInstance {
+struct InstanceOutput {
     id: u32,
     addr: String,
     partitions: u32,
@@ -118,16 +118,16 @@ struct ShownInstance {
     connections: u32,
 }
 
-impl From<Status> for ShownStatus {
+impl From<Status> for StatusOutput {
     fn from(status: Status) -> Self {
         let totals = StatusTotals::of(&status);
         let without_keyspaces = Status { keyspaces: Vec::new(), ..status.clone() };
         let (first, seen) = (view::first(&status), view::seen(&status));
-        let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
+        let view = status.view.as_ref().map(ViewOutput::of).unwrap_or_default();
         let GroupsStatus { groups, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
             status.groups.unwrap_or_default();
-        let keyspaces: Vec<ShownKeyspace> =
-            status.keyspaces.into_iter().map(ShownKeyspace::in_status).collect();
+        let keyspaces: Vec<KeyspaceOutput> =
+            status.keyspaces.into_iter().map(KeyspaceOutput::in_status).collect();
         let gone: Vec<u32> =
             status.nodes.iter().filter(|node| node.state == "down").map(|node| node.id).collect();
         // Problems of the whole cluster come first.
@@ -149,11 +149,11 @@ impl From<Status> for ShownStatus {
         );
         warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         let (verdict, verdict_line) = judge(&without_keyspaces, warnings.len());
-        ShownStatus {
+        StatusOutput {
             verdict,
             totals,
             verdict_line,
-            groups: ShownGroups {
+            groups: GroupCountsOutput {
                 total: groups,
                 below_min_in_sync,
                 rebuilding,
@@ -176,7 +176,7 @@ impl From<Status> for ShownStatus {
 
 impl From<(NodeStatus, Option<NodeDescriptors>)> for StatusNode {
     fn from((status, descriptors): (NodeStatus, Option<NodeDescriptors>)) -> Self {
-        let disk = ShownDisk::of(&status);
+        let disk = DiskOutput::of(&status);
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
@@ -200,21 +200,21 @@ impl From<(NodeStatus, Option<NodeDescriptors>)> for StatusNode {
     }
 }
 
-impl From<DamagedPartition> for ShownDamaged {
+impl From<DamagedPartition> for DamagedReplicaOutput {
     fn from(status: DamagedPartition) -> Self {
         let DamagedPartition { keyspace, partition, instance, found, named, .. } = status;
-        ShownDamaged { keyspace, partition, instance, found, named }
+        DamagedReplicaOutput { keyspace, partition, instance, found, named }
     }
 }
 
-impl From<InstanceStatus> for ShownInstance {
+impl From<InstanceStatus> for InstanceOutput {
     fn from(status: InstanceStatus) -> Self {
         let InstanceStatus { id, addr, partitions, entries, log_bytes, resident_bytes, connections } = status;
-        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
+        InstanceOutput { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
     }
 }
 
-impl fmt::Display for ShownStatus {
+impl fmt::Display for StatusOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.first.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         if let Some(seen) = self.seen.as_ref().filter(|_| !self.first.is_empty()) {
@@ -267,7 +267,7 @@ impl fmt::Display for ShownStatus {
             Some(seen) => writeln!(f, "map epoch {}, {seen}", self.map_epoch)?,
             None => writeln!(f, "map epoch {}", self.map_epoch)?,
         }
-        let ShownGroups { total, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
+        let GroupCountsOutput { total, below_min_in_sync, rebuilding, moving, recovering, down, lost } =
             self.groups;
         for (count, one, several) in [
             (below_min_in_sync, "has", "have fewer copies in sync than a write needs"),

@@ -9,7 +9,7 @@ use clap::Args;
 use tokio::time::{Instant, sleep, sleep_until};
 use zerohop_wire::admin::Status;
 
-use self::display::ShownStatus;
+use self::display::StatusOutput;
 use self::verdict::AwaitedState;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::keys::KeyPresses;
@@ -70,7 +70,7 @@ async fn query(target: &ClusterTarget) -> Result<Status, CommandError> {
 }
 
 fn print(arguments: &StatusArguments, status: Status) -> Result<(), CommandError> {
-    let shown = ShownStatus::from(status);
+    let shown = StatusOutput::from(status);
     if arguments.json { output::json(&shown) } else { output::result(shown.to_string().trim_end()) }
 }
 
@@ -86,7 +86,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
         let begin = Instant::now();
         let reply = tokio::select! {
             reply = query(&arguments.target) => reply,
-            () = signals.come() => return Ok(CommandEnding::Done),
+            () = signals.received() => return Ok(CommandEnding::Done),
         };
         let report = match reply {
             // The first question fails as without --watch, so that a mistake ends the command.
@@ -100,7 +100,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
                 print(arguments, status)?;
                 None
             }
-            Ok(status) => Some(ShownStatus::from(status).to_string()),
+            Ok(status) => Some(StatusOutput::from(status).to_string()),
         };
         if let Some(report) = report {
             let every = format_time(arguments.interval);
@@ -115,7 +115,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
         is_first = false;
         tokio::select! {
             () = sleep_until(begin + arguments.interval) => {}
-            () = signals.come() => return Ok(CommandEnding::Done),
+            () = signals.received() => return Ok(CommandEnding::Done),
         }
     }
 }

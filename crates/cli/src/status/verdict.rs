@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use zerohop_wire::admin::{GroupsStatus, NodeStatus, NodeView, Status};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use crate::common::disk::NodeDisk;
 use crate::common::quantity::format_bytes;

@@ -18,7 +18,7 @@ use crate::common::keys::KeyPresses;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
-use crate::common::view::{self, ShownView};
+use crate::common::view::{self, ViewOutput};
 use crate::common::{admin, http, names};
 use crate::output;
 
@@ -52,7 +52,7 @@ struct TopOutput {
     /// Problems of the whole cluster.
     warnings: Vec<String>,
     /// The node whose view of the cluster this is, and the age of the view.
-    view: ShownView,
+    view: ViewOutput,
     #[serde(skip)]
     seen: Option<String>,
 }
@@ -102,7 +102,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     loop {
         tokio::select! {
             () = sleep_until(begin + interval) => {}
-            () = signals.come() => return Ok(CommandEnding::Done),
+            () = signals.received() => return Ok(CommandEnding::Done),
         }
         let now = Instant::now();
         let status = admin::status(&client).await?;
@@ -156,7 +156,7 @@ async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples 
 impl TopOutput {
     fn of(status: Status, before: &NodeSamples, now: &NodeSamples, seconds: f64) -> TopOutput {
         let (first, seen) = (view::first(&status), view::seen(&status));
-        let view = status.view.as_ref().map(ShownView::of).unwrap_or_default();
+        let view = status.view.as_ref().map(ViewOutput::of).unwrap_or_default();
         let of_node = |NodeStatus { id, state, manager, .. }| {
             let (figures, silent) = match (before.get(&id), now.get(&id)) {
                 (Some(Ok(before)), Some(Ok(now))) => (Some(now.since(before, seconds)), None),

@@ -3,7 +3,7 @@
 use super::sample::Figures;
 use super::{TopNode, TopOutput};
 use crate::common::names;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 /// The usual width of a terminal, in columns.
 const WIDTH: usize = 80;
@@ -104,7 +104,7 @@ fn shorten(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::view::ShownView;
+    use crate::common::view::ViewOutput;
 
     #[test]
     fn numbers_are_short() {
@@ -119,7 +119,7 @@ mod tests {
             nodes: Vec::new(),
             total: Figures { troubles, ..Figures::default() },
             warnings: Vec::new(),
-            view: ShownView::default(),
+            view: ViewOutput::default(),
             seen: None,
         };
         let last = |troubles| table(&shown(troubles), "").lines().nth(1).unwrap().to_owned();
@@ -160,7 +160,7 @@ mod tests {
             nodes,
             total: figures,
             warnings,
-            view: ShownView::default(),
+            view: ViewOutput::default(),
             seen: Some("x ".repeat(90)),
         };
         let text = table(&shown, "; q ends");

@@ -7,11 +7,11 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zerohop_client::Timestamp;
 
-use super::transform::GivenNumber;
-use super::words::split_words;
+use super::tokenizer::split_words;
+use super::transform::TxnTransformArguments;
 use crate::common::ending::CommandError;
 use crate::common::{names, quantity};
-use crate::kv::condition::{GivenCondition, version};
+use crate::kv::condition::{ConditionArguments, version};
 
 /// Characters of an error about a line with long words.
 const ERROR_CHARACTERS_MAX: usize = 400;
@@ -39,7 +39,7 @@ pub(super) enum LineOperation {
         #[arg(long, value_parser = quantity::time_to_live, allow_hyphen_values = true)]
         ttl: Option<Duration>,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     #[command(alias = "get")]
     Lookup {
@@ -51,13 +51,13 @@ pub(super) enum LineOperation {
         #[command(flatten)]
         at: LineTarget,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     Take {
         #[command(flatten)]
         at: LineTarget,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     Append {
         #[command(flatten)]
@@ -65,7 +65,7 @@ pub(super) enum LineOperation {
         #[arg(required = true)]
         values: Vec<OsString>,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     Extend {
         #[command(flatten)]
@@ -73,7 +73,7 @@ pub(super) enum LineOperation {
         #[arg(allow_hyphen_values = true)]
         value: OsString,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     Incr {
         #[command(flatten)]
@@ -81,7 +81,7 @@ pub(super) enum LineOperation {
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         delta: i64,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     Cas {
         #[command(flatten)]
@@ -95,9 +95,9 @@ pub(super) enum LineOperation {
         #[command(flatten)]
         at: LineTarget,
         #[command(flatten)]
-        given: GivenNumber,
+        given: TxnTransformArguments,
         #[command(flatten)]
-        condition: GivenCondition,
+        condition: ConditionArguments,
     },
     /// An operation on a blob.
     #[command(subcommand)]
@@ -159,7 +159,7 @@ pub(super) enum BlobOperation {
         #[command(flatten)]
         at: LineTarget,
         #[command(flatten)]
-        given: GivenNumber,
+        given: TxnTransformArguments,
     },
     Rm {
         #[command(flatten)]
@@ -228,7 +228,7 @@ impl LineOperation {
     }
 
     /// The number argument, if it is a transform.
-    fn given(&self) -> Option<&GivenNumber> {
+    fn given(&self) -> Option<&TxnTransformArguments> {
         match self {
             Self::Transform { given, .. } | Self::Blob(BlobOperation::Transform { given, .. }) => Some(given),
             _ => None,

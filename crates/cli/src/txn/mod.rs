@@ -3,8 +3,8 @@
 mod blob;
 mod line;
 mod show;
+mod tokenizer;
 mod transform;
-mod words;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read, stdin};

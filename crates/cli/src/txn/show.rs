@@ -20,12 +20,12 @@ use crate::output;
 struct TxnOutput<'a> {
     done: bool,
     version: String,
-    results: Vec<ShownOperation<'a>>,
+    results: Vec<OperationOutput<'a>>,
 }
 
 /// The JSON of one operation; fields without a value are left out.
 #[derive(Default, Serialize)]
-struct ShownOperation<'a> {
+struct OperationOutput<'a> {
     operation: &'static str,
     #[serde(flatten)]
     about: FailedObject<'a>,
@@ -111,13 +111,13 @@ pub(super) fn committed(
     let mut ending = CommandEnding::Done;
     let mut results = Vec::with_capacity(lines.len());
     for (line, result) in lines.iter().zip(outcomes) {
-        let shown = ShownOperation {
+        let shown = OperationOutput {
             operation: line.operation.name(),
             about: about(line),
-            ..ShownOperation::default()
+            ..OperationOutput::default()
         };
         let shown = match one(result, committed) {
-            Ok(one) => ShownOperation { operation: shown.operation, about: shown.about, ..one },
+            Ok(one) => OperationOutput { operation: shown.operation, about: shown.about, ..one },
             Err(error) => {
                 ending = CommandEnding::No;
                 let text = format!(
@@ -126,7 +126,12 @@ pub(super) fn committed(
                     sentence(line, &error)
                 );
                 output::problem(&format!("zerohop: {text}"));
-                ShownOperation { done: Some(false), reason: Some(reason(&error)), error: Some(text), ..shown }
+                OperationOutput {
+                    done: Some(false),
+                    reason: Some(reason(&error)),
+                    error: Some(text),
+                    ..shown
+                }
             }
         };
         if !is_json {
@@ -141,86 +146,86 @@ pub(super) fn committed(
 }
 
 /// The return value of one operation.
-fn one<'a>(result: &'a LineResult, committed: &CommittedTransaction) -> Result<ShownOperation<'a>, Error> {
-    let done = ShownOperation { done: Some(true), ..ShownOperation::default() };
+fn one<'a>(result: &'a LineResult, committed: &CommittedTransaction) -> Result<OperationOutput<'a>, Error> {
+    let done = OperationOutput { done: Some(true), ..OperationOutput::default() };
     Ok(match result {
-        LineResult::Record(None) => ShownOperation { found: Some(false), ..ShownOperation::default() },
+        LineResult::Record(None) => OperationOutput { found: Some(false), ..OperationOutput::default() },
         LineResult::Record(Some(record)) => contents(record),
         LineResult::RemovedRecord(None) => removed(false),
-        LineResult::RemovedRecord(Some(record)) => ShownOperation { done: Some(true), ..contents(record) },
+        LineResult::RemovedRecord(Some(record)) => OperationOutput { done: Some(true), ..contents(record) },
         LineResult::Version(promise) => committed.result(promise).map(|_| done)?,
         LineResult::Removed(promise) => removed(committed.result(promise)?),
-        LineResult::Length(promise) => ShownOperation { length: Some(committed.result(promise)?), ..done },
+        LineResult::Length(promise) => OperationOutput { length: Some(committed.result(promise)?), ..done },
         LineResult::Sum(promise) => {
-            ShownOperation { number: Some(committed.result(promise)?.into()), ..done }
+            OperationOutput { number: Some(committed.result(promise)?.into()), ..done }
         }
         LineResult::Number(number) | LineResult::Blob(blob::BlobResult::Number(number)) => {
-            ShownOperation { number: Some(number(committed)?), ..done }
+            OperationOutput { number: Some(number(committed)?), ..done }
         }
         LineResult::Checked => done,
         LineResult::Blob(blob::BlobResult::Done) => done,
-        LineResult::Blob(blob::BlobResult::At(offset)) => ShownOperation { at: Some(*offset), ..done },
+        LineResult::Blob(blob::BlobResult::At(offset)) => OperationOutput { at: Some(*offset), ..done },
         LineResult::Blob(blob::BlobResult::Found(found)) => removed(*found),
         LineResult::Blob(blob::BlobResult::Size(size)) => {
-            ShownOperation { found: Some(size.is_some()), size: *size, ..ShownOperation::default() }
+            OperationOutput { found: Some(size.is_some()), size: *size, ..OperationOutput::default() }
         }
-        LineResult::Blob(blob::BlobResult::Bytes(bytes)) => ShownOperation {
+        LineResult::Blob(blob::BlobResult::Bytes(bytes)) => OperationOutput {
             length: Some(bytes.len() as u64),
             value: Some(JsonValue(bytes)),
-            ..ShownOperation::default()
+            ..OperationOutput::default()
         },
     })
 }
 
 /// A record that was read.
-fn contents(record: &Record) -> ShownOperation<'_> {
+fn contents(record: &Record) -> OperationOutput<'_> {
     match record {
-        Record::Bytes { length, bytes, .. } => ShownOperation {
+        Record::Bytes { length, bytes, .. } => OperationOutput {
             found: Some(true),
             record: Some("bytes"),
             length: Some(*length),
             value: Some(JsonValue(bytes)),
-            ..ShownOperation::default()
+            ..OperationOutput::default()
         },
-        Record::List { length, values, .. } => ShownOperation {
+        Record::List { length, values, .. } => OperationOutput {
             found: Some(true),
             record: Some("list"),
             length: Some(*length),
             values: Some(values.iter().map(|value| JsonValue(value)).collect()),
-            ..ShownOperation::default()
+            ..OperationOutput::default()
         },
     }
 }
 
 /// A removal: nothing is done if there was nothing.
-fn removed<'a>(found: bool) -> ShownOperation<'a> {
+fn removed<'a>(found: bool) -> OperationOutput<'a> {
     let reason = (!found).then(|| "not_found".to_owned());
-    ShownOperation { done: Some(found), found: Some(found), reason, ..ShownOperation::default() }
+    OperationOutput { done: Some(found), found: Some(found), reason, ..OperationOutput::default() }
 }
 
 /// Prints values of lookups, lengths and sums as text, each with a line feed behind it, and what was not there; other
 /// operations print nothing.
-fn text(line: &Line, shown: &ShownOperation<'_>) -> Result<(), CommandError> {
+fn text(line: &Line, shown: &OperationOutput<'_>) -> Result<(), CommandError> {
     let place = format!("zerohop: line {}", line.number);
     match shown {
-        ShownOperation { value: Some(value), .. } => output::raw(&[value.0, b"\n"])?,
-        ShownOperation { values: Some(values), .. } => {
+        OperationOutput { value: Some(value), .. } => output::raw(&[value.0, b"\n"])?,
+        OperationOutput { values: Some(values), .. } => {
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
         }
-        ShownOperation { number: Some(number), .. } => match number {
+        OperationOutput { number: Some(number), .. } => match number {
             serde_json::Value::String(text) => output::result(text)?,
             number => output::result(&number.to_string())?,
         },
-        ShownOperation { length: Some(number), .. }
-        | ShownOperation { size: Some(number), .. }
-        | ShownOperation { at: Some(number), .. } => {
+        OperationOutput { length: Some(number), .. }
+        | OperationOutput { size: Some(number), .. }
+        | OperationOutput { at: Some(number), .. } => {
             output::result(&number.to_string())?;
         }
-        ShownOperation { operation: "blob stat" | "blob rm", found: Some(false), .. } => {
+        OperationOutput { operation: "blob stat" | "blob rm", found: Some(false), .. } => {
             let name = names::beginning(key(line));
             output::problem(&format!("{place}: blob {name}: there is no such blob"));
         }
-        ShownOperation { operation: "lookup" | "remove" | "take", found: Some(false), .. } => {
+        OperationOutput { operation: "lookup" | "remove" | "take", found: Some(false), .. } => {
             let key = names::beginning(key(line));
             output::problem(&format!("{place}: key {key}: there is no record of this key"));
         }
@@ -324,7 +329,7 @@ pub(super) fn refused(
             let message = why.map_or(message.clone(), |why| format!("{message}. {why}"));
             return Err(refusal(is_json, line, &error, message)?);
         }
-        _ => return Err(outage::with(error.into(), why)),
+        _ => return Err(outage::explain(error.into(), why)),
     }
     Ok(CommandEnding::No)
 }

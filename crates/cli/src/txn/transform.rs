@@ -11,16 +11,16 @@ use zerohop_client::{
 };
 
 use crate::common::quantity;
-use crate::common::transform::{GivenOperator, GivenType, PrintedNumber, of_type, operand};
+use crate::common::transform::{NumberOutput, TransformOperator, TransformType, of_type, operand};
 
 /// What a number in a record is to become.
 #[derive(Args, Debug)]
-pub(super) struct GivenNumber {
-    operator: GivenOperator,
+pub(super) struct TxnTransformArguments {
+    operator: TransformOperator,
     #[arg(allow_negative_numbers = true)]
     operand: String,
     #[arg(long = "type", default_value = "i64")]
-    number: GivenType,
+    number: TransformType,
     /// The offset of the number in bytes.
     #[arg(long = "at", default_value_t = 0, value_parser = quantity::parse_whole)]
     offset: u64,
@@ -32,7 +32,7 @@ pub(super) struct GivenNumber {
 /// Reads the resulting number from the committed transaction.
 pub(super) type NumberReader = Box<dyn Fn(&CommittedTransaction) -> Result<Value, Error> + Send>;
 
-impl GivenNumber {
+impl TxnTransformArguments {
     /// Errors, as text: the transform is invalid.
     pub(super) fn check(&self) -> Result<(), String> {
         of_type!(self.number, check(self))
@@ -54,7 +54,7 @@ impl GivenNumber {
     }
 }
 
-async fn write_in<N>(given: &GivenNumber, blob: &TransactionBlob<'_>) -> Result<NumberReader, Error>
+async fn write_in<N>(given: &TxnTransformArguments, blob: &TransactionBlob<'_>) -> Result<NumberReader, Error>
 where
     N: Number + FromStr + Display + Into<Value> + Send + 'static,
 {
@@ -72,15 +72,15 @@ fn number_reader<N>(promise: Promise<N>) -> NumberReader
 where
     N: Number + Display + Into<Value> + Send + 'static,
 {
-    Box::new(move |committed| committed.result(&promise).map(|number| PrintedNumber::of(number).value))
+    Box::new(move |committed| committed.result(&promise).map(|number| NumberOutput::of(number).value))
 }
 
-fn check<N: Number + FromStr>(given: &GivenNumber) -> Result<(), String> {
+fn check<N: Number + FromStr>(given: &TxnTransformArguments) -> Result<(), String> {
     operand::<N>(given.operator.into(), &given.operand).map(drop)
 }
 
 fn write<N>(
-    given: &GivenNumber,
+    given: &TxnTransformArguments,
     (tx, condition): (&Transaction, Condition),
     keyspace: &Keyspace,
     key: &[u8],

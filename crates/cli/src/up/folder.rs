@@ -2,10 +2,10 @@
 //! state after an interrupted start.
 //!
 //! ```text
-//!   no file, no data     the file is written, not founded ──> nodes start ──> all serve: founded
+//!   no file, no data     the file is written ──> nodes start ──> all serve: bootstrapped
 //!   a file, no data      as before; the number of nodes may be another
-//!   not founded, data    the same nodes start again: nodes without a log bootstrap, the others continue
-//!   founded              the same nodes start again; those whose folders are missing do not
+//!   not yet, data        the same nodes start again: nodes without a log bootstrap, the others continue
+//!   bootstrapped         the same nodes start again; those whose folders are missing do not
 //!   no file, data        of a program before this file: as many nodes as there are folders with data
 //! ```
 

@@ -1,7 +1,7 @@
 //! `zerohop up`: a local cluster in the foreground.
 
 mod folder;
-mod missing;
+mod missing_folders;
 mod s3;
 mod served;
 
@@ -13,10 +13,10 @@ use std::task::Poll;
 use clap::Args;
 use serde::Serialize;
 use zerohop_server::node_folder;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use self::folder::DataFolder;
-use self::missing::MissingNodes;
+use self::missing_folders::MissingNodes;
 use self::s3::UpS3;
 use self::served::{ServedPartitions, ready_words, wait_until_served};
 use crate::common::ending::{CommandEnding, CommandError};
@@ -131,7 +131,7 @@ async fn serve(
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the unfinished start kills the children.
-        () = signals.come() => return Ok(CommandEnding::Interrupted),
+        () = signals.received() => return Ok(CommandEnding::Interrupted),
     };
     if let Some(folder) = folder {
         folder.record_bootstrapped()?;
@@ -139,12 +139,12 @@ async fn serve(
     let tls = arguments.tls.read()?.and_then(|tls| tls.client);
     let served = tokio::select! {
         served = wait_until_served(&nodes, tls.as_ref()) => served,
-        () = signals.come() => return Ok(CommandEnding::Interrupted),
+        () = signals.received() => return Ok(CommandEnding::Interrupted),
     };
     let mut gateway = match s3_port {
         Some(listening) => Some(tokio::select! {
             gateway = arguments.s3.start(listening, &nodes, (&arguments.secret, &arguments.tls)) => gateway?,
-            () = signals.come() => return Ok(CommandEnding::Interrupted),
+            () = signals.received() => return Ok(CommandEnding::Interrupted),
         }),
         None => None,
     };
@@ -164,7 +164,7 @@ async fn serve(
                     "zerohop: {what}. The others go on; to bring it back, stop them with Ctrl-C, and start `zerohop up` again"
                 ));
             }
-            () = signals.come() => break,
+            () = signals.received() => break,
         }
     }
     if !arguments.json {

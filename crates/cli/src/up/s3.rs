@@ -32,7 +32,7 @@ impl UpS3 {
     /// Takes the port, and starts the log of the gateway; `None`: there is no gateway.
     pub(super) async fn listen(&self, log_level: &str) -> Result<Option<BoundListener>, CommandError> {
         let Some(port) = self.s3_port else { return Ok(None) };
-        let listening = BoundListener::at(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
+        let listening = BoundListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await?;
         log(log_level)?;
         Ok(Some(listening))
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use zerohop_client::ClientTls;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use crate::common::http;
 use crate::local::LocalNode;

@@ -16,7 +16,7 @@ use zerohop_client::{
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminRefusal, AdminReply, AdminRequest, KeyspaceDrop, KeyspaceStatus,
-    REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
+    REFUSED_DROPPING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::*;
 use zerohop_wire::limits::VERSION_MAX;
@@ -391,7 +391,7 @@ fn blocking_client_needs_no_runtime_and_refuses_to_block_one() {
 }
 
 fn under_way(reason: &str) -> Option<AdminAnswer> {
-    let (code, reason) = (REFUSED_CLOSING.to_owned(), reason.to_owned());
+    let (code, reason) = (REFUSED_DROPPING.to_owned(), reason.to_owned());
     Some(AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: 9 })))
 }
 

@@ -88,18 +88,18 @@ impl Agent {
     pub(super) fn handle_bootstrap_state(
         &mut self,
         from: &Address,
-        (incarnation, founded, expects): (Incarnation, bool, Incarnation),
+        (incarnation, is_bootstrapped, expects): (Incarnation, bool, Incarnation),
         starts: Vec<(Address, Incarnation)>,
     ) {
         let is_other = |one: &ManagerInfo| one.addr == *from;
         if !self.bootstrap.as_ref().is_some_and(|bootstrap| bootstrap.members.iter().any(is_other)) {
             return;
         }
-        if !founded {
+        if !is_bootstrapped {
             self.record_bootstrap_start(from, incarnation);
             self.bootstrap_if_all_known();
         } else if expects == self.settings.incarnation {
-            self.found(starts.into_iter().collect());
+            self.bootstrap(starts.into_iter().collect());
         } else {
             self.end(EndReason::BootstrappedBefore { by: from.clone() });
         }
@@ -121,16 +121,16 @@ impl Agent {
             || is_planted(Bug::BootstrapWithoutPeers)
         {
             let starts = bootstrap.known_starts.clone();
-            self.found(starts);
+            self.bootstrap(starts);
         }
     }
 
     /// Bootstraps. `starts` has the starts that the very first member to bootstrap had heard from.
-    fn found(&mut self, starts: BTreeMap<Address, Incarnation>) {
+    fn bootstrap(&mut self, starts: BTreeMap<Address, Incarnation>) {
         let Some(Bootstrap { id, members, addresses, .. }) = self.bootstrap.take() else {
             return;
         };
-        let log = RaftManager::found_with(id, &members, &addresses);
+        let log = RaftManager::bootstrap_with(id, &members, &addresses);
         match RaftManager::open(self.now, &log, self.manager_settings()) {
             Ok((manager, _)) => {
                 self.bootstrapped_with = starts;

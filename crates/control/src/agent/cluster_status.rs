@@ -3,7 +3,7 @@
 use std::fmt;
 
 use zerohop_wire::ids::NodeId;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use crate::command::ManagerInfo;
 
@@ -57,7 +57,7 @@ impl fmt::Display for ClusterStatus {
                 counted(all, "manager"),
                 by_number(answering, "answers", "answer")
             )?,
-            false => write!(f, "no quorum: no leader of the control group has been heard from")?,
+            false => write!(f, "no quorum: the control group's leader does not answer")?,
         }
         let node = self.node.map_or_else(|| "this node".to_owned(), |node| format!("node {node}"));
         write!(f, ", as {node} sees it, and nothing has been decided for {seconds} s")?;

@@ -15,7 +15,7 @@ const ANY_NODE_EVERY: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct KnownControlGroup {
+pub(super) struct ControlGroupView {
     /// The mark of the list of managers.
     pub(super) applied_count: u64,
     /// The highest mark of the outcome of an own proposal. The list may be older than that.
@@ -31,14 +31,14 @@ pub(super) struct KnownControlGroup {
     round: u64,
 }
 
-impl KnownControlGroup {
+impl ControlGroupView {
     pub(super) fn new(
         contacts: &[Address],
         managers: Vec<ManagerInfo>,
         moved: &[ManagerInfo],
-    ) -> KnownControlGroup {
+    ) -> ControlGroupView {
         let contacts = contacts.iter().take(CONTACTS_MAX).cloned().collect();
-        KnownControlGroup { contacts, managers, moved: moved.to_vec(), ..KnownControlGroup::default() }
+        ControlGroupView { contacts, managers, moved: moved.to_vec(), ..ControlGroupView::default() }
     }
 
     /// Takes up news. Returns whether the list of members has changed.

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
-use crate::command::{ControlCommand, GroupStep, KeyspaceDrained, ManagerId, ReportedLog};
+use crate::command::{ControlCommand, GroupStep, KeyspaceDrained, LogReport, ManagerId};
 
 /// An event for an agent. Events that come too often, or contain nothing new, are harmless.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub enum AgentEvent<'a> {
     FetchMap,
     /// The ends of the logs that [`super::AgentEffect::RequestLogEnds`] requested. A log that does not represent
     /// a complete state is reported with the end zero: recovery chooses it only if there is no other.
-    LogEnds(Vec<ReportedLog>),
+    LogEnds(Vec<LogReport>),
     /// Another node's instance does not answer an instance or a client of this node. To be repeated as long
     /// as that is so: a report is valid for a second.
     Unreachable {

@@ -19,7 +19,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::message::ProposalAnswer;
 use super::own_node::OwnNode;
-use super::proposals::Purpose;
+use super::proposals::ProposalPurpose;
 use super::{Agent, AgentEffect, EndReason};
 use crate::command::{CommandOutcome, CommandRefusal, ControlCommand, JoinNode, LogIndexReport};
 use crate::planted::{Bug, is_planted};
@@ -92,7 +92,7 @@ impl Agent {
     fn propose_no_op(&mut self) {
         let report =
             LogIndexReport { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
-        self.propose(Purpose::NoOp, ControlCommand::ReportLogs(report), Time::NEVER);
+        self.propose(ProposalPurpose::NoOp, ControlCommand::ReportLogs(report), Time::NEVER);
     }
 
     pub(super) fn no_op_decided(&mut self, mark: u64) {
@@ -134,7 +134,7 @@ impl Agent {
             intact: found.intact,
             closed: found.closed,
         };
-        self.propose(Purpose::Join, ControlCommand::Join(join), Time::NEVER);
+        self.propose(ProposalPurpose::Join, ControlCommand::Join(join), Time::NEVER);
     }
 
     /// The answer to a start of a node at another address than in the map, while the process that it would

@@ -31,7 +31,7 @@ struct EncodedDelta {
 
 /// What the leader knows of a node.
 #[derive(Debug, Default)]
-struct UpdatedNode {
+struct NodeMapProgress {
     /// The epoch that the node has confirmed; zero if nothing is known.
     has: MapEpoch,
     next: Time,
@@ -41,7 +41,7 @@ struct UpdatedNode {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    by: BTreeMap<NodeId, UpdatedNode>,
+    by: BTreeMap<NodeId, NodeMapProgress>,
     encoded: Vec<EncodedDelta>,
     /// Something has changed, and all nodes must be checked.
     pub(super) is_due: bool,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_placement::Address;
 
 use super::message::{AgentBody, ControlGroupNews};
-use super::proposals::Purpose;
+use super::proposals::ProposalPurpose;
 use super::{Agent, AgentEffect, EndReason};
 use crate::command::{ControlCommand, ManagerId, ManagerInfo};
 use crate::limits::{MESSAGES_PIECED_MAX, NEW_CLUSTER_COUNTER_JUMP, PIECE_BYTES};
@@ -249,7 +249,7 @@ impl Agent {
         }
         let until = self.now.after_ms(PLACING_MS);
         self.next_placing = until;
-        self.propose(Purpose::UpdateAddresses, ControlCommand::SetManagers(placed), until);
+        self.propose(ProposalPurpose::UpdateAddresses, ControlCommand::SetManagers(placed), until);
     }
 
     /// A message of another manager, or a piece of one.

@@ -55,7 +55,7 @@ pub use notice::LogNotice;
 pub use settings::{AgentSettings, ControlRole, OpenError};
 
 use bootstrap::Bootstrap;
-use control_group::KnownControlGroup;
+use control_group::ControlGroupView;
 use failure_detector::SilentNodes;
 use joining::{DiskState, StartPhase};
 use map_updates::Peers;
@@ -95,7 +95,7 @@ pub struct Agent {
     /// bootstrapped. Empty if this node has not bootstrapped in this start.
     bootstrapped_with: BTreeMap<Address, Incarnation>,
     pieces: Pieces,
-    group: KnownControlGroup,
+    group: ControlGroupView,
     maps: Maps,
     fetch: MapFetch,
     peers: Peers,
@@ -173,7 +173,7 @@ impl Agent {
             bootstrap: None,
             bootstrapped_with: BTreeMap::new(),
             pieces: Pieces::default(),
-            group: KnownControlGroup::new(&settings.contacts, members, &settings.moved),
+            group: ControlGroupView::new(&settings.contacts, members, &settings.moved),
             maps: Maps { history: MapHistory::new(Arc::clone(&settings.map)), ..Maps::default() },
             fetch: MapFetch::default(),
             peers: Peers::default(),
@@ -421,13 +421,8 @@ impl Agent {
             AgentBody::Reports { by, about } => self.handle_node_reports(&from, by, &about),
             AgentBody::Loads(loads) => self.loaded(&loads),
             AgentBody::BootstrapRequest { incarnation } => self.handle_bootstrap_request(&from, incarnation),
-            AgentBody::BootstrapState {
-                incarnation,
-                is_bootstrapped: founded,
-                expects,
-                known_starts: starts,
-            } => {
-                self.handle_bootstrap_state(&from, (incarnation, founded, expects), starts);
+            AgentBody::BootstrapState { incarnation, is_bootstrapped, expects, known_starts: starts } => {
+                self.handle_bootstrap_state(&from, (incarnation, is_bootstrapped, expects), starts);
             }
         }
     }

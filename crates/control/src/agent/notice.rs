@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::Agent;
 use super::cluster_status::ClusterStatus;

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
 use super::Agent;
 use crate::command::{ControlCommand, ManagerInfo};
 use crate::manager;
-use crate::state::{Losses, Pin};
+use crate::state::{Losses, PlacementOverride};
 
 impl Agent {
     /// The command that makes these nodes the control group. A node that has a manager keeps it; another node
@@ -60,9 +60,15 @@ impl Agent {
 
     /// The pinned partitions of a keyspace; `None`: this node is not in the control group, which alone knows
     /// them.
-    pub fn pins(&self, keyspace: KeyspaceId) -> Option<Vec<(PartitionId, Pin)>> {
+    pub fn placement_overrides(&self, keyspace: KeyspaceId) -> Option<Vec<(PartitionId, PlacementOverride)>> {
         let state = self.manager.as_ref()?.state();
-        Some(state.pins().filter(|(of, ..)| *of == keyspace).map(|(_, at, pin)| (at, pin)).collect())
+        Some(
+            state
+                .placement_overrides()
+                .filter(|(of, ..)| *of == keyspace)
+                .map(|(_, at, pin)| (at, pin))
+                .collect(),
+        )
     }
 
     /// Partitions with data loss that is not acknowledged; none if this node is not in the control group,

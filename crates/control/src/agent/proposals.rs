@@ -36,7 +36,7 @@ const LEADER_TRIES: u32 = 2;
 
 /// The purpose of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(super) enum ProposalPurpose {
     /// The command changes nothing; the mark of its outcome dates this start.
     NoOp,
     Join,
@@ -54,7 +54,7 @@ struct PendingProposal {
     command: ControlCommand,
     /// The mark known when it was first sent.
     after: Option<u64>,
-    purpose: Purpose,
+    purpose: ProposalPurpose,
     until: Time,
     next: Time,
     tries: u32,
@@ -118,16 +118,16 @@ impl Proposals {
         let pending = self.pending.remove(&number)?;
         self.due.remove(&(pending.next, number));
         match pending.purpose {
-            Purpose::Operator(_) => self.operations -= 1,
-            Purpose::ReportLogs => self.log_reports -= 1,
-            Purpose::Instance(instance) => {
+            ProposalPurpose::Operator(_) => self.operations -= 1,
+            ProposalPurpose::ReportLogs => self.log_reports -= 1,
+            ProposalPurpose::Instance(instance) => {
                 let place = group_of(instance, &pending.command);
                 if place.is_some_and(|place| self.by_group.get(&place) == Some(&number)) {
                     place.and_then(|place| self.by_group.remove(&place));
                 }
             }
-            Purpose::Drained(_) => self.draining -= 1,
-            Purpose::NoOp | Purpose::Join | Purpose::UpdateAddresses => {}
+            ProposalPurpose::Drained(_) => self.draining -= 1,
+            ProposalPurpose::NoOp | ProposalPurpose::Join | ProposalPurpose::UpdateAddresses => {}
         }
         Some(pending)
     }
@@ -149,19 +149,19 @@ fn group_of(instance: InstanceId, command: &ControlCommand) -> Option<GroupKey> 
 
 impl Agent {
     /// Pursues a command until this time.
-    pub(super) fn propose(&mut self, purpose: Purpose, command: ControlCommand, until: Time) {
+    pub(super) fn propose(&mut self, purpose: ProposalPurpose, command: ControlCommand, until: Time) {
         self.proposals.last += 1;
         let number = self.proposals.last;
         match purpose {
-            Purpose::Operator(_) => self.proposals.operations += 1,
-            Purpose::ReportLogs => self.proposals.log_reports += 1,
-            Purpose::Instance(instance) => {
+            ProposalPurpose::Operator(_) => self.proposals.operations += 1,
+            ProposalPurpose::ReportLogs => self.proposals.log_reports += 1,
+            ProposalPurpose::Instance(instance) => {
                 if let Some(place) = group_of(instance, &command) {
                     self.proposals.by_group.insert(place, number);
                 }
             }
-            Purpose::Drained(_) => self.proposals.draining += 1,
-            Purpose::NoOp | Purpose::Join | Purpose::UpdateAddresses => {}
+            ProposalPurpose::Drained(_) => self.proposals.draining += 1,
+            ProposalPurpose::NoOp | ProposalPurpose::Join | ProposalPurpose::UpdateAddresses => {}
         }
         let next = self.now;
         let pending =
@@ -169,10 +169,13 @@ impl Agent {
         self.proposals.pending.insert(number, pending);
         match purpose {
             // These are few, and delay others only briefly.
-            Purpose::NoOp | Purpose::Join | Purpose::Operator(_) | Purpose::UpdateAddresses => {
+            ProposalPurpose::NoOp
+            | ProposalPurpose::Join
+            | ProposalPurpose::Operator(_)
+            | ProposalPurpose::UpdateAddresses => {
                 self.proposals.due.insert((next, number));
             }
-            Purpose::ReportLogs | Purpose::Instance(_) | Purpose::Drained(_) => {
+            ProposalPurpose::ReportLogs | ProposalPurpose::Instance(_) | ProposalPurpose::Drained(_) => {
                 self.proposals.queue.push_back(number)
             }
         }
@@ -200,7 +203,11 @@ impl Agent {
             self.proposals.remove(number);
         }
         if self.proposals.by_group.len() < INSTANCE_PROPOSALS_MAX {
-            self.propose(Purpose::Instance(instance), command, self.now.after_ms(INSTANCE_PROPOSAL_MS));
+            self.propose(
+                ProposalPurpose::Instance(instance),
+                command,
+                self.now.after_ms(INSTANCE_PROPOSAL_MS),
+            );
         } else {
             self.counters.dropped += 1;
         }
@@ -224,7 +231,7 @@ impl Agent {
         }
         if self.proposals.draining < DRAINED_REPORTS_MAX {
             let until = self.now.after_ms(INSTANCE_PROPOSAL_MS);
-            self.propose(Purpose::Drained(drained.instance), ControlCommand::Drained(drained), until);
+            self.propose(ProposalPurpose::Drained(drained.instance), ControlCommand::Drained(drained), until);
         } else {
             self.counters.dropped += 1;
         }
@@ -240,7 +247,7 @@ impl Agent {
         if self.proposals.operations + self.proposals.decided.len() >= OPERATIONS_MAX {
             return self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::Busy) });
         }
-        self.propose(Purpose::Operator(token), command, self.now.after_ms(self.settings.operate_ms));
+        self.propose(ProposalPurpose::Operator(token), command, self.now.after_ms(self.settings.operate_ms));
     }
 
     /// Whether another report of logs may be sent now.
@@ -274,23 +281,27 @@ impl Agent {
         let mark = self.group.mark();
         let Some(pending) = self.proposals.pending.get_mut(&number) else { return };
         if pending.until <= self.now {
-            if let Some(PendingProposal { purpose: Purpose::Operator(token), .. }) =
+            if let Some(PendingProposal { purpose: ProposalPurpose::Operator(token), .. }) =
                 self.proposals.remove(number)
             {
                 self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
             }
             return;
         }
-        if is_planted(Bug::JoinRetriedWithNewId) && pending.purpose == Purpose::Join && pending.tries > 0 {
+        if is_planted(Bug::JoinRetriedWithNewId)
+            && pending.purpose == ProposalPurpose::Join
+            && pending.tries > 0
+        {
             let Some(pending) = self.proposals.remove(number) else { return };
-            return self.propose(Purpose::Join, pending.command, pending.until);
+            return self.propose(ProposalPurpose::Join, pending.command, pending.until);
         }
         let after = *pending.after.get_or_insert(mark);
         pending.tries += 1;
         let tries = pending.tries;
         let id = RequestId { origin: self.proposals.origin, number };
         let request = CommandRequest { id, after, command: pending.command.clone() };
-        if let (Purpose::Instance(_), ControlCommand::Regroup(regroup)) = (pending.purpose, &request.command)
+        if let (ProposalPurpose::Instance(_), ControlCommand::Regroup(regroup)) =
+            (pending.purpose, &request.command)
             && self.is_past(regroup.keyspace, regroup.partition, regroup.epoch)
         {
             self.proposals.remove(number);
@@ -373,19 +384,19 @@ impl Agent {
         self.answered(id.number, answer, from);
     }
 
-    fn decided(&mut self, purpose: Purpose, outcome: CommandOutcome) {
+    fn decided(&mut self, purpose: ProposalPurpose, outcome: CommandOutcome) {
         match purpose {
-            Purpose::NoOp => self.no_op_decided(outcome.applied_count),
-            Purpose::Join => self.join_decided(outcome),
+            ProposalPurpose::NoOp => self.no_op_decided(outcome.applied_count),
+            ProposalPurpose::Join => self.join_decided(outcome),
             // The state shows the result.
-            Purpose::UpdateAddresses => {}
+            ProposalPurpose::UpdateAddresses => {}
             // The map shows the result; if it does not, the request is repeated.
-            Purpose::ReportLogs | Purpose::Instance(_) | Purpose::Drained(_) => {
+            ProposalPurpose::ReportLogs | ProposalPurpose::Instance(_) | ProposalPurpose::Drained(_) => {
                 if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
                     self.fetch_soon();
                 }
             }
-            Purpose::Operator(token) => {
+            ProposalPurpose::Operator(token) => {
                 let epoch = outcome.result.as_ref().map_or(MapEpoch(0), |done| done.epoch);
                 let until = self.now.after_ms(self.settings.operate_ms);
                 self.proposals.decided.push(DecidedProposal { token, outcome, epoch, until });
@@ -415,7 +426,7 @@ impl Agent {
             self.effects.push(AgentEffect::Answered { token, result: Ok(outcome) });
         }
         for pending in std::mem::take(&mut self.proposals.pending).into_values() {
-            if let Purpose::Operator(token) = pending.purpose {
+            if let ProposalPurpose::Operator(token) = pending.purpose {
                 self.effects.push(AgentEffect::Answered { token, result: Err(NoOutcome::TimedOut) });
             }
         }

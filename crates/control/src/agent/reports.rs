@@ -8,9 +8,9 @@ use zerohop_placement::{Address, GroupState, MapChange, MapDelta};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::message::AgentBody;
-use super::proposals::Purpose;
+use super::proposals::ProposalPurpose;
 use super::{Agent, AgentEffect, LogEndQuery};
-use crate::command::{ControlCommand, LogIndexReport, ReportedLog};
+use crate::command::{ControlCommand, LogIndexReport, LogReport};
 use crate::limits::{AGENT_REPORTED_LOGS_MAX, LOADS_REPORTED_MAX, REPORTS_MAX};
 use crate::manager;
 use zerohop_base::time::Time;
@@ -113,13 +113,13 @@ impl Agent {
     }
 
     /// The shell reports the ends of logs.
-    pub(super) fn log_ends(&mut self, logs: Vec<ReportedLog>) {
+    pub(super) fn log_ends(&mut self, logs: Vec<LogReport>) {
         let Some(own) = self.own else { return };
-        let wanted = |log: &ReportedLog| {
+        let requested = |log: &LogReport| {
             let duty = self.log_reports.recovering.get(&(log.instance, log.keyspace, log.partition));
             duty.is_some_and(|duty| duty.epoch == log.epoch)
         };
-        let logs: Vec<ReportedLog> = logs.into_iter().filter(wanted).collect();
+        let logs: Vec<LogReport> = logs.into_iter().filter(requested).collect();
         for logs in logs.chunks(AGENT_REPORTED_LOGS_MAX) {
             if !self.may_report_logs() {
                 break;
@@ -127,7 +127,7 @@ impl Agent {
             let incarnation = self.settings.incarnation;
             let report = LogIndexReport { node: own.node, incarnation, logs: logs.to_vec() };
             self.propose(
-                Purpose::ReportLogs,
+                ProposalPurpose::ReportLogs,
                 ControlCommand::ReportLogs(report),
                 self.now.after_ms(LOG_REPORT_MS),
             );
@@ -183,19 +183,19 @@ impl Agent {
 
     fn request_log_ends(&mut self) {
         let (now, mut next) = (self.now, None::<Time>);
-        let mut wanted = Vec::new();
+        let mut requested = Vec::new();
         for ((instance, keyspace, partition), duty) in &mut self.log_reports.recovering {
-            if duty.next <= now && wanted.len() < AGENT_REPORTED_LOGS_MAX {
+            if duty.next <= now && requested.len() < AGENT_REPORTED_LOGS_MAX {
                 duty.next = now.after_ms(duty.wait_ms);
                 duty.wait_ms = (2 * duty.wait_ms).min(LOG_REPORT_REPEAT_MS_MAX);
                 let (instance, keyspace, partition) = (*instance, *keyspace, *partition);
-                wanted.push(LogEndQuery { instance, keyspace, partition, epoch: duty.epoch });
+                requested.push(LogEndQuery { instance, keyspace, partition, epoch: duty.epoch });
             }
             next = Some(next.map_or(duty.next, |other| other.min(duty.next)));
         }
         self.log_reports.next_report = next;
-        if !wanted.is_empty() {
-            self.effects.push(AgentEffect::RequestLogEnds(wanted));
+        if !requested.is_empty() {
+            self.effects.push(AgentEffect::RequestLogEnds(requested));
         }
     }
 

@@ -8,7 +8,7 @@
 
 use zerohop_placement::{Address, NodeState};
 use zerohop_wire::ids::NodeId;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::cluster_status::ClusterStatus;
 use super::message::ControlGroupNews;

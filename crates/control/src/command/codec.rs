@@ -11,8 +11,8 @@ use zerohop_wire::ids::{
 
 use super::{
     CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, JoinNode,
-    KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, ManagerId, ManagerInfo, MovePartition, Regroup,
-    RegroupOrigin, ReportedLog, RequestId, proto,
+    KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, ManagerId, ManagerInfo, MovePartition,
+    Regroup, RegroupOrigin, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX, REPORTED_LOGS_MAX};
 
@@ -74,7 +74,7 @@ impl CommandRequest {
                 proto::CommandProto::AlterKeyspace(alter(*id, config))
             }
             ControlCommand::DropKeyspace(id) => proto::CommandProto::DropKeyspace(id.get()),
-            ControlCommand::CloseKeyspace(id) => proto::CommandProto::CloseKeyspace(id.get()),
+            ControlCommand::BeginDropKeyspace(id) => proto::CommandProto::BeginDropKeyspace(id.get()),
             ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map }) => {
                 let (keyspace, instance, map) = (keyspace.get(), instance.get(), map.get());
                 proto::CommandProto::Drained(proto::DrainedProto { keyspace, instance, map })
@@ -163,7 +163,7 @@ impl CommandRequest {
                 ControlCommand::AlterKeyspace(id, config)
             }
             proto::CommandProto::DropKeyspace(id) => ControlCommand::DropKeyspace(KeyspaceId(id)),
-            proto::CommandProto::CloseKeyspace(id) => ControlCommand::CloseKeyspace(KeyspaceId(id)),
+            proto::CommandProto::BeginDropKeyspace(id) => ControlCommand::BeginDropKeyspace(KeyspaceId(id)),
             proto::CommandProto::Drained(proto::DrainedProto { keyspace, instance, map }) => {
                 ControlCommand::Drained(KeyspaceDrained {
                     keyspace: KeyspaceId(keyspace),
@@ -426,7 +426,7 @@ fn read_regroup(regroup: &proto::RegroupProto) -> Result<Regroup, CommandError> 
     })
 }
 
-fn write_log_report(log: &ReportedLog) -> proto::ReportedLogProto {
+fn write_log_report(log: &LogReport) -> proto::ReportedLogProto {
     proto::ReportedLogProto {
         place: write_partition(log.keyspace, log.partition),
         epoch: log.epoch.get(),
@@ -437,8 +437,8 @@ fn write_log_report(log: &ReportedLog) -> proto::ReportedLogProto {
     }
 }
 
-fn read_log_report(log: &proto::ReportedLogProto) -> ReportedLog {
-    ReportedLog {
+fn read_log_report(log: &proto::ReportedLogProto) -> LogReport {
+    LogReport {
         keyspace: KeyspaceId(log.place.keyspace),
         partition: PartitionId(log.place.partition),
         epoch: PartitionEpoch(log.epoch),

@@ -89,7 +89,7 @@ pub enum ControlCommand {
     /// keyspaces may be undone in the others, although they were acknowledged.
     DropKeyspace(KeyspaceId),
     /// Stops new work in a keyspace, and removes it once no work is pending there.
-    CloseKeyspace(KeyspaceId),
+    BeginDropKeyspace(KeyspaceId),
     /// An instance has no pending work in the partitions of a keyspace being dropped of which it is primary.
     Drained(KeyspaceDrained),
     /// Splits every partition of a keyspace in two by the next bit of the hashes.
@@ -255,12 +255,12 @@ pub struct LogIndexReport {
     /// Its start.
     pub incarnation: Incarnation,
     /// The logs.
-    pub logs: Vec<ReportedLog>,
+    pub logs: Vec<LogReport>,
 }
 
 /// A log of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportedLog {
+pub struct LogReport {
     /// The keyspace.
     pub keyspace: KeyspaceId,
     /// The partition in it.

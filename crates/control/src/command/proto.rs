@@ -47,7 +47,7 @@ pub(crate) enum CommandProto {
     #[prost(message, tag = "15")]
     Move(MoveProto),
     #[prost(uint32, tag = "16")]
-    CloseKeyspace(u32),
+    BeginDropKeyspace(u32),
     #[prost(message, tag = "17")]
     Drained(DrainedProto),
     #[prost(message, tag = "23")]

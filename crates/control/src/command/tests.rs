@@ -34,7 +34,7 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
     };
     let instance = InstanceId(11);
     let by = RegroupOrigin::Instance(InstanceId(1), Incarnation(2));
-    let log = ReportedLog {
+    let log = LogReport {
         keyspace,
         partition,
         epoch: PartitionEpoch(3),
@@ -53,7 +53,7 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
         ControlCommand::CreateKeyspace(config.clone()),
         ControlCommand::AlterKeyspace(keyspace, config),
         ControlCommand::DropKeyspace(keyspace),
-        ControlCommand::CloseKeyspace(keyspace),
+        ControlCommand::BeginDropKeyspace(keyspace),
         ControlCommand::Drained(KeyspaceDrained { keyspace, instance: InstanceId(7), map: MapEpoch(8) }),
         ControlCommand::SplitKeyspace(keyspace),
         regroup(by, GroupStep::Admit(instance)),
@@ -154,7 +154,7 @@ fn golden_bytes_are_written_and_read() {
     assert_eq!(bytes, golden);
     let (keyspace, instance, map) = (KeyspaceId(3), InstanceId(7), MapEpoch(8));
     let drops = [
-        (ControlCommand::CloseKeyspace(keyspace), &[0x80, 1, 3][..]),
+        (ControlCommand::BeginDropKeyspace(keyspace), &[0x80, 1, 3][..]),
         (
             ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map }),
             &[0x8a, 1, 6, 0x08, 3, 0x10, 7, 0x18, 8],

@@ -94,10 +94,10 @@ impl Storage for RaftLog {
         }
         let from = (low - self.before.0 - 1) as usize;
         let to = (high - self.before.0 - 1) as usize;
-        let wanted = self.entries.get(from..to).ok_or(Error::Store(StorageError::Unavailable))?;
+        let requested = self.entries.get(from..to).ok_or(Error::Store(StorageError::Unavailable))?;
         let limit = max_size.into().unwrap_or(u64::MAX);
         let mut bytes = 0;
-        let fitting = wanted.iter().take_while(|entry| {
+        let fitting = requested.iter().take_while(|entry| {
             let first = bytes == 0;
             bytes += size(entry) as u64;
             first || bytes <= limit

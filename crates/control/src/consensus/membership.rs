@@ -20,7 +20,7 @@ impl Consensus {
     /// Takes the next step towards these members; the leader takes one step at a time. A new member is a
     /// learner first, and becomes a voter once it is nearly up to date and answers. Members are removed after
     /// all new members have become voters.
-    pub(crate) fn reconcile(&mut self, wanted: &[ManagerId]) {
+    pub(crate) fn reconcile(&mut self, requested: &[ManagerId]) {
         if !self.is_ready_leader() || self.core.raft.has_pending_conf() {
             return;
         }
@@ -47,9 +47,14 @@ impl Consensus {
             let answering = left.clone().filter(|id| is_complete(**id) && near(&ManagerId(**id)));
             2 * answering.count() > left.count()
         };
-        let missing: Vec<ManagerId> = wanted.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
-        let mut unwanted: Vec<u64> =
-            voters.iter().chain(learners).copied().filter(|id| !wanted.contains(&ManagerId(*id))).collect();
+        let missing: Vec<ManagerId> =
+            requested.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
+        let mut unwanted: Vec<u64> = voters
+            .iter()
+            .chain(learners)
+            .copied()
+            .filter(|id| !requested.contains(&ManagerId(*id)))
+            .collect();
         unwanted.sort_unstable();
         let step = if let Some(new) = missing.iter().find(|id| !learners.contains(&id.0)) {
             Membership::Learn(*new)
@@ -61,7 +66,7 @@ impl Consensus {
             Membership::Remove(ManagerId(*old))
         } else if missing.is_empty() && unwanted.contains(&self.id.0) {
             // The last member to remove is this leader: another manager takes over and removes it.
-            let heir = wanted.iter().copied().find(|id| near(id));
+            let heir = requested.iter().copied().find(|id| near(id));
             if let Some(heir) = heir {
                 self.transfer(heir);
             }

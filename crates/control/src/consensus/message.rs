@@ -23,13 +23,13 @@ struct RaftMessage {
     #[prost(uint64, tag = "6")]
     index: u64,
     #[prost(message, repeated, tag = "7")]
-    entries: Vec<SentEntry>,
+    entries: Vec<EntryProto>,
     #[prost(uint64, tag = "8")]
     commit: u64,
     #[prost(uint64, tag = "9")]
     commit_term: u64,
     #[prost(message, optional, tag = "10")]
-    snapshot: Option<SentSnapshot>,
+    snapshot: Option<RaftSnapshotProto>,
     #[prost(uint64, tag = "11")]
     request_snapshot: u64,
     #[prost(bool, tag = "12")]
@@ -46,7 +46,7 @@ struct RaftMessage {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct SentEntry {
+struct EntryProto {
     #[prost(uint64, tag = "1")]
     index: u64,
     #[prost(uint64, tag = "2")]
@@ -60,7 +60,7 @@ struct SentEntry {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct SentSnapshot {
+struct RaftSnapshotProto {
     #[prost(uint64, tag = "1")]
     index: u64,
     #[prost(uint64, tag = "2")]
@@ -92,7 +92,7 @@ const KINDS: [MessageType; 11] = [
 /// Encodes a message; none for a kind that is not sent.
 pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
     let kind = KINDS.iter().position(|kind| *kind == message.get_msg_type())?;
-    let entries = message.get_entries().iter().map(|entry| SentEntry {
+    let entries = message.get_entries().iter().map(|entry| EntryProto {
         index: entry.index,
         term: entry.term,
         kind: u32::from(number_of(entry.get_entry_type())),
@@ -101,7 +101,7 @@ pub(super) fn encode(message: &Message) -> Option<Vec<u8>> {
     });
     let snapshot = message.has_snapshot().then(|| {
         let (snapshot, meta) = (message.get_snapshot(), message.get_snapshot().get_metadata());
-        SentSnapshot {
+        RaftSnapshotProto {
             index: meta.index,
             term: meta.term,
             voters: meta.get_conf_state().get_voters().to_vec(),

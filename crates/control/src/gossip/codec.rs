@@ -20,22 +20,26 @@ pub(super) struct Fields;
 
 /// A datagram that is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Malformed;
+pub(super) struct GossipDecodeError;
 
-impl fmt::Display for Malformed {
+impl fmt::Display for GossipDecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a datagram of gossip")
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for GossipDecodeError {}
 
 impl Codec<Name> for Fields {
-    type Error = Malformed;
+    type Error = GossipDecodeError;
 
-    fn encode_header(&mut self, header: &Header<Name>, mut buf: impl BufMut) -> Result<(), Malformed> {
+    fn encode_header(
+        &mut self,
+        header: &Header<Name>,
+        mut buf: impl BufMut,
+    ) -> Result<(), GossipDecodeError> {
         if buf.remaining_mut() < 3 * NAME_BYTES + 4 {
-            return Err(Malformed);
+            return Err(GossipDecodeError);
         }
         put_name(&mut buf, &header.src);
         buf.put_u16(header.src_incarnation);
@@ -63,12 +67,12 @@ impl Codec<Name> for Fields {
         Ok(())
     }
 
-    fn decode_header(&mut self, mut buf: impl Buf) -> Result<Header<Name>, Malformed> {
+    fn decode_header(&mut self, mut buf: impl Buf) -> Result<Header<Name>, GossipDecodeError> {
         let src = name(&mut buf)?;
-        let src_incarnation = buf.try_get_u16().map_err(|_| Malformed)?;
+        let src_incarnation = buf.try_get_u16().map_err(|_| GossipDecodeError)?;
         let dst = name(&mut buf)?;
-        let kind = buf.try_get_u8().map_err(|_| Malformed)?;
-        let probe_number = if kind <= 6 { buf.try_get_u8().map_err(|_| Malformed)? } else { 0 };
+        let kind = buf.try_get_u8().map_err(|_| GossipDecodeError)?;
+        let probe_number = if kind <= 6 { buf.try_get_u8().map_err(|_| GossipDecodeError)? } else { 0 };
         let message = match kind {
             1 => Message::Ping(probe_number),
             2 => Message::Ack(probe_number),
@@ -81,14 +85,18 @@ impl Codec<Name> for Fields {
             9 => Message::Gossip,
             10 => Message::Broadcast,
             11 => Message::TurnUndead,
-            _ => return Err(Malformed),
+            _ => return Err(GossipDecodeError),
         };
         Ok(Header { src, src_incarnation, dst, message })
     }
 
-    fn encode_member(&mut self, member: &Member<Name>, mut buf: impl BufMut) -> Result<(), Malformed> {
+    fn encode_member(
+        &mut self,
+        member: &Member<Name>,
+        mut buf: impl BufMut,
+    ) -> Result<(), GossipDecodeError> {
         if buf.remaining_mut() < MEMBER_BYTES {
-            return Err(Malformed);
+            return Err(GossipDecodeError);
         }
         put_name(&mut buf, member.id());
         buf.put_u16(member.incarnation());
@@ -100,14 +108,14 @@ impl Codec<Name> for Fields {
         Ok(())
     }
 
-    fn decode_member(&mut self, mut buf: impl Buf) -> Result<Member<Name>, Malformed> {
+    fn decode_member(&mut self, mut buf: impl Buf) -> Result<Member<Name>, GossipDecodeError> {
         let id = name(&mut buf)?;
-        let incarnation = buf.try_get_u16().map_err(|_| Malformed)?;
+        let incarnation = buf.try_get_u16().map_err(|_| GossipDecodeError)?;
         let state = match buf.try_get_u8() {
             Ok(0) => State::Alive,
             Ok(1) => State::Suspect,
             Ok(2) => State::Down,
-            _ => return Err(Malformed),
+            _ => return Err(GossipDecodeError),
         };
         Ok(Member::new(id, incarnation, state))
     }
@@ -120,9 +128,9 @@ fn put_name(buf: &mut impl BufMut, name: &Name) {
     buf.put_u16(name.renewals);
 }
 
-fn name(buf: &mut impl Buf) -> Result<Name, Malformed> {
+fn name(buf: &mut impl Buf) -> Result<Name, GossipDecodeError> {
     if buf.remaining() < NAME_BYTES {
-        return Err(Malformed);
+        return Err(GossipDecodeError);
     }
     Ok(Name {
         node: NodeId(buf.get_u32()),

@@ -35,13 +35,13 @@ pub(super) struct LeaderState {
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
     next_plan: Time,
-    idle_plan: Option<SettledPlan>,
+    idle_plan: Option<IdlePlan>,
 }
 
 /// The last plan was empty. Before `until`, when loads are checked again, only a change of the fields below
 /// can change that. No node was down and no group was admitting a replica, so that no timer is running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SettledPlan {
+struct IdlePlan {
     /// Number of commands applied when the plan was made.
     applied_count: u64,
     is_stable: bool,
@@ -102,7 +102,7 @@ impl LeaderState {
         self.next_plan = now.after_ms(settings.plan_ms);
         let (mark, is_stable) = (state.applied_count(), self.flap_damping.is_stable(now, settings));
         let is_as_before =
-            |last: SettledPlan| last.applied_count == mark && last.is_stable == is_stable && now < last.until;
+            |last: IdlePlan| last.applied_count == mark && last.is_stable == is_stable && now < last.until;
         if self.idle_plan.is_some_and(is_as_before) {
             return Vec::new();
         }
@@ -127,7 +127,7 @@ impl LeaderState {
         let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
         let group_count = state.map().keyspaces().map(|(_, found)| found.groups().len() as u64).sum();
         let until = now.after_ms(settings.idle_plan_after_ms(group_count));
-        self.idle_plan = (planned.is_empty() && no_time_runs).then_some(SettledPlan {
+        self.idle_plan = (planned.is_empty() && no_time_runs).then_some(IdlePlan {
             applied_count: mark,
             is_stable,
             until,

@@ -207,13 +207,13 @@ pub struct ManagerCounters {
 
 impl RaftManager {
     /// The log of a bootstrap member of a control group. All bootstrap members get the same list.
-    pub fn found(id: ManagerId, members: &[ManagerInfo]) -> Vec<u8> {
-        RaftManager::found_with(id, members, &[])
+    pub fn bootstrap(id: ManagerId, members: &[ManagerInfo]) -> Vec<u8> {
+        RaftManager::bootstrap_with(id, members, &[])
     }
 
     /// The same, where the nodes at these addresses get the numbers of their places, from 1 on. All bootstrap
     /// members get the same places.
-    pub fn found_with(id: ManagerId, members: &[ManagerInfo], addresses: &[Address]) -> Vec<u8> {
+    pub fn bootstrap_with(id: ManagerId, members: &[ManagerInfo], addresses: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = members.iter().map(|member| member.id).collect();
         consensus::found(
             id,
@@ -241,7 +241,7 @@ impl RaftManager {
     ///
     /// # Errors
     /// If the log is damaged, or the manager is not a member of the control group in it.
-    pub fn found_again(log: &[u8], node: NodeId) -> Result<(Vec<u8>, ControlState, ControlState), LogError> {
+    pub fn force_new(log: &[u8], node: NodeId) -> Result<(Vec<u8>, ControlState, ControlState), LogError> {
         let LogContents { manager: id, state, commands } = consensus::read_log(log)?;
         let state_of =
             |bytes: &[u8]| ControlState::decode(bytes).map_err(|error| LogError::State(error.to_string()));
@@ -438,8 +438,8 @@ impl RaftManager {
             ticks += 1;
             self.consensus.tick();
             self.follow();
-            let wanted: Vec<ManagerId> = self.state.managers().iter().map(|manager| manager.id).collect();
-            self.consensus.reconcile(&wanted);
+            let requested: Vec<ManagerId> = self.state.managers().iter().map(|manager| manager.id).collect();
+            self.consensus.reconcile(&requested);
             self.follow();
         }
         if self.next_tick <= now {

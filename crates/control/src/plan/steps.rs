@@ -8,7 +8,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use super::load::{InstanceLoad, PlacementTally};
 use super::{PlanInputs, PlanSettings, Ring};
 use crate::command::{GroupStep, Regroup, RegroupOrigin};
-use crate::state::{ControlState, Pin};
+use crate::state::{ControlState, PlacementOverride};
 
 /// See [`super::plan`].
 pub(super) struct Planner<'a> {
@@ -73,7 +73,7 @@ impl<'a> Planner<'a> {
                     return self.steps;
                 }
                 if self.next_change(keyspace, found.config(), partition, group) {
-                    let is_pinned = self.pin(keyspace, partition).is_some();
+                    let is_pinned = self.placement_override(keyspace, partition).is_some();
                     quiet.push(StableGroup { keyspace, partition, group, is_pinned });
                 }
             }
@@ -94,7 +94,7 @@ impl<'a> Planner<'a> {
         if group.state == GroupState::Recovering || self.is_down(group.primary) {
             return false;
         }
-        let wanted = usize::from(config.replicas).min(self.counted);
+        let requested = usize::from(config.replicas).min(self.counted);
         let gone = |planner: &Self, instance: InstanceId| {
             let load = planner.tally.load_of(instance);
             load.is_none_or(|load| load.state == NodeState::Down && (planner.seen.long_down_nodes)(load.node))
@@ -103,9 +103,9 @@ impl<'a> Planner<'a> {
         let step = if group.state == GroupState::Admitting {
             self.moves += 1;
             let target = group.followers[0];
-            let pin = self.pin(keyspace, partition);
+            let pin = self.placement_override(keyspace, partition);
             // No member leaves in exchange for a target that was a follower before.
-            if counted > wanted
+            if counted > requested
                 && let Some(replica_to_remove) = self.replica_to_remove(config, group, pin, Some(target))
             {
                 self.tally.add_copies(replica_to_remove, -1);
@@ -115,7 +115,7 @@ impl<'a> Planner<'a> {
             (gone(self, target) || overdue).then_some(GroupStep::RemoveFollower(target))
         } else if let Some(step) = self.towards_pin(keyspace, config, partition, group) {
             Some(step)
-        } else if counted < wanted {
+        } else if counted < requested {
             let candidate = self.candidate(keyspace, group, None);
             if let Some(instance) = candidate {
                 self.tally.add_copies(instance, 1);
@@ -126,9 +126,9 @@ impl<'a> Planner<'a> {
             Some(GroupStep::RemoveFollower(dead))
         } else if self.awaits_pinned(keyspace, partition, group, &gone) {
             None
-        } else if counted > wanted {
+        } else if counted > requested {
             let replica_to_remove =
-                self.replica_to_remove(config, group, self.pin(keyspace, partition), None);
+                self.replica_to_remove(config, group, self.placement_override(keyspace, partition), None);
             if let Some(replica_to_remove) = replica_to_remove {
                 self.tally.add_copies(replica_to_remove, -1);
             }
@@ -151,8 +151,8 @@ impl<'a> Planner<'a> {
     }
 
     /// The pin of a partition, as long as it can be satisfied.
-    fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
-        self.state.pin(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
+    fn placement_override(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<PlacementOverride> {
+        self.state.placement_override(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
     }
 
     /// Whether the target of an operator's move has the partition and is down for a moment: it does not count
@@ -164,7 +164,7 @@ impl<'a> Planner<'a> {
         group: Group<'_>,
         gone: &dyn Fn(&Self, InstanceId) -> bool,
     ) -> bool {
-        self.state.pin(keyspace, partition).is_some_and(|Pin { to, .. }| {
+        self.state.placement_override(keyspace, partition).is_some_and(|PlacementOverride { to, .. }| {
             group.followers.contains(&to) && self.is_down(to) && !gone(self, to)
         })
     }
@@ -179,7 +179,7 @@ impl<'a> Planner<'a> {
         partition: PartitionId,
         group: Group<'_>,
     ) -> Option<GroupStep> {
-        let Pin { to, from } = self.pin(keyspace, partition)?;
+        let PlacementOverride { to, from } = self.placement_override(keyspace, partition)?;
         if group.in_sync.contains(&to) {
             return Some(GroupStep::Promote(to));
         }
@@ -219,7 +219,7 @@ impl<'a> Planner<'a> {
         &self,
         config: &KeyspaceConfig,
         group: Group<'_>,
-        pin: Option<Pin>,
+        pin: Option<PlacementOverride>,
         target: Option<InstanceId>,
     ) -> Option<InstanceId> {
         let in_sync_after = group.in_sync.len() + usize::from(target.is_some());
@@ -364,7 +364,7 @@ impl<'a> Planner<'a> {
         partition: PartitionId,
         group: Group<'_>,
     ) -> Option<InstanceId> {
-        if !self.seen.is_stable || self.pin(keyspace, partition).is_some() {
+        if !self.seen.is_stable || self.placement_override(keyspace, partition).is_some() {
             return None;
         }
         let load = load(self.seen, keyspace, partition);

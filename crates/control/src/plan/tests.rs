@@ -191,9 +191,9 @@ impl PlanBench {
         let instances: usize = up.iter().map(|node| node.instances().count()).sum();
         for (id, found) in map.keyspaces() {
             for (partition, group) in found.groups() {
-                let wanted = usize::from(found.config().replicas).min(instances);
+                let expected = usize::from(found.config().replicas).min(instances);
                 let members: Vec<InstanceId> = group.members().collect();
-                assert_eq!(members.len(), wanted, "{id}/{partition}: {group:?}");
+                assert_eq!(members.len(), expected, "{id}/{partition}: {group:?}");
                 assert!(
                     members.iter().all(|one| self.state_of(*one) == NodeState::Up),
                     "{id}/{partition}: {group:?}"
@@ -204,10 +204,10 @@ impl PlanBench {
                     .collect();
                 assert_eq!(
                     of.len(),
-                    wanted.min(domains.len()),
+                    expected.min(domains.len()),
                     "{id}/{partition}: {group:?} in domains {of:?}"
                 );
-                assert_eq!(group.in_sync.len() + 1, usize::from(found.config().min_in_sync).min(wanted));
+                assert_eq!(group.in_sync.len() + 1, usize::from(found.config().min_in_sync).min(expected));
             }
         }
     }

@@ -5,7 +5,7 @@
 use zerohop_placement::{ClusterMap, MapChange, MapDelta, MapHistory, ReplicaGroup};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
 
-use super::{ControlState, KnownNode};
+use super::{ControlState, NodeRecord};
 use crate::command::ManagerInfo;
 use crate::limits::NEW_CLUSTER_COUNTER_JUMP;
 
@@ -16,7 +16,7 @@ impl ControlState {
         self.managers = vec![survivor(self.applied_count())];
         let map = self.map().clone();
         for node in map.nodes().map(|node| node.id()) {
-            let facts = KnownNode { unconfirmed: true, ..self.facts(node) };
+            let facts = NodeRecord { unconfirmed: true, ..self.facts(node) };
             self.facts.insert(node, facts);
         }
         let mut changes = Vec::new();

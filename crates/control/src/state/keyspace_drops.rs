@@ -38,10 +38,14 @@ impl ControlState {
     }
 
     /// Closes a keyspace. A repeated close changes nothing.
-    pub(super) fn close_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
+    pub(super) fn begin_drop_keyspace(
+        &self,
+        id: KeyspaceId,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
         if !found.is_dropping() {
-            draft.changes.push(MapChange::CloseKeyspace(id));
+            draft.changes.push(MapChange::BeginDropKeyspace(id));
         }
         Ok(u64::from(id.get()))
     }
@@ -75,7 +79,7 @@ impl ControlState {
     pub(super) fn update_dropping(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
             match change {
-                MapChange::CloseKeyspace(id) => {
+                MapChange::BeginDropKeyspace(id) => {
                     self.dropping
                         .insert(*id, DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() });
                 }

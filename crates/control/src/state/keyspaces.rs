@@ -39,7 +39,7 @@ impl ControlState {
         let is_shared = || found.groups().any(|(_, group)| group.members().count() > 1);
         if found.config().durability != config.durability && is_shared() {
             let text = "the durability of a keyspace with several copies cannot be changed: \
-                        make another keyspace with the one that is wanted, and copy the records";
+                        make another keyspace with the one that is requested, and copy the records";
             return Err(CommandRefusal::Map(text.into()));
         }
         let config = config.clone().with_separators_of(found.config());

@@ -115,8 +115,7 @@ mod tests {
 
     use super::*;
     use crate::command::{
-        CommandRequest, CommandResult, ControlCommand, JoinNode, LogEnd, LogIndexReport, ReportedLog,
-        RequestId,
+        CommandRequest, CommandResult, ControlCommand, JoinNode, LogEnd, LogIndexReport, LogReport, RequestId,
     };
 
     const KEYSPACE: KeyspaceId = KeyspaceId(1);
@@ -172,7 +171,7 @@ mod tests {
             for node in [1, 2] {
                 let found = self.0.map().node(NodeId(node)).unwrap();
                 let (instance, incarnation) = (found.instances().next().unwrap().id, found.incarnation());
-                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| ReportedLog {
+                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| LogReport {
                     keyspace: *keyspace,
                     partition: *partition,
                     epoch: self.0.map().keyspace(*keyspace).unwrap().group(*partition).unwrap().epoch,

@@ -46,7 +46,7 @@ mod tokens;
 pub use group_decision::Recovery;
 pub use keyspace_drops::DroppingKeyspace;
 pub use losses::{Loss, Losses};
-pub use placement_overrides::Pin;
+pub use placement_overrides::PlacementOverride;
 pub(crate) use ring::instance_weight;
 pub use ring::{Ring, RingPoint};
 pub use snapshot::StateError;
@@ -56,7 +56,7 @@ use tokens::put_token;
 
 /// Data about a node that only the control group needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KnownNode {
+pub struct NodeRecord {
     /// The node's failure domain.
     pub domain: u32,
     /// Its capacity, relative to others; at least 1.
@@ -75,10 +75,10 @@ pub struct KnownNode {
 #[derive(Clone, Debug)]
 pub struct ControlState {
     history: MapHistory,
-    facts: BTreeMap<NodeId, KnownNode>,
+    facts: BTreeMap<NodeId, NodeRecord>,
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
-    pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
+    placement_overrides: BTreeMap<(KeyspaceId, PartitionId), PlacementOverride>,
     dropping: BTreeMap<KeyspaceId, DroppingKeyspace>,
     losses: Arc<Losses>,
     requests: Requests,
@@ -126,7 +126,7 @@ impl ControlState {
             facts: BTreeMap::new(),
             managers,
             recoveries: BTreeMap::new(),
-            pins: BTreeMap::new(),
+            placement_overrides: BTreeMap::new(),
             dropping: BTreeMap::new(),
             losses: Arc::default(),
             requests: Requests::default(),
@@ -157,8 +157,8 @@ impl ControlState {
     }
 
     /// The facts about a node.
-    pub fn facts(&self, node: NodeId) -> KnownNode {
-        self.facts.get(&node).copied().unwrap_or(KnownNode {
+    pub fn facts(&self, node: NodeId) -> NodeRecord {
+        self.facts.get(&node).copied().unwrap_or(NodeRecord {
             domain: node.get(),
             capacity: 1,
             draining: false,
@@ -237,7 +237,7 @@ impl ControlState {
             ControlCommand::CreateKeyspace(config) => self.create_keyspace(config, draft),
             ControlCommand::AlterKeyspace(id, config) => self.alter_keyspace(*id, config, draft),
             ControlCommand::DropKeyspace(id) => self.drop_keyspace(*id, draft),
-            ControlCommand::CloseKeyspace(id) => self.close_keyspace(*id, draft),
+            ControlCommand::BeginDropKeyspace(id) => self.begin_drop_keyspace(*id, draft),
             ControlCommand::Drained(drained) => self.drained(drained, draft),
             ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
             ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
@@ -305,7 +305,7 @@ impl PartialEq for ControlState {
             && self.facts == other.facts
             && self.managers == other.managers
             && self.recoveries == other.recoveries
-            && self.pins == other.pins
+            && self.placement_overrides == other.placement_overrides
             && self.dropping == other.dropping
             && self.losses == other.losses
             && self.requests == other.requests

@@ -3,11 +3,11 @@
 use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::{MapChange, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::group_decision::GroupContext;
 use super::groups::RestartedDisk;
-use super::{ControlState, KnownNode, MapDraft};
+use super::{ControlState, MapDraft, NodeRecord};
 use crate::command::{CommandRefusal, JoinNode};
 
 impl ControlState {
@@ -49,7 +49,7 @@ impl ControlState {
         let unconfirmed = was_doubted && !is_another;
         let (domain, capacity) = (join.domain, join.capacity.max(1));
         let closed = if is_another { kept.closed } else { self.facts(id).closed };
-        self.facts.insert(id, KnownNode { domain, capacity, draining, unconfirmed, closed });
+        self.facts.insert(id, NodeRecord { domain, capacity, draining, unconfirmed, closed });
         if node != known {
             self.put_node(node, restarted, draft);
         }
@@ -79,7 +79,7 @@ impl ControlState {
         }));
         let (domain, capacity) = (join.domain, join.capacity.max(1));
         self.facts
-            .insert(id, KnownNode { domain, capacity, draining: false, unconfirmed: false, closed: false });
+            .insert(id, NodeRecord { domain, capacity, draining: false, unconfirmed: false, closed: false });
         Ok(u64::from(id.get()))
     }
 

@@ -7,11 +7,11 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::ControlState;
 use crate::command::{CommandRefusal, ControlCommand, GroupStep, MovePartition};
-use crate::limits::PINS_MAX;
+use crate::limits::PLACEMENT_OVERRIDES_MAX;
 
 /// The place that an operator has chosen for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pin {
+pub struct PlacementOverride {
     /// The instance that is to be primary.
     pub to: InstanceId,
     /// The instance that leaves the group.
@@ -20,13 +20,19 @@ pub struct Pin {
 
 impl ControlState {
     /// The pin of a partition, if it is pinned.
-    pub fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
-        self.pins.get(&(keyspace, partition)).copied()
+    pub fn placement_override(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> Option<PlacementOverride> {
+        self.placement_overrides.get(&(keyspace, partition)).copied()
     }
 
     /// All pinned partitions.
-    pub fn pins(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, Pin)> + '_ {
-        self.pins.iter().map(|((keyspace, partition), pin)| (*keyspace, *partition, *pin))
+    pub fn placement_overrides(
+        &self,
+    ) -> impl Iterator<Item = (KeyspaceId, PartitionId, PlacementOverride)> + '_ {
+        self.placement_overrides.iter().map(|((keyspace, partition), pin)| (*keyspace, *partition, *pin))
     }
 
     /// Pins a partition as the operator requests; the returned number is that of the instance.
@@ -36,7 +42,7 @@ impl ControlState {
         let group = found.group(partition).ok_or(CommandRefusal::UnknownPartition)?;
         let place = (keyspace, partition);
         let Some(node) = to else {
-            let pin = self.pins.remove(&place).ok_or_else(|| {
+            let pin = self.placement_overrides.remove(&place).ok_or_else(|| {
                 refused("no operator has moved the partition, so that there is nothing to release".into())
             })?;
             return Ok(u64::from(pin.to.get()));
@@ -52,10 +58,14 @@ impl ControlState {
         let members: Vec<InstanceId> = group.members().collect();
         let to = self.target(node, instance, &members)?;
         let from = self.replica_to_remove_for(to, node, &members)?;
-        if self.pins.len() >= PINS_MAX && !self.pins.contains_key(&place) {
-            return Err(refused(format!("operators have moved {PINS_MAX} partitions: release some first")));
+        if self.placement_overrides.len() >= PLACEMENT_OVERRIDES_MAX
+            && !self.placement_overrides.contains_key(&place)
+        {
+            return Err(refused(format!(
+                "operators have moved {PLACEMENT_OVERRIDES_MAX} partitions: release some first"
+            )));
         }
-        self.pins.insert(place, Pin { to, from });
+        self.placement_overrides.insert(place, PlacementOverride { to, from });
         Ok(u64::from(to.get()))
     }
 
@@ -136,17 +146,19 @@ impl ControlState {
         }
     }
 
-    /// Drops the pins that a completed command has made void.
+    /// Drops the placement overrides that a completed command has made void.
     pub(super) fn drop_void_pins(&mut self, command: &ControlCommand) {
         match command {
-            ControlCommand::SplitKeyspace(id) => self.pins.retain(|(keyspace, _), _| keyspace != id),
+            ControlCommand::SplitKeyspace(id) => {
+                self.placement_overrides.retain(|(keyspace, _), _| keyspace != id)
+            }
             // The move has failed, or the copy was abandoned.
             ControlCommand::Regroup(regroup) => {
                 let place = (regroup.keyspace, regroup.partition);
                 if let GroupStep::RemoveFollower(gone) = regroup.step
-                    && self.pins.get(&place).is_some_and(|pin| pin.to == gone)
+                    && self.placement_overrides.get(&place).is_some_and(|pin| pin.to == gone)
                 {
-                    self.pins.remove(&place);
+                    self.placement_overrides.remove(&place);
                 }
             }
             ControlCommand::DropKeyspace(_)
@@ -154,7 +166,7 @@ impl ControlState {
             | ControlCommand::RemoveNode(_) => {
                 let map = std::sync::Arc::clone(self.map());
                 let facts = &self.facts;
-                self.pins.retain(|(keyspace, _), pin| {
+                self.placement_overrides.retain(|(keyspace, _), pin| {
                     let node = map.instance(pin.to).map(|instance| instance.node);
                     let is_draining = |node: NodeId| facts.get(&node).is_some_and(|facts| facts.draining);
                     map.keyspace(*keyspace).is_some() && node.is_some_and(|node| !is_draining(node))

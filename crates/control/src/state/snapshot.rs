@@ -9,7 +9,7 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{ControlState, DroppingKeyspace, KnownNode, Loss, Pin, Recovery};
+use super::{ControlState, DroppingKeyspace, Loss, NodeRecord, PlacementOverride, Recovery};
 use crate::command::{self, CommandOutcome, LogEnd, RequestId};
 use crate::limits::APPLIED_MAX;
 
@@ -40,9 +40,9 @@ struct SnapshotProto {
     #[prost(uint32, tag = "10")]
     next_instance: u32,
     #[prost(message, repeated, tag = "11")]
-    pins: Vec<PinnedPlacement>,
+    placement_overrides: Vec<PlacementOverrideProto>,
     #[prost(message, repeated, tag = "12")]
-    closings: Vec<ClosingProto>,
+    closings: Vec<DroppingProto>,
     #[prost(message, repeated, tag = "13")]
     places: Vec<AddressProto>,
     #[prost(message, repeated, tag = "14")]
@@ -70,7 +70,7 @@ struct AddressProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct ClosingProto {
+struct DroppingProto {
     #[prost(uint32, tag = "1")]
     keyspace: u32,
     #[prost(uint64, tag = "2")]
@@ -80,7 +80,7 @@ struct ClosingProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct PinnedPlacement {
+struct PlacementOverrideProto {
     #[prost(uint32, tag = "1")]
     keyspace: u32,
     #[prost(uint32, tag = "2")]
@@ -193,13 +193,14 @@ impl ControlState {
             unconfirmed: facts.unconfirmed,
             closed: facts.closed,
         });
-        let pins = self.pins.iter().map(|((keyspace, partition), pin)| PinnedPlacement {
-            keyspace: keyspace.get(),
-            partition: partition.get(),
-            to: pin.to.get(),
-            from: pin.from.get(),
-        });
-        let closings = self.dropping_keyspaces().map(|(keyspace, closing)| ClosingProto {
+        let placement_overrides =
+            self.placement_overrides.iter().map(|((keyspace, partition), pin)| PlacementOverrideProto {
+                keyspace: keyspace.get(),
+                partition: partition.get(),
+                to: pin.to.get(),
+                from: pin.from.get(),
+            });
+        let closings = self.dropping_keyspaces().map(|(keyspace, closing)| DroppingProto {
             keyspace: keyspace.get(),
             since: closing.since.get(),
             drained: closing.drained.iter().map(|instance| instance.get()).collect(),
@@ -230,7 +231,7 @@ impl ControlState {
             next_keyspace: self.next_keyspace,
             next_node: self.next_node,
             next_instance: self.next_instance,
-            pins: pins.collect(),
+            placement_overrides: placement_overrides.collect(),
             closings: closings.collect(),
             places: places.collect(),
             losses: losses.collect(),
@@ -256,7 +257,7 @@ impl ControlState {
         };
         let facts = snapshot.facts.into_iter().map(|facts| {
             let NodeFacts { node, domain, capacity, draining, unconfirmed, closed } = facts;
-            (NodeId(node), KnownNode { domain, capacity, draining, unconfirmed, closed })
+            (NodeId(node), NodeRecord { domain, capacity, draining, unconfirmed, closed })
         });
         let mut outcomes = Vec::new();
         for one in snapshot.outcomes {
@@ -272,7 +273,7 @@ impl ControlState {
             facts: facts.collect(),
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
-            pins: snapshot.pins.iter().map(read_pin).collect(),
+            placement_overrides: snapshot.placement_overrides.iter().map(read_pin).collect(),
             dropping: snapshot.closings.into_iter().map(read_dropping).collect(),
             losses: Arc::new(snapshot.losses.into_iter().map(read_loss).collect()),
             requests: Requests::restored(snapshot.applied, outcomes),
@@ -284,7 +285,7 @@ impl ControlState {
     }
 }
 
-fn read_dropping(one: ClosingProto) -> (KeyspaceId, DroppingKeyspace) {
+fn read_dropping(one: DroppingProto) -> (KeyspaceId, DroppingKeyspace) {
     let drained = one.drained.into_iter().map(InstanceId).collect();
     (KeyspaceId(one.keyspace), DroppingKeyspace { since: MapEpoch(one.since), drained })
 }
@@ -294,8 +295,8 @@ fn read_loss(one: LossRecord) -> ((KeyspaceId, PartitionId), Loss) {
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), Loss { epoch: MapEpoch(one.epoch), nodes })
 }
 
-fn read_pin(one: &PinnedPlacement) -> ((KeyspaceId, PartitionId), Pin) {
-    let pin = Pin { to: InstanceId(one.to), from: InstanceId(one.from) };
+fn read_pin(one: &PlacementOverrideProto) -> ((KeyspaceId, PartitionId), PlacementOverride) {
+    let pin = PlacementOverride { to: InstanceId(one.to), from: InstanceId(one.from) };
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), pin)
 }
 

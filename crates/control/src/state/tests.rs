@@ -12,8 +12,8 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, P
 
 use super::*;
 use crate::command::{
-    GroupStep, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, Regroup, RegroupOrigin,
-    ReportedLog, RequestId,
+    GroupStep, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, Regroup,
+    RegroupOrigin, RequestId,
 };
 use crate::limits::APPLIED_MAX;
 
@@ -99,7 +99,7 @@ impl StateBench {
 
     fn report_log(&mut self, instance: InstanceId, index: u64, intact: bool) -> AppliedCommand {
         let (node, incarnation) = self.node_of(instance);
-        let log = ReportedLog {
+        let log = LogReport {
             keyspace: KEYSPACE,
             partition: PARTITION,
             epoch: self.group().epoch,
@@ -497,8 +497,8 @@ fn dropping_keyspace_is_removed_once_all_primaries_are_drained() {
     assert!(all.len() > 1);
     let before = bench.state.map().epoch();
     assert!(matches!(bench.refused(drained(all[0], before)), CommandRefusal::Map(_)), "it is not closed");
-    bench.done(ControlCommand::CloseKeyspace(keyspace));
-    bench.done(ControlCommand::CloseKeyspace(keyspace));
+    bench.done(ControlCommand::BeginDropKeyspace(keyspace));
+    bench.done(ControlCommand::BeginDropKeyspace(keyspace));
     let closed = bench.state.map().epoch();
     assert_eq!(closed, before.next(), "again it changes nothing");
     assert!(matches!(bench.refused(ControlCommand::SplitKeyspace(keyspace)), CommandRefusal::Map(_)));

@@ -454,7 +454,7 @@ fn bootstrap_member_waits_for_all_others() {
     assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
     // An answer of the second manager is not enough; the third completes the group.
     let query = sent.iter().find(|(to, _)| *to == members[1].addr).expect("is asked").1.encode();
-    for (at, is_founded) in [(1, false), (2, true)] {
+    for (at, is_bootstrapped) in [(1, false), (2, true)] {
         let mut other = open(at, &members);
         let answers = other.handle(Time(0), AgentEvent::Received { bytes: &query });
         for effect in answers {
@@ -464,7 +464,7 @@ fn bootstrap_member_waits_for_all_others() {
                 one.handle(Time(4 * SECOND), AgentEvent::Received { bytes: &bytes });
             }
         }
-        assert_eq!(one.manager().is_some(), is_founded);
+        assert_eq!(one.manager().is_some(), is_bootstrapped);
     }
     assert!(open(0, &members[..1]).handle(Time(0), AgentEvent::Tick).len() > 1);
     // An agent whose folder has a node number was in the cluster before, and so has lost its log.
@@ -475,10 +475,10 @@ fn bootstrap_member_waits_for_all_others() {
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
 
-/// The messages for `whom` among the effects.
-fn sent_to(effects: &[AgentEffect], whom: &Address) -> Vec<Vec<u8>> {
+/// The messages for `receiver` among the effects.
+fn sent_to(effects: &[AgentEffect], receiver: &Address) -> Vec<Vec<u8>> {
     let to_it = effects.iter().filter_map(|effect| match effect {
-        AgentEffect::Send { to, bytes, .. } if to == whom => Some(bytes.clone()),
+        AgentEffect::Send { to, bytes, .. } if to == receiver => Some(bytes.clone()),
         _ => None,
     });
     to_it.collect()
@@ -525,8 +525,8 @@ fn bootstrap_member_with_lost_requests_is_not_refused() {
     exchange(Time(200_000), (&mut two, &mut one), &effects);
     let effects = tick(&mut one, Time(SECOND));
     exchange(Time(SECOND), (&mut one, &mut two), &effects);
-    let founded = [&one, &two, &three].map(|agent| agent.manager().is_some());
-    assert_eq!(founded, [true, true, false]);
+    let bootstrapped = [&one, &two, &three].map(|agent| agent.manager().is_some());
+    assert_eq!(bootstrapped, [true, true, false]);
     // The first has no direct message of the third yet.
     let effects = tick(&mut three, Time(SECOND));
     let effects = exchange(Time(SECOND), (&mut three, &mut one), &effects);

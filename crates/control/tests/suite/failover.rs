@@ -61,7 +61,7 @@ impl LedCluster {
         let lead = LeadSettings { replace_after_ms: 3_000, ..LeadSettings::default() };
         let open = |member: &ManagerInfo| {
             let settings = ManagerSettings { leader: lead, ..ManagerSettings::new(seed << 8 | member.id.0) };
-            let log = RaftManager::found(member.id, &members);
+            let log = RaftManager::bootstrap(member.id, &members);
             Some(RaftManager::open(Time(0), &log, settings).expect("opens").0)
         };
         let mut cluster = LedCluster {
@@ -448,7 +448,7 @@ fn leader_death_during_a_batch_keeps_it_atomic() {
 #[test]
 fn log_with_a_batch_is_reopened() {
     let member = ManagerInfo { id: ManagerId(1), addr: address(0, 0) };
-    let mut log = RaftManager::found(member.id, std::slice::from_ref(&member));
+    let mut log = RaftManager::bootstrap(member.id, std::slice::from_ref(&member));
     let settings = ManagerSettings { acts_unasked: false, ..ManagerSettings::new(3) };
     let (mut manager, _) = RaftManager::open(Time(0), &log, settings).expect("opens");
     let mut now = Time(1_000_000);
@@ -513,6 +513,6 @@ fn log_with_a_batch_is_reopened() {
         }
     }
     assert!(*again.map() == last, "epoch {}", again.map().epoch());
-    let (_, known, _) = RaftManager::found_again(&log, NodeId(1)).expect("is founded again");
+    let (_, known, _) = RaftManager::force_new(&log, NodeId(1)).expect("is forced");
     assert!(*known.map() == last, "epoch {}", known.map().epoch());
 }

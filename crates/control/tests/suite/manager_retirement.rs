@@ -89,7 +89,7 @@ fn managers_from_before_a_forced_new_cluster_leave_though_they_elect_a_leader() 
         kill(&mut nodes, at);
     }
     let log = nodes.machines[survivor].control.crash(&mut Random::new(1));
-    let (log, _, state) = RaftManager::found_again(&log, node).expect("is founded again");
+    let (log, _, state) = RaftManager::force_new(&log, node).expect("is forced");
     nodes.machines[survivor].control = Disk::with(log);
     nodes.machines[survivor].manager = Some(state.managers()[0].id);
     let begin = nodes.now;

@@ -19,7 +19,7 @@ const SECOND: u64 = 1_000_000;
 const NOTHING: ControlCommand = ControlCommand::RemoveNode(NodeId(99));
 
 /// The decision that another manager takes the place of one.
-fn wanted() -> ControlCommand {
+fn expected() -> ControlCommand {
     ControlCommand::SetManagers([1, 2, ADDED as u64 + 1].map(info).to_vec())
 }
 
@@ -91,7 +91,7 @@ impl Group {
     fn with_removal_in_logs() -> Group {
         let mut group = Group::new();
         assert!(group.run(SECOND, |_, _| true, |group| group.leads(FIRST)), "the first is elected");
-        group.request(FIRST, 1, wanted());
+        group.request(FIRST, 1, expected());
         let has_all = |group: &mut Group| group.members[FIRST].manager.members().0.len() == 4;
         assert!(group.run(5 * SECOND, |_, _| true, has_all), "the new manager votes");
         // The removal is proposed and sent, and no answer arrives.
@@ -163,7 +163,7 @@ fn leader_to_be_removed_does_not_wait_for_paused_successor() {
     assert!(group.run(SECOND, |_, _| true, |group| group.leads(REMOVED)), "it leads");
     group.run(SECOND, |_, _| true, |_| false);
     // The first in the list of the wanted managers is paused from now on.
-    group.request(REMOVED, 1, wanted());
+    group.request(REMOVED, 1, expected());
     group.assert_decides(|from, to| from != FIRST && to != FIRST);
 }
 
@@ -171,7 +171,7 @@ fn leader_to_be_removed_does_not_wait_for_paused_successor() {
 fn added_manager_votes_in_group_that_decides_nothing_else() {
     let mut group = Group::new();
     assert!(group.run(SECOND, |_, _| true, |group| group.leads(FIRST)), "the first is elected");
-    group.request(FIRST, 1, wanted());
+    group.request(FIRST, 1, expected());
     let is_done = |group: &mut Group| {
         group.members[FIRST].manager.members() == ([1, 2, 4].map(ManagerId).to_vec(), Vec::new())
     };

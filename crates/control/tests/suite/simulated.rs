@@ -14,7 +14,7 @@ const MUST_SEE: [&str; 22] = [
     "cuts",
     "disks lost",
     "done",
-    "kept over a stop in order",
+    "kept over a clean shutdown",
     "keyspaces",
     "leaders replaced",
     "leaders stopped in a removal",

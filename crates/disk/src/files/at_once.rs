@@ -7,14 +7,14 @@ use rustix::fs::fsync;
 use rustix::io::retry_on_intr;
 use zerohop_engine::disk::{DiskResult, FileId, SyncTicket};
 
-use super::{BegunFileSync, FilesDisk};
+use super::{FilesDisk, PendingFileSync};
 use crate::open_files::failed;
 
 /// Syncs the file, then these folders, and returns a ticket of a sync that is done.
 pub(super) fn sync_at_once(
     disk: &mut FilesDisk,
     file: FileId,
-    mut begun: BegunFileSync,
+    mut begun: PendingFileSync,
     folders: &[OwnedFd],
     waker: Option<Waker>,
 ) -> DiskResult<SyncTicket> {

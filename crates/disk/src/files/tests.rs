@@ -207,9 +207,9 @@ fn short_and_interrupted_writes_and_reads_are_carried_on() {
 
     let mut into = [0; 7];
     read_all(&mut into, 3, |piece, at| {
-        let wanted = piece.len().min(2);
-        piece[..wanted].copy_from_slice(&file[at as usize..at as usize + wanted]);
-        Ok(wanted)
+        let expected = piece.len().min(2);
+        piece[..expected].copy_from_slice(&file[at as usize..at as usize + expected]);
+        Ok(expected)
     })
     .unwrap();
     assert_eq!(&into, b"0123456");
@@ -297,23 +297,23 @@ fn large_append_is_stored_exactly() {
     let root = tempfile::tempdir().unwrap();
     let mut disk = FilesDisk::open(root.path()).unwrap();
     let file = disk.open("f", OpenMode::Create).unwrap();
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     for (number, bytes) in [(1, 300 << 10), (2, 10), (3, (2 << 20) + 7)] {
         let block: Vec<u8> = (0..bytes).map(|byte| (byte * number / 251) as u8).collect();
         disk.append_pieces(file, &[&block[..], b"between", &block[..5]]).unwrap();
-        wanted.extend([&block[..], b"between", &block[..5]].concat());
-        assert_eq!(disk.bytes(file), Ok(wanted.len() as u64));
-        assert_eq!(std::fs::metadata(root.path().join("f")).unwrap().len(), wanted.len() as u64);
+        expected.extend([&block[..], b"between", &block[..5]].concat());
+        assert_eq!(disk.bytes(file), Ok(expected.len() as u64));
+        assert_eq!(std::fs::metadata(root.path().join("f")).unwrap().len(), expected.len() as u64);
     }
-    let mut found = vec![0; wanted.len()];
+    let mut found = vec![0; expected.len()];
     disk.read_at(file, 0, &mut found).unwrap();
-    assert!(found == wanted);
+    assert!(found == expected);
     disk.sync(file).unwrap();
     disk.truncate(file, 5).unwrap();
     disk.append_pieces(file, &[b"a", b"b"]).unwrap();
     let mut found = [0; 7];
     disk.read_at(file, 0, &mut found).unwrap();
-    assert_eq!((&found[..5], &found[5..], disk.bytes(file)), (&wanted[..5], &b"ab"[..], Ok(7)));
+    assert_eq!((&found[..5], &found[5..], disk.bytes(file)), (&expected[..5], &b"ab"[..], Ok(7)));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn sync_without_threads_is_done_at_once() {
     disk.append(file, b"data").unwrap();
     let (key, open) = disk.files.get(file, "test").unwrap();
     let (path, changes, names) = (open.path.clone(), open.changes, vec!["folder".to_owned(), String::new()]);
-    let begun = BegunFileSync { path, file: key, changes, folders: names.clone(), result: None };
+    let begun = PendingFileSync { path, file: key, changes, folders: names.clone(), result: None };
     let folders: Vec<OwnedFd> = names.iter().map(|name| disk.open_folder(name).unwrap()).collect();
     let ticket = at_once::sync_at_once(&mut disk, file, begun, &folders, None).unwrap();
     assert_eq!(disk.sync_done(ticket), Ok(true));

@@ -59,7 +59,7 @@ pub enum CrashPoint {
 }
 
 impl CrashPoint {
-    /// Those of checkpoints.
+    /// The crash points of checkpoints.
     pub const OF_CHECKPOINTS: [CrashPoint; 6] = [
         CrashPoint::CheckpointBegun,
         CrashPoint::CheckpointPage,
@@ -69,7 +69,7 @@ impl CrashPoint {
         CrashPoint::CheckpointRemoved,
     ];
 
-    /// Those of sealed segments and their compaction.
+    /// The crash points of sealed segments and their compaction.
     pub const OF_COMPACTION: [CrashPoint; 8] = [
         CrashPoint::SegmentSealed,
         CrashPoint::CompactionBegun,
@@ -111,7 +111,7 @@ impl CrashPoint {
         CrashPoint::InstallEnded,
     ];
 
-    /// Those that are reached while an engine opens.
+    /// The crash points of recovery: an engine reaches them while it opens.
     pub const OF_RECOVERY: [CrashPoint; 4] = [
         CrashPoint::RecoveryBegun,
         CrashPoint::RecoveryCheckpointLoaded,

@@ -4,12 +4,12 @@ use super::tables::{Document, check, check_comments, field, open};
 use crate::PartitionId;
 use crate::journal::format::{HEADER_BYTES, JournalHeader, JournalRecord, RECORD_BYTES, decode, encode};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
-use crate::log::entry::{EntryKind, Meta, crc};
+use crate::log::entry::{EntryKind, EntryMeta, crc};
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/journal.md");
 const SALT: u32 = 0xA1A2_A3A4;
 const PARTITION: PartitionId = PartitionId(0x0102_0304_0506_0708);
-const META: Meta = Meta {
+const META: EntryMeta = EntryMeta {
     kind: EntryKind::Append,
     flags: 0xF1,
     epoch: 0x1112_1314,

@@ -30,7 +30,7 @@ fn logs_are_as_documented() {
         creations(document);
         mark(document);
         footer(document);
-        voids(document);
+        void_entries(document);
     });
     check_comments(DOCUMENT, include_str!("../log/shared/format.rs"));
     assert_eq!(FIRST_ENTRY_AT, 4096, "the document has it");
@@ -223,7 +223,7 @@ fn footer(document: &mut Document<'_>) {
     document.sentence(&format!("Trailer, the last {TRAILER_BYTES} bytes:"), &trailer, &fields);
 }
 
-fn voids(document: &mut Document<'_>) {
+fn void_entries(document: &mut Document<'_>) {
     let row = VoidRange { segment: 0x0102_0304_0506_0708, from: 0x1112_1314, until: 0x2122_2324 };
     let bytes = VoidRange::encode_all(&[row]);
     assert_eq!(VoidRange::decode_all(&bytes), Some(vec![row]));

@@ -5,7 +5,8 @@ use crate::PartitionId;
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
 use crate::log::entry::{
-    Base, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, HEAD_BYTES, Meta, crc, encode,
+    EntryBase, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, HEAD_BYTES, crc,
+    encode,
 };
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader, TRAILER_BYTES, encode_trailer, salt_of};
 use crate::log::scan::Mark;
@@ -16,7 +17,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/formats/segment.md");
 
 const HEADER: SegmentHeader = SegmentHeader {
     partition: PartitionId(0x1011_1213_1415_1617),
-    base: Base {
+    base: EntryBase {
         salt: 0x2021_2223,
         epoch: 0x3031_3233,
         index: 0x4041_4243_4445_4647,
@@ -72,7 +73,7 @@ fn header(document: &mut Document<'_>) {
 
 fn entry(document: &mut Document<'_>) {
     let (key, payload) = ([b'k'; 0x0102], [b'p'; 0x0304]);
-    let meta = Meta {
+    let meta = EntryMeta {
         kind: EntryKind::Append,
         flags: 0xF1,
         epoch: HEADER.base.epoch + 0xE5,

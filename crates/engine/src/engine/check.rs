@@ -63,7 +63,9 @@ mod tests {
     use crate::disk::simulated::SimulatedDisk;
     use crate::log::PartitionLog;
     use crate::store::PartitionStore;
-    use crate::{Durability, EngineError, EngineOptions, EntryKind, Meta, PartitionId, PartitionOptions};
+    use crate::{
+        Durability, EngineError, EngineOptions, EntryKind, EntryMeta, PartitionId, PartitionOptions,
+    };
 
     /// Two segments and a bit, of which the last entries are not committed.
     fn filled() -> (Engine<SimulatedDisk>, Handle) {
@@ -85,7 +87,7 @@ mod tests {
     }
 
     fn append(engine: &mut Engine<SimulatedDisk>, handle: Handle, index: u64) -> Result<(), EngineError> {
-        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
+        let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
         engine.append(handle, &meta, format!("key {index}").as_bytes(), &[7; 1_000])
     }
 

@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::cursor::{Cursor, CursorFault, HashPosition};
 use crate::log::EntryRef;
-use crate::log::large::ChecksumParts;
+use crate::log::chunk_read::ChecksumParts;
 use crate::store::chunk::ChunkState;
 use crate::store::record::{PartRange, RecordShape};
 

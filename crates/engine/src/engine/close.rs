@@ -1,6 +1,6 @@
 //! The clean shutdown of an engine.
 
-use super::due::JOURNALED_BYTES_MAX;
+use super::pending_durability::JOURNALED_BYTES_MAX;
 use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
@@ -35,7 +35,7 @@ impl<D: Disk> Engine<D> {
         // The marks that confirm what is synced: unreadable bytes before a mark are corrupt, not a torn tail.
         let Engine { io, partitions, .. } = self;
         for store in partitions.iter_mut().flatten().filter(|store| counts(store) && !store.is_stopped()) {
-            let (logs, mut resources) = io.apart();
+            let (logs, mut resources) = io.split_resources();
             logs.mark_now(&mut resources, store.handle, store.log_facts())?;
         }
         self.sync()?;

@@ -7,11 +7,11 @@ mod checkpoint_payload;
 mod close;
 mod disk_space;
 mod drops;
-mod due;
 mod durability;
 pub(crate) mod key_order;
 mod maintain;
 mod open;
+mod pending_durability;
 mod reclaim;
 #[cfg(test)]
 mod recount;
@@ -34,7 +34,7 @@ use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
 use crate::log::LogOptions;
-use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
+use crate::log::entry::{EntryMeta, FLAG_LIST, split_trailer, u32_at};
 use crate::options::{Durability, EngineOptions, PartitionOptions};
 use crate::overflow::chains::TrimPoint;
 use crate::store::PartitionStore;
@@ -120,7 +120,13 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// Before anything has changed: a full disk or memory, a length beyond its limit, a position that is not the next.
-    pub fn append(&mut self, handle: Handle, meta: &Meta, key: &[u8], payload: &[u8]) -> EngineResult<()> {
+    pub fn append(
+        &mut self,
+        handle: Handle,
+        meta: &EntryMeta,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<()> {
         self.append_pieces(handle, meta, key, [payload])
     }
 
@@ -131,7 +137,7 @@ impl<D: Disk> Engine<D> {
     pub fn append_pieces<const N: usize>(
         &mut self,
         handle: Handle,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<()> {
@@ -537,7 +543,7 @@ impl<D: Disk> Engine<D> {
     fn evict_slowly(&mut self) {
         // Memory of dropped partitions, which no request reads, is released first.
         while self.io.memory.is_over() && self.free_dropped(false) {}
-        let (logs, mut resources) = self.io.apart();
+        let (logs, mut resources) = self.io.split_resources();
         if let Some(shared) = logs.shared_mut() {
             return shared.evict(&mut resources);
         }
@@ -565,7 +571,7 @@ fn await_flush<D, const N: usize>(
     io: &mut Io<D>,
     journal: &mut Journal,
     store: &PartitionStore,
-    (meta, key): (&Meta, &[u8]),
+    (meta, key): (&EntryMeta, &[u8]),
     payload: [&[u8]; N],
 ) {
     match io.logs.shared_mut() {

@@ -6,7 +6,7 @@ use crate::store::MaintenanceStep;
 use crate::store::compaction_policy::Policy;
 use crate::store::recount::SegmentRecount;
 use crate::{
-    ChunkHead, Durability, EngineOptions, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, PartitionId,
+    ChunkHead, Durability, EngineOptions, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, PartitionId,
     PartitionOptions, RecordBody,
 };
 
@@ -159,7 +159,7 @@ fn removals_count_once_and_not_when_they_are_truncated() {
     let (mut engine, p) = crash(&disk, engine);
     assert_eq!(recounted(&mut engine, p).0[0].removal_bytes, removed);
     for index in 12..15 {
-        let meta = Meta { kind: EntryKind::Remove, flags: 0, epoch: 1, index, timestamp: 1 };
+        let meta = EntryMeta { kind: EntryKind::Remove, flags: 0, epoch: 1, index, timestamp: 1 };
         engine.append(p, &meta, b"key 2", b"").expect("is accepted");
     }
     assert_eq!(recounted(&mut engine, p).0[0].removal_bytes, 4 * removed);

@@ -16,7 +16,7 @@ use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::journal::format::{self, HEADER_BYTES, JournalHeader, JournalItem, JournalRecord};
 use crate::journal::{FOLDER, Journal};
-use crate::log::entry::Meta;
+use crate::log::entry::EntryMeta;
 use crate::planted::{Bug, is_planted};
 
 /// State of one replay.
@@ -204,7 +204,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         replay: &mut Replay,
         partition: PartitionId,
-        meta: &Meta,
+        meta: &EntryMeta,
         (key, payload): (&[u8], &[u8]),
         report: &mut RecoveryReport,
     ) -> EngineResult<()> {
@@ -259,7 +259,7 @@ impl<D: Disk> Engine<D> {
         &mut self,
         replay: &mut Replay,
         partition: PartitionId,
-        meta: &Meta,
+        meta: &EntryMeta,
         report: &mut RecoveryReport,
     ) -> EngineResult<()> {
         let last = match self.by_id.get(&partition) {
@@ -281,7 +281,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Whether the log has another entry at this position.
-    fn has_other_entry(&mut self, partition: PartitionId, meta: &Meta) -> EngineResult<bool> {
+    fn has_other_entry(&mut self, partition: PartitionId, meta: &EntryMeta) -> EngineResult<bool> {
         let Some(&handle) = self.by_id.get(&partition) else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         if meta.index <= store.commit {

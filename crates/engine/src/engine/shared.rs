@@ -62,7 +62,7 @@ impl<D: Disk> Engine<D> {
     /// Changes the places of entries whose file has failed.
     pub(super) fn settle_moved(&mut self) -> EngineResult<()> {
         let Engine { io, partitions, .. } = self;
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let Some(shared) = logs.shared_mut() else { return Ok(()) };
         for moved in shared.take_moved(&mut resources)? {
             if let Ok(store) = store_of(partitions, Handle(moved.handle)) {
@@ -85,7 +85,7 @@ impl<D: Disk> Engine<D> {
 
     /// See [`Engine::flush`]. With `all` also if no owner waits.
     pub(super) fn flush_shared(&mut self, all: bool) -> EngineResult<()> {
-        let (logs, mut resources) = self.io.apart();
+        let (logs, mut resources) = self.io.split_resources();
         let Some(shared) = logs.shared_mut().filter(|shared| all || shared.wants_flush) else {
             return Ok(());
         };
@@ -96,7 +96,7 @@ impl<D: Disk> Engine<D> {
 
     /// See [`Engine::flush_begin`].
     pub(super) fn flush_begin_shared(&mut self) -> EngineResult<bool> {
-        let (logs, mut resources) = self.io.apart();
+        let (logs, mut resources) = self.io.split_resources();
         let Some(shared) = logs.shared_mut().filter(|shared| shared.wants_flush) else { return Ok(false) };
         let begun = shared.flush_begin(&mut resources);
         if begun == Ok(true) {
@@ -113,7 +113,7 @@ impl<D: Disk> Engine<D> {
 
     /// See [`Engine::flush_done`].
     pub(super) fn flush_done_shared(&mut self) -> EngineResult<bool> {
-        let (logs, mut resources) = self.io.apart();
+        let (logs, mut resources) = self.io.split_resources();
         let Some(shared) = logs.shared_mut() else { return Ok(true) };
         let done = shared.flush_done(&mut resources, false);
         shared.wants_flush |= done.is_err();
@@ -128,7 +128,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         let Engine { io, partitions, maintenance, .. } = self;
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let Some(shared) = logs.shared_mut() else { return Ok(()) };
         let is_any_due = maintenance.dirty.first().is_some_and(|(due, _)| *due <= now_ms);
         let is_due = is_any_due || shared.log.needs_flush();
@@ -182,7 +182,7 @@ impl<D: Disk> Engine<D> {
             return Ok(durability);
         }
         let (facts, is_to_disk) = (store.log_facts(), durability != Durability::Memory);
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         if let Some(shared) = logs.shared_mut() {
             if is_unused {
                 shared.set_in_memory(store.handle, !is_to_disk);

@@ -17,7 +17,7 @@ use super::{Engine, Handle, SegmentFile, folder_of, store_of};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
-use crate::log::run::{LogRun, RunPlace};
+use crate::log::segment_run::{LogRun, RunPlace};
 use crate::planted::{Bug, is_planted};
 use crate::store::snapshot_install::{InstallState, InstalledRun};
 

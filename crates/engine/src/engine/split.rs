@@ -60,7 +60,7 @@ impl<D: Disk> Engine<D> {
             let Engine { io, partitions, splits, .. } = self;
             let store = store_of(partitions, handle)?;
             let making = splits.entry(parent).or_default();
-            let (logs, mut io) = io.apart();
+            let (logs, mut io) = io.split_resources();
             let log = logs.separate(store.handle);
             for &slot in &log.order {
                 let segment = log.segment(slot);
@@ -178,7 +178,7 @@ impl<D: Disk> Engine<D> {
         let mut made = Vec::new();
         let result = making.iter_mut().enumerate().try_for_each(|(number, child)| {
             child.remove_replaced(io, store)?;
-            let (logs, mut resources) = io.apart();
+            let (logs, mut resources) = io.split_resources();
             let log = logs.separate(store.handle);
             for &slot in &log.order {
                 let original = log.segment(slot);
@@ -369,7 +369,7 @@ impl ChildLog {
     /// Removes copies of segments that the parent has rewritten since.
     fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &PartitionStore) -> EngineResult<()> {
         for slot in self.segments.keys().copied().collect::<Vec<_>>() {
-            let (logs, mut io) = io.apart();
+            let (logs, mut io) = io.split_resources();
             let log = logs.separate(store.handle);
             if !log.order.contains(&slot) || !self.has(slot, log.segment(slot)) {
                 self.remove_copy(&mut io, slot)?;

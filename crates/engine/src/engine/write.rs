@@ -6,10 +6,10 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
 use crate::log::chunk_head::CHUNK_HEAD_BYTES;
-use crate::log::entry::{EntryKind, FLAG_JOINED, Meta};
+use crate::log::entry::{EntryKind, EntryMeta, FLAG_JOINED};
 use crate::options::Durability;
-use crate::store::recent::PendingEntry;
 use crate::store::record::Hint;
+use crate::store::tail_index::PendingEntry;
 use crate::store::{PartitionStore, units_of};
 
 /// An entry that has no position in the log yet.
@@ -17,7 +17,7 @@ use crate::store::{PartitionStore, units_of};
 pub struct NewEntry<'a> {
     /// The kind of the entry.
     pub kind: EntryKind,
-    /// See [`Meta::flags`].
+    /// See [`EntryMeta::flags`].
     pub flags: u8,
     /// Its commit timestamp.
     pub timestamp: u64,
@@ -191,7 +191,7 @@ pub(super) fn bytes_of<const N: usize>(pieces: [&[u8]; N]) -> usize {
     pieces.iter().map(|piece| piece.len()).sum()
 }
 
-fn next_meta(store: &PartitionStore, logs: &Logs, kind: EntryKind, flags: u8, timestamp: u64) -> Meta {
+fn next_meta(store: &PartitionStore, logs: &Logs, kind: EntryKind, flags: u8, timestamp: u64) -> EntryMeta {
     let (epoch, last) = logs.view(store.handle).last();
-    Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
+    EntryMeta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
 }

@@ -224,7 +224,7 @@ impl HashIndex {
 
     fn rebuild_page(&mut self, id: u32, lines: usize) {
         let page = &self.pages[id as usize];
-        let again = laid(page.depth, lines, page.entries());
+        let again = build_page(page.depth, lines, page.entries());
         self.page_bytes = self.page_bytes + again.bytes() - page.bytes();
         self.pages[id as usize] = again;
     }
@@ -239,8 +239,8 @@ impl HashIndex {
         // it had to grow while the directory could not: it never has fewer lines than its entries need.
         let lower_lines = lines_for(lower_used).min(old.lines());
         let upper_lines = lines_for(upper_used).min(old.lines());
-        let lower = laid(depth, lower_lines, old.entries().filter(|&(f, _)| !is_upper(f)));
-        let upper = laid(depth, upper_lines, old.entries().filter(|&(f, _)| is_upper(f)));
+        let lower = build_page(depth, lower_lines, old.entries().filter(|&(f, _)| !is_upper(f)));
+        let upper = build_page(depth, upper_lines, old.entries().filter(|&(f, _)| is_upper(f)));
         self.page_bytes = self.page_bytes + lower.bytes() - old.bytes();
         self.pages[id as usize] = lower;
         let upper = self.add_page(upper);
@@ -261,7 +261,7 @@ fn lines_for(entries: usize) -> usize {
     (entries * 100).div_ceil(LOAD_AFTER_GROWTH * SLOTS).max(1)
 }
 
-fn laid(depth: u8, lines: usize, entries: impl Iterator<Item = (u32, Location)>) -> Page {
+fn build_page(depth: u8, lines: usize, entries: impl Iterator<Item = (u32, Location)>) -> Page {
     let mut page = Page::new(depth, lines);
     for (fragment, location) in entries {
         page.insert(fragment, location);

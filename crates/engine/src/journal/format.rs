@@ -36,7 +36,7 @@
 
 use crate::PartitionId;
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{EntryKind, Meta, crc, u32_at, u64_at};
+use crate::log::entry::{EntryKind, EntryMeta, crc, u32_at, u64_at};
 
 /// Bytes of a journal file's header.
 pub const HEADER_BYTES: usize = 32;
@@ -108,7 +108,7 @@ pub enum JournalRecord<'a> {
         /// The partition.
         partition: PartitionId,
         /// Its fields.
-        meta: Meta,
+        meta: EntryMeta,
         /// Its key.
         key: &'a [u8],
         /// Its payload.
@@ -119,7 +119,7 @@ pub enum JournalRecord<'a> {
         /// The partition.
         partition: PartitionId,
         /// Its fields.
-        meta: Meta,
+        meta: EntryMeta,
         /// Its key.
         key: &'a [u8],
         /// Bytes of its payload.
@@ -155,7 +155,7 @@ pub enum JournalRecord<'a> {
 
 /// Appends a record to `out`.
 pub fn encode(salt: u32, record: &JournalRecord<'_>, out: &mut Vec<u8>) {
-    let none = Meta { kind: EntryKind::Mark, flags: 0, epoch: 0, index: 0, timestamp: 0 };
+    let none = EntryMeta { kind: EntryKind::Mark, flags: 0, epoch: 0, index: 0, timestamp: 0 };
     let (kind, partition, meta, key, payload, payload_bytes): (u8, _, _, &[u8], &[u8], u32) = match *record {
         JournalRecord::Entry { partition, meta, key, payload } => {
             (1, partition, meta, key, payload, payload.len() as u32)
@@ -163,13 +163,17 @@ pub fn encode(salt: u32, record: &JournalRecord<'_>, out: &mut Vec<u8>) {
         JournalRecord::Reference { partition, meta, key, payload_bytes } => {
             (2, partition, meta, key, &[], payload_bytes)
         }
-        JournalRecord::Truncated { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
-        JournalRecord::TruncateStarted { partition, index } => {
-            (5, partition, Meta { index, ..none }, &[], &[], 0)
+        JournalRecord::Truncated { partition, index } => {
+            (3, partition, EntryMeta { index, ..none }, &[], &[], 0)
         }
-        JournalRecord::Seed { partition, seed } => (6, partition, Meta { index: seed, ..none }, &[], &[], 0),
+        JournalRecord::TruncateStarted { partition, index } => {
+            (5, partition, EntryMeta { index, ..none }, &[], &[], 0)
+        }
+        JournalRecord::Seed { partition, seed } => {
+            (6, partition, EntryMeta { index: seed, ..none }, &[], &[], 0)
+        }
         JournalRecord::Batch { synced_bytes } => {
-            (4, PartitionId(0), Meta { index: synced_bytes, ..none }, &[], &[], 0)
+            (4, PartitionId(0), EntryMeta { index: synced_bytes, ..none }, &[], &[], 0)
         }
     };
     let at = out.len();
@@ -213,7 +217,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(JournalRecord<'_>, usize)> {
         return None;
     }
     let partition = PartitionId(u64_at(head, 8));
-    let meta = Meta {
+    let meta = EntryMeta {
         kind: EntryKind::from_u8((key_and_kind >> 24) as u8).filter(|k| !k.is_local())?,
         flags: head[40],
         epoch: u32_at(head, 32),

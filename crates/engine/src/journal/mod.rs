@@ -15,7 +15,7 @@ use crate::PartitionId;
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket, create_over_remains};
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX};
-use crate::log::entry::Meta;
+use crate::log::entry::EntryMeta;
 use crate::planted::{Bug, is_planted};
 use format::{HEADER_BYTES, JournalHeader, JournalRecord};
 
@@ -96,7 +96,7 @@ impl Journal {
     }
 
     /// As [`Journal::push_pieces`], for one of several consecutive entries: [`Journal::pushed`] ends them.
-    pub(crate) fn push_one_of(&mut self, whose: JournalOwner, entry: (&Meta, &[u8], &[u8])) {
+    pub(crate) fn push_one_of(&mut self, whose: JournalOwner, entry: (&EntryMeta, &[u8], &[u8])) {
         let (meta, key, payload) = entry;
         if payload.len() > JOURNAL_INLINE_BYTES_MAX {
             return self.push_reference(whose, (meta, key), payload.len());
@@ -111,7 +111,7 @@ impl Journal {
     pub(crate) fn push_pieces<const N: usize>(
         &mut self,
         whose: JournalOwner,
-        (meta, key): (&Meta, &[u8]),
+        (meta, key): (&EntryMeta, &[u8]),
         payload: [&[u8]; N],
     ) {
         let bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
@@ -126,7 +126,7 @@ impl Journal {
     }
 
     /// Adds a reference to an entry in its segment, which joins the flush.
-    fn push_reference(&mut self, whose: JournalOwner, (meta, key): (&Meta, &[u8]), bytes: usize) {
+    fn push_reference(&mut self, whose: JournalOwner, (meta, key): (&EntryMeta, &[u8]), bytes: usize) {
         let JournalOwner { handle, partition, .. } = whose;
         if !self.large.contains(&handle) {
             self.large.push(handle);

@@ -51,7 +51,7 @@ pub enum EntryKind {
     Footer = 0xF1,
 }
 
-impl Meta {
+impl EntryMeta {
     /// Whether it is in one atomic batch with the entry behind it: [`FLAG_JOINED`].
     #[inline]
     pub fn is_joined(&self) -> bool {
@@ -118,7 +118,7 @@ pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
 
 /// An entry's fields, all absolute, beside its key and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Meta {
+pub struct EntryMeta {
     /// The kind of the entry.
     pub kind: EntryKind,
     /// [`FLAG_LIST`], [`FLAG_CHUNK`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
@@ -133,7 +133,7 @@ pub struct Meta {
 
 /// The base values from which the fields of one segment are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Base {
+pub struct EntryBase {
     /// Xored into the head's checksum.
     pub salt: u32,
     /// Epoch of the first entry.
@@ -144,9 +144,9 @@ pub struct Base {
     pub timestamp: u64,
 }
 
-impl Base {
+impl EntryBase {
     /// Whether this entry can be written into this segment; if not, a new segment is started.
-    pub fn reaches(&self, meta: &Meta) -> bool {
+    pub fn reaches(&self, meta: &EntryMeta) -> bool {
         meta.index.checked_sub(self.index).is_some_and(|d| d <= u64::from(u32::MAX))
             && meta.epoch.checked_sub(self.epoch).is_some_and(|d| d <= u32::from(u8::MAX))
             && meta.timestamp.checked_sub(self.timestamp).is_some_and(|d| d < TIMESTAMP_RANGE)
@@ -157,7 +157,7 @@ impl Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The fields.
-    pub meta: Meta,
+    pub meta: EntryMeta,
     /// Bytes of the key.
     pub key_bytes: usize,
     /// Bytes of the payload.
@@ -220,7 +220,7 @@ impl PayloadChecksum {
 }
 
 /// Appends an entry to `out`. The caller has checked the lengths and that `base` reaches.
-pub fn encode(base: &Base, meta: &Meta, key: &[u8], payload: &[u8], out: &mut Vec<u8>) {
+pub fn encode(base: &EntryBase, meta: &EntryMeta, key: &[u8], payload: &[u8], out: &mut Vec<u8>) {
     let head = encode_head(base, meta, key, payload.len(), crc(payload));
     out.extend_from_slice(&head);
     out.extend_from_slice(key);
@@ -229,8 +229,8 @@ pub fn encode(base: &Base, meta: &Meta, key: &[u8], payload: &[u8], out: &mut Ve
 
 /// The head of an entry whose payload has this length and checksum.
 pub fn encode_head(
-    base: &Base,
-    meta: &Meta,
+    base: &EntryBase,
+    meta: &EntryMeta,
     key: &[u8],
     payload_bytes: usize,
     payload_crc: u32,
@@ -253,7 +253,7 @@ pub fn encode_head(
 
 /// Reads the fields of a head without checking its checksum: for bytes that never left memory. `None` if they
 /// cannot be a head.
-pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
+pub fn decode_head_unchecked(base: &EntryBase, bytes: &[u8]) -> Option<Head> {
     let head: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
     let payload_bytes = u32_at(head, 8) as usize;
     let key_and_kind = u32_at(head, 12);
@@ -263,7 +263,7 @@ pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
         return None;
     }
     let rest = u64_at(head, 20);
-    let meta = Meta {
+    let meta = EntryMeta {
         kind,
         flags: rest as u8,
         epoch: base.epoch.checked_add(u32::from((rest >> 8) as u8))?,
@@ -285,7 +285,7 @@ pub enum HeadDecode {
 }
 
 /// Reads a head with its key, which never left memory: any plausible head is accepted.
-pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> HeadDecode {
+pub fn decode_head_in_memory(base: &EntryBase, bytes: &[u8]) -> HeadDecode {
     match decode_head_unchecked(base, bytes) {
         Some(head) if head.payload_at() <= bytes.len() => HeadDecode::Head(head),
         _ => decode_head(base, bytes),
@@ -293,7 +293,7 @@ pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> HeadDecode {
 }
 
 /// Reads and checks a head with its key.
-pub fn decode_head(base: &Base, bytes: &[u8]) -> HeadDecode {
+pub fn decode_head(base: &EntryBase, bytes: &[u8]) -> HeadDecode {
     if bytes.len() < HEAD_BYTES {
         return HeadDecode::Need(HEAD_BYTES);
     }

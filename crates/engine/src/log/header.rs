@@ -33,7 +33,7 @@
 //! | 108 | 8 each | sample: log index less the first (4), offset (4) |
 
 use crate::PartitionId;
-use crate::log::entry::{Base, crc, u32_at, u64_at};
+use crate::log::entry::{EntryBase, crc, u32_at, u64_at};
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 80;
@@ -54,7 +54,7 @@ pub struct SegmentHeader {
     /// The partition of these entries.
     pub partition: PartitionId,
     /// The base of the entries' fields; its index is the first that the file may hold.
-    pub base: Base,
+    pub base: EntryBase,
     /// The last log index that a rewritten file covers; 0 for a file as first written.
     pub covers_through: u64,
     /// The epoch of that index; 0 for a file as first written.
@@ -115,7 +115,7 @@ impl SegmentHeader {
         }
         Ok(SegmentHeader {
             partition: PartitionId(u64_at(bytes, 16)),
-            base: Base {
+            base: EntryBase {
                 salt: u32_at(bytes, 12),
                 epoch: u32_at(bytes, 44),
                 index: u64_at(bytes, 24),

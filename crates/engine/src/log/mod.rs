@@ -13,21 +13,20 @@ use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
 use crate::resources::{LogResources, Space};
 
 pub(crate) mod chunk_head;
+pub(crate) mod chunk_read;
 mod copy;
 pub mod entry;
 pub(crate) mod garbage_stats;
 pub mod header;
-pub(crate) mod large;
 pub(crate) mod locate;
 pub mod restamp;
-pub(crate) mod run;
 pub mod scan;
 pub(crate) mod segment;
-mod segment_run;
+pub(crate) mod segment_run;
 pub mod shared;
 mod tail_cache;
 
-use entry::{Base, EntryKind, HEAD_BYTES, Head, HeadDecode, Meta};
+use entry::{EntryBase, EntryKind, EntryMeta, HEAD_BYTES, Head, HeadDecode};
 use header::{HEADER_BYTES, SegmentHeader, salt_of};
 use segment::Segment;
 
@@ -143,7 +142,7 @@ impl PartitionLog {
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut LogResources<'_, D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
         facts: StoreFacts,
@@ -207,7 +206,7 @@ impl PartitionLog {
     fn open_segment_for<D: Disk>(
         &mut self,
         io: &mut LogResources<'_, D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         entry_bytes: usize,
         index_seed: u64,
     ) -> EngineResult<u32> {
@@ -245,7 +244,7 @@ impl PartitionLog {
         let salt = salt_of(self.partition, index, epoch, 0);
         let header = SegmentHeader {
             partition: self.partition,
-            base: Base { salt, epoch, index, timestamp },
+            base: EntryBase { salt, epoch, index, timestamp },
             covers_through: 0,
             covers_epoch: 0,
             generation: 0,
@@ -325,7 +324,7 @@ impl PartitionLog {
         let segment = self.segment_mut(slot);
         let base = *segment.base();
         let (epoch, index) = if segment.entries > 0 { last } else { (base.epoch, base.index) };
-        let meta = Meta { kind: EntryKind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
+        let meta = EntryMeta { kind: EntryKind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
         let mut bytes = Vec::new();
         entry::encode(&base, &meta, &[], &scan::Mark { synced, commit }.encode(&segment.header), &mut bytes);
         let allocated = segment.push(&bytes);
@@ -563,7 +562,7 @@ const FOOTER_ROOM_BYTES: u64 = 2 << 10;
 /// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory used.
 pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
     let base = *segment.base();
-    let meta = Meta {
+    let meta = EntryMeta {
         kind: EntryKind::Footer,
         flags: 0,
         epoch: segment.last_epoch,

@@ -4,7 +4,7 @@
 //! Every entry keeps its offset, so that locations into the original are valid in the copy. Corrupt bytes stay corrupt.
 
 use crate::PartitionId;
-use crate::log::entry::{Base, HEAD_BYTES, crc, u32_at};
+use crate::log::entry::{EntryBase, HEAD_BYTES, crc, u32_at};
 use crate::log::header::{HEADER_BYTES, SegmentHeader, salt_of};
 use crate::log::scan::{self, ScanItem};
 
@@ -17,9 +17,9 @@ impl SegmentHeader {
     /// The header of the same file for this partition.
     #[must_use]
     pub fn of_partition(&self, partition: PartitionId) -> SegmentHeader {
-        let Base { index, epoch, .. } = self.base;
+        let EntryBase { index, epoch, .. } = self.base;
         let salt = salt_of(partition, index, epoch, self.generation);
-        SegmentHeader { partition, base: Base { salt, ..self.base }, ..*self }
+        SegmentHeader { partition, base: EntryBase { salt, ..self.base }, ..*self }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reading a segment's bytes from front to back, whatever they are.
 
 use super::EntryRef;
-use super::entry::{self, Base, EntryKind, HeadDecode, u64_at};
+use super::entry::{self, EntryBase, EntryKind, HeadDecode, u64_at};
 use super::header::{Footer, HEADER_BYTES, SegmentHeader};
 
 /// The contents of a [`EntryKind::Synced`] entry: how far the log was synced and committed when it was written.
@@ -66,13 +66,13 @@ pub enum ScanItem<'a> {
 
 /// The items of a segment. `bytes` are the file's from offset `from` on, where an entry starts; the entries before it have
 /// log indexes up to `after`. Never panics, whatever the bytes.
-pub fn items<'a>(base: &Base, bytes: &'a [u8], from: u64, after: u64) -> Items<'a> {
+pub fn items<'a>(base: &EntryBase, bytes: &'a [u8], from: u64, after: u64) -> Items<'a> {
     Items { base: *base, bytes, from, at: 0, last_index: after, done: false }
 }
 
 /// See [`items`].
 pub struct Items<'a> {
-    base: Base,
+    base: EntryBase,
     bytes: &'a [u8],
     from: u64,
     at: usize,

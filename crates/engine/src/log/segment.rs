@@ -15,7 +15,7 @@ mod places;
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, SyncTicket, create_file};
 use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
-use crate::log::entry::{Base, EntryKind, Meta};
+use crate::log::entry::{EntryBase, EntryKind, EntryMeta};
 use crate::log::garbage_stats::DeadEntries;
 use crate::log::header::{Footer, HEADER_BYTES, SegmentHeader};
 use crate::log::tail_cache::TailOffsets;
@@ -133,7 +133,7 @@ impl Segment {
     }
 
     /// The base of the entries' fields.
-    pub(crate) fn base(&self) -> &Base {
+    pub(crate) fn base(&self) -> &EntryBase {
         &self.header.base
     }
 
@@ -143,7 +143,7 @@ impl Segment {
     }
 
     /// Records the fields of an entry at `offset`.
-    pub(crate) fn record_entry(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
+    pub(crate) fn record_entry(&mut self, meta: &EntryMeta, offset: u64, entry_bytes: usize) {
         let place = ((meta.index - self.first_index()) as u32, offset as u32);
         if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
             self.samples.push(place);
@@ -161,7 +161,7 @@ impl Segment {
     }
 
     /// The last entries are about to be truncated, and this is one of them.
-    pub(crate) fn forget_entry(&mut self, meta: &Meta, entry_bytes: usize) {
+    pub(crate) fn forget_entry(&mut self, meta: &EntryMeta, entry_bytes: usize) {
         if is_removal(meta) && !is_planted(Bug::CutRemovalCounted) {
             debug_assert!(self.removal_bytes >= entry_bytes as u64, "the removal was counted");
             self.removal_bytes = self.removal_bytes.saturating_sub(entry_bytes as u64);
@@ -170,13 +170,13 @@ impl Segment {
 
     /// The offset at which a search for the entry of this log index starts.
     pub(crate) fn sample_before(&self, index: u64) -> u64 {
-        let wanted = index.saturating_sub(self.first_index());
-        if let Some(offset) = self.recent.before(wanted.min(u32::MAX.into()) as u32) {
+        let requested = index.saturating_sub(self.first_index());
+        if let Some(offset) = self.recent.before(requested.min(u32::MAX.into()) as u32) {
             return offset;
         }
-        let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= wanted);
+        let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= requested);
         let sample = after.checked_sub(1).map(|at| self.samples[at].1);
-        sample.max(self.positions.before(wanted)).map_or(HEADER_BYTES as u64, u64::from)
+        sample.max(self.positions.before(requested)).map_or(HEADER_BYTES as u64, u64::from)
     }
 
     /// Forgets what is known of its entries: it is about to be read from the first entry on.
@@ -309,8 +309,8 @@ impl Segment {
             let now = data.len().min(BLOCK_BYTES - within);
             if block.capacity() - block.len() < now {
                 let before = block.capacity();
-                let wanted = (2 * before).clamp(within + now, BLOCK_BYTES);
-                block.reserve_exact(wanted - block.len());
+                let requested = (2 * before).clamp(within + now, BLOCK_BYTES);
+                block.reserve_exact(requested - block.len());
                 allocated += block.capacity() - before;
             }
             block.extend_from_slice(&data[..now]);
@@ -593,7 +593,7 @@ impl Segment {
     }
 }
 
-fn is_removal(meta: &Meta) -> bool {
+fn is_removal(meta: &EntryMeta) -> bool {
     matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
 }
 

@@ -2,11 +2,39 @@
 
 use super::entry::{self, EntryKind, HeadDecode};
 use super::header::{HEADER_BYTES, TRAILER_BYTES};
-use super::run::{LogRun, RunPlace};
 use super::segment::Segment;
 use super::{FIRST_ENTRY_AT, PartitionLog};
 use crate::disk::Disk;
 use crate::error::EngineResult;
+
+/// The position in a log at which reading continues. The default is its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunPlace {
+    /// First log index and generation of the segment; with the offset 0, of the first segment that starts at
+    /// or behind that index.
+    pub(crate) first_index: u64,
+    pub(crate) generation: u32,
+    pub(crate) offset: u64,
+}
+
+/// The result of reading a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRun {
+    /// Complete entries of one segment, and the bytes between them; the place is behind them.
+    Bytes {
+        /// They start with the segment's header. Otherwise they follow the bytes that were read before.
+        begins: bool,
+    },
+    /// There is nothing more up to that log index.
+    End,
+    /// The payload of the entry of this log index is not as written.
+    Corrupt {
+        /// The log index.
+        index: u64,
+    },
+    /// The segment that was being read does not exist any more.
+    Replaced,
+}
 
 /// How far the bytes that were read can be returned.
 enum RunWalk {
@@ -29,7 +57,7 @@ impl PartitionLog {
         &self,
         disk: &mut D,
         place: &mut RunPlace,
-        (through, wanted): (u64, usize),
+        (through, requested): (u64, usize),
         out: &mut Vec<u8>,
     ) -> EngineResult<LogRun> {
         let at = self.order.partition_point(|&slot| self.segment(slot).first_index() < place.first_index);
@@ -49,7 +77,7 @@ impl PartitionLog {
         let from = if begins { FIRST_ENTRY_AT } else { place.offset };
         // The header is sent with the first entries.
         let before = if begins { HEADER_BYTES } else { 0 };
-        let mut length = wanted.max(entry::HEAD_BYTES);
+        let mut length = requested.max(entry::HEAD_BYTES);
         let (used, is_all) = loop {
             segment.read(disk, from - before as u64, before + length, out)?;
             let is_end = from + (out.len() - before) as u64 == segment.bytes;

@@ -18,7 +18,7 @@
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::log::entry::Meta;
+use crate::log::entry::EntryMeta;
 use crate::log::shared::streams::LogSlot;
 use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
 use crate::resources::LogResources;
@@ -45,7 +45,7 @@ pub(crate) enum Logs {
 pub(crate) type SeparateLogs = HandleTable<PartitionLog>;
 
 /// An entry that has another place.
-pub(crate) struct MovedPlace {
+pub(crate) struct RelocatedPlace {
     /// The partition.
     pub(crate) handle: u32,
     /// Its log index.
@@ -146,7 +146,7 @@ impl Logs {
         &mut self,
         io: &mut LogResources<'_, D>,
         handle: u32,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
         facts: StoreFacts,
@@ -171,7 +171,7 @@ impl Logs {
     }
 
     /// The entry, which is not committed, is about to be truncated.
-    pub(crate) fn forget_entry(&mut self, handle: u32, meta: &Meta, placed: AppendedPlace) {
+    pub(crate) fn forget_entry(&mut self, handle: u32, meta: &EntryMeta, placed: AppendedPlace) {
         match self {
             Logs::Separate(logs) => {
                 logs.of_mut(handle).segment_mut(placed.slot).forget_entry(meta, placed.entry_bytes);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::MovedPlace;
+use super::RelocatedPlace;
 use super::handle_table::HandleTable;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::limits::SEGMENTS_MAX;
-use crate::log::entry::{EntryKind, Head, Meta};
+use crate::log::entry::{EntryKind, EntryMeta, Head};
 use crate::log::shared::format::{HEAD_BYTES, LogPlace, SharedHead};
 use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
@@ -171,7 +171,7 @@ impl SharedLogs {
         &mut self,
         io: &mut LogResources<'_, D>,
         handle: u32,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
         facts: StoreFacts,
@@ -310,7 +310,7 @@ impl SharedLogs {
         }
     }
 
-    pub(super) fn forget_entry(&mut self, handle: u32, meta: &Meta, entry_bytes: usize) {
+    pub(super) fn forget_entry(&mut self, handle: u32, meta: &EntryMeta, entry_bytes: usize) {
         let sizes = &mut self.part_mut(handle).sizes;
         sizes.dead_bytes += entry_bytes as u64;
         if is_removal(meta) {
@@ -323,7 +323,7 @@ impl SharedLogs {
     }
 
     /// An entry that recovery has found is in the log.
-    pub(crate) fn count_found(&mut self, handle: u32, meta: &Meta, entry_bytes: usize) {
+    pub(crate) fn count_found(&mut self, handle: u32, meta: &EntryMeta, entry_bytes: usize) {
         let sizes = &mut self.part_mut(handle).sizes;
         sizes.bytes += entry_bytes as u64;
         if is_removal(meta) {
@@ -341,7 +341,7 @@ impl SharedLogs {
         io: &mut LogResources<'_, D>,
         handle: u32,
         facts: StoreFacts,
-    ) -> EngineResult<Vec<MovedPlace>> {
+    ) -> EngineResult<Vec<RelocatedPlace>> {
         let Some(former) = self.part(handle).slot.filter(|_| self.part(handle).is_in_memory) else {
             return Ok(Vec::new());
         };
@@ -370,7 +370,7 @@ impl SharedLogs {
     pub(crate) fn take_moved<D: Disk>(
         &mut self,
         io: &mut LogResources<'_, D>,
-    ) -> EngineResult<Vec<MovedPlace>> {
+    ) -> EngineResult<Vec<RelocatedPlace>> {
         let (mut moved, mut bytes) = (Vec::new(), Vec::new());
         for entry in self.log.take_moved() {
             let creations = self.log.creations();
@@ -394,8 +394,8 @@ impl SharedLogs {
         key: &[u8],
         from: LogPlace,
         to: LogPlace,
-    ) -> EngineResult<MovedPlace> {
-        Ok(MovedPlace {
+    ) -> EngineResult<RelocatedPlace> {
+        Ok(RelocatedPlace {
             handle,
             index: head.index,
             key: key.to_vec(),
@@ -414,6 +414,6 @@ impl SharedLogs {
     }
 }
 
-fn is_removal(meta: &Meta) -> bool {
+fn is_removal(meta: &EntryMeta) -> bool {
     matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
 }

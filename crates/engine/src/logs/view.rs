@@ -3,8 +3,8 @@
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
+use crate::log::chunk_read::ChunkInMemory;
 use crate::log::entry::{Head, decode_head_unchecked};
-use crate::log::large::ChunkInMemory;
 use crate::log::{AppendedPlace, EntryRef, LogSizes, PartitionLog, entry_of};
 use crate::logs::shared_view::SharedView;
 

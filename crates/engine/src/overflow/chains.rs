@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::extents::Extents;
 use super::part::ChainPart;
 use crate::log::chunk_head::ChunkHead;
-use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, Meta, u64_at};
+use crate::log::entry::{EntryMeta, FLAG_CHUNK, FLAG_LIST, u64_at};
 
 /// The start of a record after a trim: a part, and units of it that no longer count. Absolute, so that it means the same
 /// when it is replayed over a log in which trimmed parts are already gone.
@@ -62,19 +62,19 @@ pub(crate) struct Chain {
     /// Log index of the last entry that changed it: replaying older ones changes nothing.
     pub(crate) applied: u64,
     /// The fields of an entry that changed it. Not kept in checkpoints.
-    pub(crate) changed_by: Option<Meta>,
+    pub(crate) changed_by: Option<EntryMeta>,
     /// For a chunk, the extents of its parts.
     pub(crate) extents: Option<Box<Extents>>,
 }
 
 impl Chain {
     /// Records the fields of the entry that has just changed it.
-    pub(crate) fn record_entry(&mut self, meta: &Meta) {
+    pub(crate) fn record_entry(&mut self, meta: &EntryMeta) {
         self.changed_by = Some(*meta);
     }
 
     /// The fields of the entry that changed it last, if they are known here; otherwise they are in the log.
-    pub(crate) fn newest(&self) -> Option<Meta> {
+    pub(crate) fn newest(&self) -> Option<EntryMeta> {
         self.changed_by.filter(|meta| meta.index == self.applied)
     }
 

@@ -132,16 +132,16 @@ impl Extents {
     pub(crate) fn visible_runs(
         &self,
         parts: &VecDeque<ChainPart>,
-        wanted: &Range<u64>,
+        requested: &Range<u64>,
     ) -> Option<Vec<VisibleRun>> {
         if self.has_unknown(parts) {
             return None;
         }
-        let first = self.runs.partition_point(|run| run.end <= wanted.start);
-        let runs = self.runs[first..].iter().take_while(|run| run.begin < wanted.end);
+        let first = self.runs.partition_point(|run| run.end <= requested.start);
+        let runs = self.runs[first..].iter().take_while(|run| run.begin < requested.end);
         let within = |run: &VisibleRun| VisibleRun {
-            begin: run.begin.max(wanted.start),
-            end: run.end.min(wanted.end),
+            begin: run.begin.max(requested.start),
+            end: run.end.min(requested.end),
             ..*run
         };
         let mut shown: Vec<VisibleRun> = runs.map(within).filter(|run| run.begin < run.end).collect();
@@ -151,9 +151,10 @@ impl Extents {
 
     /// The part that has all of these bytes, and is the only visible one there; `None` means nothing. Requires that the
     /// range of every part is known.
-    pub(crate) fn only(&self, wanted: &Range<u64>) -> Option<u64> {
-        let run = self.runs.get(self.runs.partition_point(|run| run.end <= wanted.start))?;
-        let is_all = run.begin <= wanted.start && wanted.start < wanted.end && wanted.end <= run.end;
+    pub(crate) fn single(&self, requested: &Range<u64>) -> Option<u64> {
+        let run = self.runs.get(self.runs.partition_point(|run| run.end <= requested.start))?;
+        let is_all =
+            run.begin <= requested.start && requested.start < requested.end && requested.end <= run.end;
         is_all.then_some(run.part)
     }
 
@@ -187,9 +188,9 @@ impl Extents {
     }
 
     /// Whether a part may have some of these bytes.
-    pub(crate) fn touches(part: &ChainPart, offset: u32, wanted: &Range<u64>) -> bool {
+    pub(crate) fn touches(part: &ChainPart, offset: u32, requested: &Range<u64>) -> bool {
         let covers = range_of(offset, part.units);
-        part.units == COVERS_UNKNOWN || covers.start < wanted.end && covers.end > wanted.start
+        part.units == COVERS_UNKNOWN || covers.start < requested.end && covers.end > requested.start
     }
 }
 
@@ -223,8 +224,8 @@ mod tests {
             gone.iter().map(|part| part.index).collect()
         }
 
-        fn visible_runs(&self, wanted: Range<u64>) -> Option<Vec<(u64, u64, u64)>> {
-            let shown = self.extents.visible_runs(&self.parts, &wanted)?;
+        fn visible_runs(&self, expected: Range<u64>) -> Option<Vec<(u64, u64, u64)>> {
+            let shown = self.extents.visible_runs(&self.parts, &expected)?;
             Some(shown.iter().map(|run| (run.part, run.begin, run.end)).collect())
         }
     }
@@ -281,18 +282,18 @@ mod tests {
                 laid.add_part(offset as u32, units as u32);
                 bytes[offset as usize..(offset + units) as usize].fill(index);
                 let from = draw(SPACE);
-                let wanted = from..(from + draw(80)).min(SPACE);
-                let mut seen = vec![0; (wanted.end - wanted.start) as usize];
-                for (part, begin, end) in laid.visible_runs(wanted.clone()).expect("all are known") {
+                let expected = from..(from + draw(80)).min(SPACE);
+                let mut seen = vec![0; (expected.end - expected.start) as usize];
+                for (part, begin, end) in laid.visible_runs(expected.clone()).expect("all are known") {
                     let place = &mut seen[(begin - from) as usize..(end - from) as usize];
                     assert!(place.iter().all(|&byte| byte == 0) && begin < end);
                     place.fill(part);
                 }
-                let only = laid.extents.only(&wanted);
+                let only = laid.extents.single(&expected);
                 let is_one = seen.iter().all(|&part| part > 0 && part == seen[0]) && !seen.is_empty();
                 assert_eq!(
                     (only, &seen[..]),
-                    (is_one.then(|| seen[0]), &bytes[wanted.start as usize..wanted.end as usize])
+                    (is_one.then(|| seen[0]), &bytes[expected.start as usize..expected.end as usize])
                 );
             }
             // Every part but the first is visible, or covers nothing.

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::PartitionId;
-    use crate::log::entry::Base;
+    use crate::log::entry::EntryBase;
     use crate::log::header::SegmentHeader;
     use crate::log::segment::Segment;
     use crate::log::{LogOptions, PartitionLog};
@@ -104,7 +104,7 @@ mod tests {
         for &index in first {
             let header = SegmentHeader {
                 partition: PartitionId(1),
-                base: Base { salt: 7, epoch: 1, index, timestamp: 1 },
+                base: EntryBase { salt: 7, epoch: 1, index, timestamp: 1 },
                 covers_through: 0,
                 covers_epoch: 0,
                 generation: 0,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use super::chains::{Chain, Form};
-use crate::log::entry::Meta;
+use crate::log::entry::EntryMeta;
 use crate::overflow::part::ChainPart;
 
 /// The former state of a record.
@@ -28,7 +28,7 @@ pub(crate) enum FormerState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NewestVersion {
     pub(crate) index: u64,
-    pub(crate) meta: Option<Meta>,
+    pub(crate) meta: Option<EntryMeta>,
 }
 
 impl NewestVersion {

@@ -12,7 +12,7 @@ use crate::index::location::{EntryPlace, Location};
 use crate::io::{Io, Logs};
 use crate::log::AppendedPlace;
 use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
-use crate::log::entry::{EntryKind, FLAG_CHUNK, HEAD_BYTES, Meta, crc, split_trailer};
+use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, HEAD_BYTES, crc, split_trailer};
 use crate::overflow::chains::{Chain, Form, TrimPoint};
 use crate::overflow::extents::COVERS_UNKNOWN;
 use crate::overflow::part::ChainPart;
@@ -31,7 +31,7 @@ impl PartitionStore {
     pub(crate) fn apply_from_log<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         placed: AppendedPlace,
     ) -> EngineResult<()> {
         if !meta.kind.has_key() {
@@ -82,7 +82,7 @@ impl PartitionStore {
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, hint): (&Meta, Option<&Hint>),
+        (meta, hint): (&EntryMeta, Option<&Hint>),
         placed: AppendedPlace,
         key: &[u8],
         payload: &[u8],
@@ -129,7 +129,7 @@ impl PartitionStore {
     fn count_dead_unless_used(
         &mut self,
         logs: &mut Logs,
-        meta: &Meta,
+        meta: &EntryMeta,
         placed: AppendedPlace,
         fragment: u32,
         current: &IndexedKey,
@@ -172,7 +172,7 @@ impl PartitionStore {
     fn apply_put(
         &mut self,
         logs: &mut Logs,
-        meta: &Meta,
+        meta: &EntryMeta,
         placed: AppendedPlace,
         fragment: u32,
         key: &[u8],
@@ -198,7 +198,7 @@ impl PartitionStore {
     fn apply_remove(
         &mut self,
         logs: &mut Logs,
-        meta: &Meta,
+        meta: &EntryMeta,
         fragment: u32,
         key: &[u8],
         current: Option<IndexedKey>,
@@ -213,7 +213,7 @@ impl PartitionStore {
     fn apply_append<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        (meta, placed, head): (&Meta, AppendedPlace, Option<ChunkHead>),
+        (meta, placed, head): (&EntryMeta, AppendedPlace, Option<ChunkHead>),
         (fragment, key): (u32, &[u8]),
         part: ChainPart,
         current: Option<IndexedKey>,
@@ -298,7 +298,7 @@ impl PartitionStore {
     fn apply_trim(
         &mut self,
         logs: &mut Logs,
-        meta: &Meta,
+        meta: &EntryMeta,
         fragment: u32,
         key: &[u8],
         payload: &[u8],
@@ -334,7 +334,7 @@ impl PartitionStore {
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
-    fn retire(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8], current: &IndexedKey) {
+    fn retire(&mut self, logs: &mut Logs, meta: &EntryMeta, fragment: u32, key: &[u8], current: &IndexedKey) {
         match current.location.decode() {
             EntryPlace::Entry(position) if !self.retains_versions() => {
                 // Of an unreadable entry, the least that it can have.
@@ -394,7 +394,7 @@ impl PartitionStore {
         self.horizon.is_some()
     }
 
-    fn retain_absence(&mut self, logs: &mut Logs, meta: &Meta, fragment: u32, key: &[u8]) {
+    fn retain_absence(&mut self, logs: &mut Logs, meta: &EntryMeta, fragment: u32, key: &[u8]) {
         if self.retains_versions() {
             self.retain_version(logs, meta, fragment, key, FormerState::Absent, Vec::new());
         }
@@ -403,7 +403,7 @@ impl PartitionStore {
     fn retain_version(
         &mut self,
         logs: &mut Logs,
-        meta: &Meta,
+        meta: &EntryMeta,
         fragment: u32,
         key: &[u8],
         was: FormerState,

@@ -10,8 +10,8 @@ use crate::index::location::{EntryPlace, Position};
 use crate::io::Io;
 use crate::limits::SUMMED_BYTES_MIN;
 use crate::log::chunk_head::{ChunkHead, ChunkStamp, copy_part_over};
-use crate::log::entry::{Meta, split_trailer};
-use crate::log::large::{ChecksumParts, ChunkInMemory};
+use crate::log::chunk_read::{ChecksumParts, ChunkInMemory};
+use crate::log::entry::{EntryMeta, split_trailer};
 use crate::overflow::chains::Chain;
 use crate::overflow::extents::{COVERS_UNKNOWN, Extents, VisibleRun};
 use crate::overflow::part::ChainPart;
@@ -36,7 +36,7 @@ pub struct ChunkState {
 impl ChunkInMemory<'_> {
     /// The state of a chunk that is this entry.
     fn state(&self) -> ChunkState {
-        let Meta { index, timestamp, .. } = self.head.meta;
+        let EntryMeta { index, timestamp, .. } = self.head.meta;
         let (covered, end) = (u64::from(self.chunk.length), self.chunk.range().end);
         ChunkState { index, timestamp, stamp: self.chunk.stamp, parts: 1, covered, end }
     }
@@ -61,7 +61,7 @@ impl PartitionStore {
                 let chain = self.readable_chain(id)?;
                 let Some(state) = state_of(chain) else { return Ok(None) };
                 let within = range.start..range.end.min(state.end);
-                let part = chain.extents.as_ref().and_then(|extents| extents.only(&within));
+                let part = chain.extents.as_ref().and_then(|extents| extents.single(&within));
                 let Some(part) = part else { return Ok(None) };
                 let Some(position) = self.position_of(io, part)? else { return Err(self.missing(part)) };
                 (Some(state), position)
@@ -165,7 +165,7 @@ impl PartitionStore {
         };
         let chain = self.readable_chain(id)?;
         let Some(extents) = &chain.extents else { return Ok(()) };
-        let wanted = extents.visible_runs(&chain.parts, &range).unwrap_or_else(|| {
+        let requested = extents.visible_runs(&chain.parts, &range).unwrap_or_else(|| {
             // In the order of the log: each part hides the bytes that it covers of earlier ones.
             let with_offsets = chain.parts.iter().zip(&extents.offsets);
             let touching = with_offsets.filter(|&(part, &offset)| Extents::touches(part, offset, &range));
@@ -173,7 +173,7 @@ impl PartitionStore {
                 .map(|(part, _)| VisibleRun { begin: range.start, end: range.end, part: part.index })
                 .collect()
         });
-        for runs in wanted.chunk_by(|a, b| a.part == b.part) {
+        for runs in requested.chunk_by(|a, b| a.part == b.part) {
             let place = |run: &VisibleRun| {
                 begin + (run.begin - range.start) as usize..begin + (run.end - range.start) as usize
             };

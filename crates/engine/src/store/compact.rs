@@ -25,7 +25,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Location};
 use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::entry::{self, EntryKind, FLAG_JOINED, Head, HeadDecode, Meta};
+use crate::log::entry::{self, EntryKind, EntryMeta, FLAG_JOINED, Head, HeadDecode};
 use crate::log::header::{SegmentHeader, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of};
@@ -402,7 +402,7 @@ impl PartitionStore {
     }
 
     /// Prefetches the index lines of the entries in these bytes together, before they are needed one by one.
-    fn touch_index_of(&self, base: &entry::Base, bytes: &[u8]) {
+    fn touch_index_of(&self, base: &entry::EntryBase, bytes: &[u8]) {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
             && let Some(head) = entry::decode_head_unchecked(base, rest)
@@ -514,7 +514,7 @@ impl PartitionStore {
 
     /// Whether an entry is all that keeps entries of a replaced record from coming back. The entry replaced that record, and
     /// was since trimmed off the present one, or was itself replaced by an append of the other kind.
-    fn still_removes(&self, job: &CompactionJob, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
+    fn still_removes(&self, job: &CompactionJob, meta: &EntryMeta, fragment: u32, key: &[u8]) -> bool {
         let stands_between = |id| {
             let chain = self.chains.get(id);
             let was_trimmed_off = chain.trimmed_by > meta.index

@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_BYTES_MAX;
-use crate::log::entry::{EntryKind, Meta};
+use crate::log::entry::{EntryKind, EntryMeta};
 use crate::log::segment::Segment;
 
 /// An open segment is sealed to be compacted once it has this much, if nothing more is written, or the disk is short
@@ -131,7 +131,7 @@ impl PartitionStore {
                 logs.separate(self.handle).segment(order[until]),
             );
             let timestamp = first.base().timestamp;
-            first.base().reaches(&Meta {
+            first.base().reaches(&EntryMeta {
                 kind: EntryKind::Footer,
                 flags: 0,
                 epoch: last.last_epoch,

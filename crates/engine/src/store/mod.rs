@@ -16,7 +16,7 @@ use crate::io::{Io, Logs};
 use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::chunk_head::ChunkHead;
-use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Meta, split_trailer, u32_at};
+use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, split_trailer, u32_at};
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::logs::LogView;
 use crate::overflow::chains::Chains;
@@ -27,7 +27,7 @@ use crate::planted::{Bug, is_planted};
 use crate::resources::ReserveShare;
 use crate::{Damage, Durability, Handle, PartitionId};
 
-use recent::{PendingEntry, RecentEntries};
+use tail_index::{PendingEntry, RecentEntries};
 
 mod apply;
 pub(crate) mod check;
@@ -38,7 +38,6 @@ pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
 mod read;
-pub(crate) mod recent;
 pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
@@ -46,6 +45,7 @@ mod repair;
 pub(crate) mod scrub;
 pub(crate) mod section;
 pub(crate) mod snapshot_install;
+pub(crate) mod tail_index;
 
 /// Index and side table of one partition. Its log is in [`crate::io::Logs`].
 // The fields of every read and write come first, so that they occupy few cache lines: with hundreds of
@@ -202,7 +202,7 @@ impl PartitionStore {
     pub(crate) fn admit<D: Disk>(
         &self,
         io: &mut Io<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload_bytes: usize,
     ) -> EngineResult<()> {
@@ -274,11 +274,11 @@ impl PartitionStore {
     pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut Io<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<AppendedPlace> {
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let placed = logs.append(&mut resources, self.handle, meta, key, payload, self.log_facts());
         self.stop_on_failure(placed)
     }
@@ -336,7 +336,7 @@ impl PartitionStore {
             return Err(EngineError::Committed { commit: self.commit });
         }
         self.forget_pending_after(&mut io.logs, index);
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let cut = logs.truncate_after(&mut resources, self.handle, index);
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
@@ -421,7 +421,7 @@ impl PartitionStore {
     pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         // What was appended before an invariant was found broken is synced as ever: it may have been acknowledged.
         self.check_disk()?;
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let synced = logs.sync(&mut resources, self.handle);
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
@@ -443,7 +443,7 @@ impl PartitionStore {
 
     /// Releases the memory of up to so many segments, and of the log with the last one. Returns whether there are more.
     pub(crate) fn release_some<D>(&mut self, io: &mut Io<D>, segments: &mut usize) -> bool {
-        let (logs, mut resources) = io.apart();
+        let (logs, mut resources) = io.split_resources();
         let has_more = logs.release_some(&mut resources, self.handle, segments);
         if !has_more {
             io.logs.remove(self.handle);

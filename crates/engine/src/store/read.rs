@@ -12,7 +12,7 @@ use crate::index::cursor::{Cursor, HashPosition};
 use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::Io;
 use crate::limits::SCAN_KEY_BYTES_MAX;
-use crate::log::entry::{EntryKind, FLAG_CHUNK, FLAG_LIST, Head, Meta, crc, split_trailer};
+use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, Head, crc, split_trailer};
 use crate::log::{AppendedPlace, EntryRef};
 use crate::overflow::chains::{Chain, Form};
 use crate::overflow::part::ChainPart;
@@ -56,7 +56,7 @@ impl PartitionStore {
                         && let Some(large) = log.chunk_in_memory(position)
                     {
                         let (head, is_key) = (large.head, large.key == key);
-                        let Meta { index, timestamp, epoch, flags, .. } = head.meta;
+                        let EntryMeta { index, timestamp, epoch, flags, .. } = head.meta;
                         seen = is_key.then(|| NewestEntry {
                             newest_index: index,
                             form: Form::of(flags),
@@ -448,7 +448,7 @@ impl PartitionStore {
 }
 
 /// A record of parts, which this entry has changed last.
-fn record_of_meta(newest: &Meta, form: Form, parts: Parts) -> StoredRecord<'static> {
+fn record_of_meta(newest: &EntryMeta, form: Form, parts: Parts) -> StoredRecord<'static> {
     StoredRecord {
         is_list: form.is_list,
         is_chunk: form.is_chunk,

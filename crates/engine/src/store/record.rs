@@ -141,16 +141,16 @@ impl PartRange {
         units: Range<u64>,
         last: u64,
     ) -> PartRange {
-        let wanted = units.start + skipped..units.end + skipped;
+        let requested = units.start + skipped..units.end + skipped;
         let (mut found, mut begins) = (PartRange::default(), 0);
         for part in parts {
-            if begins >= wanted.end || part.index > last {
+            if begins >= requested.end || part.index > last {
                 break;
             }
             let ends = begins + u64::from(part.units);
-            if ends > wanted.start {
+            if ends > requested.start {
                 if found.parts.is_empty() {
-                    found.skip = wanted.start - begins;
+                    found.skip = requested.start - begins;
                 }
                 found.parts.push(*part);
             }

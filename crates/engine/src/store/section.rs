@@ -15,7 +15,7 @@ use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::{Io, Logs};
 use crate::log::AppendedPlace;
 use crate::log::shared::prefix::{LogEntryPlace, RecoveredLog};
-use crate::logs::{MovedPlace, SharedLogs};
+use crate::logs::{RelocatedPlace, SharedLogs};
 use crate::overflow::places::position;
 use crate::planted::{Bug, is_planted};
 use crate::{Damage, DamageKind};
@@ -248,7 +248,7 @@ impl PartitionStore {
     }
 
     /// An entry has another place.
-    pub(crate) fn redirect(&mut self, moved: &MovedPlace) {
+    pub(crate) fn redirect(&mut self, moved: &RelocatedPlace) {
         let location =
             |placed: AppendedPlace| Location::entry(placed.slot, placed.offset, placed.entry_bytes);
         let (from, to) = (location(moved.from), location(moved.to));

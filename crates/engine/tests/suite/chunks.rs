@@ -4,8 +4,8 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryKind, EntryRef, FLAG_CHUNK, FLAG_TRAILER,
-    Handle, Meta, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
+    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryKind, EntryMeta, EntryRef, FLAG_CHUNK,
+    FLAG_TRAILER, Handle, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
 };
 
 use crate::support::TestEngine as Store;
@@ -110,7 +110,7 @@ fn corrupt_overwrite_fails_reads_and_hides_old_bytes() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);
     write(&mut engine, p, EntryKind::Append, 0, &[1; 1000]);
-    write(&mut engine, p, EntryKind::Append, 100, b"this will rot");
+    write(&mut engine, p, EntryKind::Append, 100, b"to corrupt it");
     write(&mut engine, p, EntryKind::Append, 500, &[3; 10]);
     engine.sync().expect("syncs");
     // A mark behind the writes shows that they were synced, so that they are no torn tail.
@@ -126,7 +126,7 @@ fn corrupt_overwrite_fails_reads_and_hides_old_bytes() {
     let mut bytes = vec![0; name.bytes as usize];
     reader.read_at(file, 0, &mut bytes).expect("reads");
     reader.close(file);
-    let at = bytes.windows(13).position(|window| window == b"this will rot").expect("is there");
+    let at = bytes.windows(13).position(|window| window == b"to corrupt it").expect("is there");
     // Corrupts the offset in the head: the decoded range would be elsewhere.
     disk.corrupt_at(&path, at as u64 - 24, 0x40).expect("is there");
     let (mut engine, p) = open(&disk);
@@ -139,9 +139,9 @@ fn corrupt_overwrite_fails_reads_and_hides_old_bytes() {
     assert_eq!(corrupt.iter().map(|corrupt| corrupt.index).collect::<Vec<_>>(), [2]);
     // After the repair the chunk is readable again.
     let head = ChunkHead { offset: 100, length: 13, stamp: [2; 16] };
-    let payload = [&head.encode()[..], b"this will rot"].concat();
+    let payload = [&head.encode()[..], b"to corrupt it"].concat();
     assert_eq!(engine.repair(p, (1, 2, 2), b"chunk", &payload), Ok(true));
-    assert_eq!(read(&mut engine, p, 99..114), Ok([&[1][..], b"this will rot", &[1]].concat()));
+    assert_eq!(read(&mut engine, p, 99..114), Ok([&[1][..], b"to corrupt it", &[1]].concat()));
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.covered, state.end), (3, 1023, 1000));
 }
@@ -155,8 +155,8 @@ fn long_chunk_reads_alike_from_memory_and_file() {
     // The other entry makes the chunk begin inside a block.
     engine.write(p, EntryKind::Put, 0, 1, b"other", &[5; 777]).expect("is accepted");
     let contents: Vec<u8> = (0..300_000_u32).map(|n| (n / 3) as u8).collect();
-    let mut wanted = vec![0; 5_000];
-    wanted.extend_from_slice(&contents);
+    let mut expected = vec![0; 5_000];
+    expected.extend_from_slice(&contents);
     let ranges = [
         0..10,
         4_990..5_020,
@@ -166,12 +166,12 @@ fn long_chunk_reads_alike_from_memory_and_file() {
         304_990..305_030,
         400_000..400_010,
     ];
-    let check = |engine: &mut Store, p: Handle, wanted: &[u8], in_memory: bool| {
+    let check = |engine: &mut Store, p: Handle, expected: &[u8], in_memory: bool| {
         let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
         assert_eq!((state.parts, state.covered, state.end), (1, 300_000, 305_000));
         for range in &ranges {
             let all: Vec<u8> =
-                range.clone().map(|at| wanted.get(at as usize).copied().unwrap_or(0)).collect();
+                range.clone().map(|at| expected.get(at as usize).copied().unwrap_or(0)).collect();
             assert!(read(engine, p, range.clone()).expect("reads") == all, "{range:?}");
             let mut part = b"before".to_vec();
             match engine
@@ -195,37 +195,37 @@ fn long_chunk_reads_alike_from_memory_and_file() {
                 None => assert!(!in_memory && part == b"before"),
             }
         }
-        assert!(engine.lookup_assembled(p, b"chunk").expect("reads").expect("is there") == wanted);
+        assert!(engine.lookup_assembled(p, b"chunk").expect("reads").expect("is there") == expected);
     };
     write(&mut engine, p, EntryKind::Put, 5_000, &contents);
-    check(&mut engine, p, &wanted, true);
+    check(&mut engine, p, &expected, true);
     engine.sync().expect("syncs");
     drop(engine);
     disk.power_off_clean();
     // Parts of it are in memory from the start.
     let (mut engine, p) = open(&disk);
-    check(&mut engine, p, &wanted, false);
+    check(&mut engine, p, &expected, false);
     // Small writes over it are parts that are read in place.
     for at in [4_999_u32, 5_000, 69_990, 304_995] {
         write(&mut engine, p, EntryKind::Append, at, &[0xEE; 20]);
-        let end = wanted.len().max(at as usize + 20);
-        wanted.resize(end, 0);
-        wanted[at as usize..at as usize + 20].fill(0xEE);
+        let end = expected.len().max(at as usize + 20);
+        expected.resize(end, 0);
+        expected[at as usize..at as usize + 20].fill(0xEE);
     }
     for range in &ranges {
-        let all: Vec<u8> = range.clone().map(|at| wanted.get(at as usize).copied().unwrap_or(0)).collect();
+        let all: Vec<u8> = range.clone().map(|at| expected.get(at as usize).copied().unwrap_or(0)).collect();
         assert!(read(&mut engine, p, range.clone()).expect("reads") == all, "{range:?}");
     }
-    wanted.truncate(305_000);
-    wanted[5_000..].copy_from_slice(&contents);
-    wanted[..5_000].fill(0);
+    expected.truncate(305_000);
+    expected[5_000..].copy_from_slice(&contents);
+    expected[..5_000].fill(0);
 
     let head = ChunkHead { offset: 5_000, length: 300_000, stamp: [9; 16] };
     let trailer = [1, 2, 3, 4];
     let flags = FLAG_CHUNK | zerohop_engine::FLAG_TRAILER;
     let payload = [&head.encode()[..], &contents, &trailer].concat();
     engine.write(p, EntryKind::Put, flags, 50, b"chunk", &payload).expect("is accepted");
-    check(&mut engine, p, &wanted, true);
+    check(&mut engine, p, &expected, true);
     let payload = [&head.encode()[..], &trailer].concat();
     engine.write(p, EntryKind::Put, flags, 51, b"chunk", &payload).expect("is accepted");
     check(&mut engine, p, &vec![0; 305_000], true);
@@ -244,7 +244,7 @@ fn multi_buffer_chunk_write_equals_contiguous_one() {
         let partition_options = PartitionOptions { durability, index_seed: 7 };
         let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
         let p = engine.partition(PartitionId(1), partition_options).expect("opens");
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (at, length) in (1..).zip(lengths) {
             let bytes: Vec<u8> = (0..length).map(|byte| (byte * 7 / 5 + at as usize) as u8).collect();
             let head = ChunkHead { offset: 3, length: length as u32, stamp: [at as u8; 16] };
@@ -253,7 +253,7 @@ fn multi_buffer_chunk_write_equals_contiguous_one() {
             let whole = [&head.encode()[..], &bytes, b"trail", &[6]].concat();
             let (flags, key) = (FLAG_CHUNK | FLAG_TRAILER, b"chunk".as_slice());
             if at % 3 == 0 {
-                let meta = Meta { kind: EntryKind::Put, flags, epoch: 1, index: at, timestamp: at };
+                let meta = EntryMeta { kind: EntryKind::Put, flags, epoch: 1, index: at, timestamp: at };
                 let pieces = chunk_pieces(&payload, &bytes);
                 engine.append_pieces(p, &meta, key, pieces).expect("is accepted");
                 engine.commit(p, at).expect("commits");
@@ -265,7 +265,7 @@ fn multi_buffer_chunk_write_equals_contiguous_one() {
             let state = engine.chunk_state(p, key).expect("reads").expect("is there");
             assert_eq!((state.parts, state.covered, state.end), (1, length as u64, length as u64 + 3));
             assert_eq!(read(&mut engine, p, 3..length as u64 + 3), Ok(bytes));
-            wanted.push(whole);
+            expected.push(whole);
         }
         engine.flush().expect("flushes");
         if durability != Durability::Sync {
@@ -279,9 +279,9 @@ fn multi_buffer_chunk_write_equals_contiguous_one() {
         let mut found = Vec::new();
         let note = |entry: EntryRef<'_>, is_right: bool| found.push((entry.payload.to_vec(), is_right));
         engine.entries_after(p, 0, note).expect("reads");
-        assert_eq!(found.len(), wanted.len());
-        for (found, wanted) in found.into_iter().zip(wanted) {
-            assert!(found == (wanted, true), "{durability:?}");
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.into_iter().zip(expected) {
+            assert!(found == (expected, true), "{durability:?}");
         }
     }
 }

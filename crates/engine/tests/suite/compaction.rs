@@ -4,7 +4,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::crash_point::CrashPoint;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, Handle, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, EntryKind, EntryMeta, FLAG_LIST, Handle, PartitionId, PartitionOptions,
 };
 
 use crate::support::TestEngine as Store;
@@ -64,7 +64,7 @@ fn appends_of_changing_kinds_recover_as_last_record() {
 }
 
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: EntryKind, payload: &[u8]) {
-    let meta = Meta { kind, flags: 0, epoch, index, timestamp: 1 };
+    let meta = EntryMeta { kind, flags: 0, epoch, index, timestamp: 1 };
     engine.append(p, &meta, b"k", payload).expect("is accepted");
 }
 

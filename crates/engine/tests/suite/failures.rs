@@ -3,7 +3,8 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineError, EngineOptions, EntryKind, EntryMeta, Handle, PartitionId,
+    PartitionOptions,
 };
 
 use crate::support::TestEngine as Store;
@@ -29,7 +30,7 @@ fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> Resu
 }
 
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, key: &[u8], value: &[u8]) {
-    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
+    let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
     engine.append(p, &meta, key, value).expect("is accepted");
 }
 

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineOptions, EntryKind, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, Handle,
-    Meta, PartitionId, PartitionOptions, RecoveryReport,
+    ChunkHead, Durability, Engine, EngineOptions, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST,
+    Handle, PartitionId, PartitionOptions, RecoveryReport,
 };
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -87,7 +87,7 @@ fn write_everything() -> Files {
     let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
     let append = |engine: &mut Engine<SimulatedDisk>, epoch, index, key: &[u8], payload: &[u8]| {
         let flags = if key.starts_with(b"joined") { FLAG_JOINED } else { 0 };
-        let meta = Meta { kind: EntryKind::Put, flags, epoch, index, timestamp: index };
+        let meta = EntryMeta { kind: EntryKind::Put, flags, epoch, index, timestamp: index };
         engine.append(q, &meta, key, payload).expect("is accepted");
     };
     append(&mut engine, 1, 1, b"small", b"one");
@@ -102,7 +102,7 @@ fn write_everything() -> Files {
     append(&mut engine, 2, 6, b"joined, without its end", b"first");
     engine.flush().expect("flushes");
     let r = partition(&mut engine, 3, Durability::Sync);
-    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 1, timestamp: 1 };
+    let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 1, timestamp: 1 };
     engine.append(r, &meta, b"journaled", b"alone").expect("is accepted");
     engine.flush().expect("flushes");
     drop(engine);

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, EntryKind, Handle, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, EntryKind, EntryMeta, Handle, PartitionId, PartitionOptions,
 };
 
 use crate::support::TestEngine as Store;
@@ -22,7 +22,7 @@ fn partition(engine: &mut Store, number: u64) -> Handle {
 }
 
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, bytes: usize) {
-    let meta = Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
+    let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: index };
     engine.append(p, &meta, b"k", &vec![epoch as u8; bytes]).expect("is accepted");
 }
 
@@ -235,7 +235,7 @@ fn truncation_missing_in_journal_is_no_loss() {
         disk.fail_nth(DiskOperation::Sync, nth);
         failed += u32::from(engine.truncate_after(p, 2).is_err());
         // The new entries behind the truncation get a torn end in the crash.
-        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
+        let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
         if engine.append(p, &meta, b"k", &[2; 3000]).is_ok() {
             engine.maintain(100).ok();
         }
@@ -346,7 +346,7 @@ fn failed_flush_is_reported_and_stops_writes() {
         }
         assert!(engine.flush_done().is_err() && engine.flush_begin().is_err(), "it stays so");
         assert_eq!(engine.durable_index(p), Ok(1));
-        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index: 3, timestamp: 3 };
         assert!(engine.append(p, &meta, b"k", b"v").is_err());
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 use zerohop_engine::log::shared::recover::{LogRecovery, recover};
 use zerohop_engine::log::shared::rounds::{LogRounds, RoundState};
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
-use zerohop_engine::{EntryKind, Meta, PartitionId};
+use zerohop_engine::{EntryKind, EntryMeta, PartitionId};
 
 const LOG: LogId = LogId(*b"pinned log of v1");
 
@@ -23,7 +23,7 @@ fn corpus() -> PathBuf {
 fn append(log: &mut SharedLog, slot: LogSlot, kind: EntryKind, key: &[u8], payload: &[u8]) -> LogPlace {
     let (epoch, index) = log.last(slot);
     let meta =
-        Meta { kind, flags: 0x40, epoch: epoch.max(1), index: index + 1, timestamp: (1 << 50) + index };
+        EntryMeta { kind, flags: 0x40, epoch: epoch.max(1), index: index + 1, timestamp: (1 << 50) + index };
     log.append(slot, &meta, key, [payload]).expect("is accepted")
 }
 

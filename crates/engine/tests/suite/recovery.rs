@@ -230,7 +230,7 @@ fn segments_too_far_apart_in_epoch_or_time_are_not_merged() {
     for round in 0..12u64 {
         for n in 0..10u64 {
             index += 1;
-            let meta = zerohop_engine::Meta {
+            let meta = zerohop_engine::EntryMeta {
                 kind: EntryKind::Put,
                 flags: 0,
                 epoch: 1 + 200 * round as u32,
@@ -360,7 +360,7 @@ fn empty_segment_after_crash_does_not_block_appends() {
         // An epoch and a time that are too far from those of the first attempt for their encoding.
         for index in last + 1..last + 4 {
             let (epoch, timestamp) = (1000, 1 << 60);
-            let meta = zerohop_engine::Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp };
+            let meta = zerohop_engine::EntryMeta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp };
             engine.append(p, &meta, b"k", b"value").expect("is accepted");
             engine.sync().expect("syncs");
         }

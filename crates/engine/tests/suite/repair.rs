@@ -6,8 +6,8 @@ use std::ops::Bound;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    CorruptEntry, Durability, Engine, EngineError, EngineOptions, EntryKind, FLAG_JOINED, Handle, KeyRange,
-    Meta, PartitionId, PartitionOptions, ScrubPosition,
+    CorruptEntry, Durability, Engine, EngineError, EngineOptions, EntryKind, EntryMeta, FLAG_JOINED, Handle,
+    KeyRange, PartitionId, PartitionOptions, ScrubPosition,
 };
 
 use crate::support::TestEngine as Store;
@@ -87,7 +87,7 @@ fn checkpoint(engine: &mut Store, p: Handle) {
 }
 
 /// All entries of the log, with their payloads.
-fn entries(engine: &mut Store, p: Handle) -> Vec<(Meta, Vec<u8>, Vec<u8>)> {
+fn entries(engine: &mut Store, p: Handle) -> Vec<(EntryMeta, Vec<u8>, Vec<u8>)> {
     let mut all = Vec::new();
     engine
         .entries_after(p, 0, |entry, is_good| {
@@ -179,9 +179,9 @@ fn repaired_segment_is_rewritten_before_checkpoint() {
     // The log also has an atomic batch and dead entries, all of which an upper layer reads again.
     let (epoch, index, _) =
         entries(&mut engine, p).last().map(|(m, ..)| (m.epoch, m.index, ())).expect("many");
-    let mark = Meta { kind: EntryKind::Mark, flags: FLAG_JOINED, epoch, index: index + 1, timestamp: 1 };
+    let mark = EntryMeta { kind: EntryKind::Mark, flags: FLAG_JOINED, epoch, index: index + 1, timestamp: 1 };
     engine.append(p, &mark, b"", b"a mark").expect("is accepted");
-    let one = Meta { kind: EntryKind::Put, flags: 0, epoch, index: index + 2, timestamp: 1 };
+    let one = EntryMeta { kind: EntryKind::Put, flags: 0, epoch, index: index + 2, timestamp: 1 };
     engine.append(p, &one, &600u32.to_le_bytes(), &VALUE).expect("is accepted");
     engine.commit_all().expect("commits");
     (0..600).step_by(3).for_each(|n| put(&mut engine, n, b"another"));

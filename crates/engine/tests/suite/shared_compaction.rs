@@ -3,7 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::log::shared::compact::{LogCompaction, damaged_segments, figures};
 use zerohop_engine::log::shared::format::LogStream;
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 
 use crate::support::log_world::LogWorld;
 

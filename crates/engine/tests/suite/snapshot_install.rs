@@ -325,7 +325,7 @@ fn no_append_or_truncation_during_install() {
         let last = to.partition_stats(q).expect("is open").last;
         let written = to.write(q, EntryKind::Put, 0, 2, b"behind", b"it");
         assert_eq!(written, Err(EngineError::Incoming));
-        let meta = zerohop_engine::Meta {
+        let meta = zerohop_engine::EntryMeta {
             kind: EntryKind::Mark,
             flags: 0,
             epoch: 9,

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, EntryKind, FLAG_LIST, FLAG_TRAILER, Handle, Meta, PartitionId,
+    Durability, Engine, EngineOptions, EntryKind, EntryMeta, FLAG_LIST, FLAG_TRAILER, Handle, PartitionId,
     PartitionOptions, TrimPoint, split_trailer,
 };
 
@@ -130,7 +130,7 @@ fn recovery_finds_checkpoint_payload_and_later_entries() {
     for at in 101..=150u64 {
         engine.write(p, EntryKind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
     }
-    let next = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 151, timestamp: 151 };
+    let next = EntryMeta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 151, timestamp: 151 };
     engine.append(p, &next, b"", b"not committed").expect("is accepted");
     assert_eq!(indexes_after(&mut engine, p, 148), [149, 150, 151]);
     engine.sync().expect("syncs");
@@ -222,7 +222,7 @@ fn entries_before_torn_tail_survive_newer_checkpoint() {
         for ms in 0..steps {
             engine.maintain(ms).expect("goes on");
         }
-        let later = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        let later = EntryMeta { kind: EntryKind::Mark, flags: 0, epoch: 1, index: 3, timestamp: 3 };
         engine.append(p, &later, b"", &[0; 300]).expect("is accepted");
         for _ in 0..30 {
             engine.maintain(steps).expect("goes on");
@@ -245,7 +245,7 @@ fn wrong_for_follower() -> Option<u64> {
         entry == Ok((index, true))
     };
     for index in 1..=4_000u64 {
-        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
+        let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
         engine.append(p, &meta, &(index % 50).to_le_bytes(), &[7; 30]).expect("is accepted");
         if index % 7 == 0 {
             engine.commit(p, index - 3).expect("commits");
@@ -281,7 +281,7 @@ fn test_finds_every_mutant_of_followers() {
 fn recent_entries_are_read_where_compaction_has_moved_them() {
     let (mut engine, p) = open(&SimulatedDisk::new(1));
     for index in 1..=1_000u64 {
-        let meta = Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
+        let meta = EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: index };
         let key = if index % 4 == 0 { index } else { index % 4 };
         engine.append(p, &meta, &key.to_le_bytes(), &[7; 30]).expect("is accepted");
         engine.commit(p, index).expect("commits");

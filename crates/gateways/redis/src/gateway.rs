@@ -9,7 +9,7 @@ use tracing::warn;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, ProgramResult, Token};
 use zerohop_reactor::limits::UNSENT_BYTES_END;
-use zerohop_reactor::{CONNECTIONS_MAX, ConnectionId, ForeignResult, Now, Replies, UNSENT_BYTES_MAX};
+use zerohop_reactor::{CONNECTIONS_MAX, ClockSample, ConnectionId, ForeignResult, Replies, UNSENT_BYTES_MAX};
 use zerohop_relay::limits::{PIECE_BYTES_MAX, WIRE_UNSENT_BYTES_MAX};
 use zerohop_relay::{Clients, CrossPartition, ReceivedBytes, RelayContext, ReplyBatch, UnitAnswer, Units};
 use zerohop_resp::limits::{OUTPUT_BYTES_MAX, REPLY_BYTES_MAX, WAITING_REPLY_BYTES_MAX};
@@ -198,7 +198,7 @@ impl<D: Disk> RelayContext for ReactorContext<'_, '_, '_, D> {
         warn!(
             times,
             last_from = peer,
-            "Redis clients have shown wrong passwords: each waits before it may try again"
+            "Redis clients sent wrong passwords; each is delayed before its next attempt"
         );
     }
 
@@ -341,7 +341,7 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.clients.stop(&mut ReactorContext { at, node: &self.node });
     }
 
-    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
+    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: ClockSample) {
         self.yielded = Some(done);
         self.clients.yield_writes(now.elapsed_ms);
     }

@@ -6,7 +6,6 @@
 //!
 //! No bytes move. Parts that the caller left out are dropped by the sweep.
 
-use crate::adjust::{Lifetimes, bucket_for_put, move_reference};
 use crate::bucket::SCAN_PAGE;
 use crate::condition::Conditions;
 use crate::error::ObjectError;
@@ -16,6 +15,7 @@ use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{Checksum, ETag, Manifest, ObjectRecord, PartRecord, Record, SetRecord, UploadRecord};
+use crate::references::{Lifetimes, bucket_for_put, move_reference};
 
 /// A part that the caller names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,7 +40,7 @@ impl Conditions {
     pub fn check(&self, object: Option<&ObjectRecord>) -> Result<(), ObjectError> {
         match (&self.if_match, object) {
             (Some(_), None) => return Err(ObjectError::NoSuchObject),
-            (Some(wanted), Some(object)) if !wanted.contains(object) => {
+            (Some(requested), Some(object)) if !requested.contains(object) => {
                 return Err(ObjectError::PreconditionFailed);
             }
             _ => {}

@@ -1,15 +1,15 @@
 //! Copies of objects and of ranges of objects, which share the bodies of their sources.
 
-use crate::adjust::{Lifetimes, bucket_for_put, drop_part_contents, move_reference};
 use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys;
-use crate::object::{FoundObject, find_manifest};
+use crate::object::{ObjectLocation, find_manifest};
 use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::part::upload_for_part;
 use crate::procedure::Procedure;
 use crate::records::{BucketRecord, Checksum, ObjectRecord, Pairs, PartRecord};
+use crate::references::{Lifetimes, bucket_for_put, drop_part_contents, move_reference};
 
 /// Accepts or refuses the source of a copy.
 pub type CheckSource = Box<dyn FnMut(&ObjectRecord) -> Result<(), ObjectError> + Send>;
@@ -113,7 +113,7 @@ pub fn copy_part(mut copy: CopyPart) -> impl Procedure<Output = PartRecord> + Se
         }
         let manifest = find_manifest(reads, &source)?;
         let (etag, checksum) = (copy.describe)(&source, offset, length);
-        let found = FoundObject { object: source, manifest };
+        let found = ObjectLocation { object: source, manifest };
         let part = PartRecord {
             number: copy.number,
             size: length,

@@ -12,7 +12,6 @@
 //!
 //! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
 
-mod adjust;
 mod bucket;
 mod complete;
 mod condition;
@@ -27,12 +26,12 @@ mod part;
 pub mod planted;
 mod procedure;
 mod records;
+mod references;
 mod removal;
 mod store;
 mod sweep;
 mod upload;
 
-pub use adjust::Lifetimes;
 pub use bucket::{ListBuckets, change_bucket, create_bucket, head_bucket};
 pub use complete::{Assemble, CompleteUpload, NamedPart};
 pub use condition::{Conditions, ETagMatch};
@@ -40,13 +39,14 @@ pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_object, co
 pub use error::ObjectError;
 pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
-pub use object::{FoundObject, PutObject, change_tags, delete_object, get_object, put_object, stage_body};
+pub use object::{ObjectLocation, PutObject, change_tags, delete_object, get_object, put_object, stage_body};
 pub use part::{PutPart, put_part, renew_body, stage_part};
 pub use procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 pub use records::{
     BodyRecord, BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, PartRecord, Record, SetRecord,
     UploadRecord,
 };
+pub use references::Lifetimes;
 pub use removal::DeleteBucket;
 pub use store::{BodyWriter, Store, StorePage, run};
 pub use sweep::{Sweep, SweepReport};

@@ -1,6 +1,5 @@
 //! Objects: stage a body, put, get, delete.
 
-use crate::adjust::{Lifetimes, bucket_for_put, move_reference};
 use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
@@ -9,6 +8,7 @@ use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::Procedure;
 use crate::records::{BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, SetRecord};
+use crate::references::{Lifetimes, bucket_for_put, move_reference};
 
 /// Makes a set pending for the body of a put. Result: the last moment at which the body may be written.
 pub fn stage_body(bucket: String, set: SetId, lifetimes: Lifetimes) -> impl Procedure<Output = u64> + Send {
@@ -86,14 +86,14 @@ pub fn put_object(put: PutObject) -> impl Procedure<Output = ObjectRecord> + Sen
 
 /// An object with the places of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FoundObject {
+pub struct ObjectLocation {
     /// Its record.
     pub object: ObjectRecord,
     /// Its parts, if it was put in parts.
     pub manifest: Option<Manifest>,
 }
 
-impl FoundObject {
+impl ObjectLocation {
     /// The places of `length` bytes from `offset` on.
     #[must_use]
     pub fn ranges(&self, offset: u64, length: u64) -> Vec<BodyRange> {
@@ -113,7 +113,7 @@ impl FoundObject {
 }
 
 /// Looks an object up. Its bytes stay readable for the time of grace, whatever happens to the object.
-pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = FoundObject> + Send {
+pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = ObjectLocation> + Send {
     OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         let key = keys::object(&bucket, &name);
         reads.require([keys::bucket(&bucket), key.clone()])?;
@@ -122,7 +122,7 @@ pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = Foun
         }
         let object: ObjectRecord = reads.get(&key)?.ok_or(ObjectError::NoSuchObject)?;
         let manifest = find_manifest(reads, &object)?;
-        Ok(FoundObject { object, manifest })
+        Ok(ObjectLocation { object, manifest })
     })
 }
 

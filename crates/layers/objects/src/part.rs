@@ -1,6 +1,5 @@
 //! Parts of uploads whose bytes the caller writes.
 
-use crate::adjust::{Lifetimes, drop_part_contents};
 use crate::error::ObjectError;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 use crate::keys::{self, Timer};
@@ -8,6 +7,7 @@ use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::Procedure;
 use crate::records::{BodyRecord, Checksum, ETag, PartRecord, SetRecord, UploadRecord};
+use crate::references::{Lifetimes, drop_part_contents};
 
 /// The upload of a part. A completion that has begun starts again.
 pub(crate) fn upload_for_part(

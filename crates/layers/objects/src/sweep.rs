@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::adjust::{Lifetimes, drop_part_contents, move_reference};
 use crate::bucket::SCAN_PAGE;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, SetId, WHOLE_OBJECT};
@@ -15,6 +14,7 @@ use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{BodyRecord, Manifest, PartRecord, Record, SetRecord};
+use crate::references::{Lifetimes, drop_part_contents, move_reference};
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

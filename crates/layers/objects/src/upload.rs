@@ -1,12 +1,12 @@
 //! Multipart uploads: create, look up, abort.
 
-use crate::adjust::bucket_for_put;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, Timer};
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::procedure::Procedure;
 use crate::records::{Pairs, SetRecord, UploadRecord};
+use crate::references::bucket_for_put;
 
 /// A new upload.
 #[derive(Clone, Debug)]

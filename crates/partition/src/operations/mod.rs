@@ -27,7 +27,7 @@ use crate::overlay::{ChunkWrite, Shape};
 use crate::view::RecordView;
 
 /// A record as an operation finds it.
-pub(crate) struct FoundRecord<'c, 'v, D> {
+pub(crate) struct RecordInput<'c, 'v, D> {
     pub(crate) view: RecordView<'v, D>,
     pub(crate) key: &'c [u8],
     /// Its shape. It is not looked up for a write that does not depend on it.
@@ -36,7 +36,7 @@ pub(crate) struct FoundRecord<'c, 'v, D> {
 
 /// A record about to be written, and the environment of its evaluation.
 pub(crate) struct WriteTarget<'c, 'v, D> {
-    pub(crate) found: FoundRecord<'c, 'v, D>,
+    pub(crate) found: RecordInput<'c, 'v, D>,
     /// The entry's timestamp: the record's version if this write changes it.
     pub(crate) at: Timestamp,
     pub(crate) now_ms: u64,
@@ -124,7 +124,7 @@ impl<D: Disk> WriteTarget<'_, '_, D> {
     }
 }
 
-impl<'c, 'v, D: Disk> FoundRecord<'c, 'v, D> {
+impl<'c, 'v, D: Disk> RecordInput<'c, 'v, D> {
     /// Looks the record up.
     pub(crate) fn find(mut view: RecordView<'v, D>, key: &'c [u8]) -> Result<Self, Failure<'static>> {
         let shape = view.shape(key).or_fail()?;
@@ -132,7 +132,7 @@ impl<'c, 'v, D: Disk> FoundRecord<'c, 'v, D> {
     }
 }
 
-impl<D: Disk> ReadableRecord for FoundRecord<'_, '_, D> {
+impl<D: Disk> ReadableRecord for RecordInput<'_, '_, D> {
     #[inline]
     fn record_type(&self) -> Option<RecordType> {
         self.shape.as_ref().map(|shape| shape.record)
@@ -176,7 +176,7 @@ impl<D: Disk> ReadableRecord for FoundRecord<'_, '_, D> {
 }
 
 impl<'c, 'v, D: Disk> RecordState for WriteTarget<'c, 'v, D> {
-    type Record = FoundRecord<'c, 'v, D>;
+    type Record = RecordInput<'c, 'v, D>;
 
     #[inline]
     fn record(&self) -> &Self::Record {
@@ -258,7 +258,7 @@ pub(crate) fn plan<'a, D: Disk>(
             Condition::Always => true,
             Condition::IfAbsent => found.is_none(),
             Condition::IfPresent => found.is_some(),
-            Condition::IfVersion(wanted) => found.is_some() && version == wanted,
+            Condition::IfVersion(requested) => found.is_some() && version == requested,
         };
         if !holds {
             return Ok(WritePlan::leave(WriteOutcome::ConditionFailed { version, found }));

@@ -16,7 +16,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{BadRequestReason, Elements, Failure, pack};
 
-use super::{EngineResultExt, FoundRecord};
+use super::{EngineResultExt, RecordInput};
 use crate::hash_range::HashRange;
 use crate::limits::{RANGE_KEYS_VISITED_MAX, RANGE_READ_KEYS, RANGE_VALUE_BYTES_MAX};
 use crate::planted::{Bug, is_planted};
@@ -61,7 +61,7 @@ impl<D: Disk> OrderedKeys for PresentRecords<'_, '_, D> {
     ) -> Result<Option<RecordInRange>, Failure<'static>> {
         let RecordView { engine, handle, overlay, deadlines } = &mut *self.view;
         let view = RecordView { engine, handle: *handle, overlay: *overlay, deadlines };
-        describe(&mut FoundRecord::find(view, key)?, self.now_ms, value)
+        describe(&mut RecordInput::find(view, key)?, self.now_ms, value)
     }
 }
 
@@ -173,8 +173,8 @@ pub(crate) fn page<'o>(
     let (mut count, mut visited) = (0, 0);
     let mut value = Vec::new();
     let has_more = 'page: loop {
-        let wanted = (scan.keys_max - count) as usize + 1;
-        let found = all.keys(bounds.range(), wanted.min(RANGE_READ_KEYS))?;
+        let requested = (scan.keys_max - count) as usize + 1;
+        let found = all.keys(bounds.range(), requested.min(RANGE_READ_KEYS))?;
         for key in &found.keys {
             if count == scan.keys_max || visited == RANGE_KEYS_VISITED_MAX {
                 if is_planted(Bug::RangeSkipsKey) {

@@ -1,13 +1,13 @@
 //! Runs a program as one atomic batch: its changes are appended, committed together and then answered, or are undone.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
+use zerohop_engine::{Engine, EngineResult, EntryMeta, FLAG_JOINED};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use crate::atomic_batch::{Unit, wrong_owner};
-use crate::event::{Now, PartitionEffects, Token};
+use crate::event::{ClockSample, PartitionEffects, Token};
 use crate::failure::failure_of;
 use crate::limits::BUSY_RETRY_MS;
 use crate::log_writer::NewLogEntry;
@@ -29,7 +29,7 @@ impl Partition {
     pub fn run<D: Disk, P: Program>(
         &mut self,
         engine: &mut Engine<D>,
-        now: Now,
+        now: ClockSample,
         token: Token,
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn PartitionEffects,
@@ -125,7 +125,7 @@ impl Partition {
             for (index, entry) in (last + 1 - staged.len() as u64..).zip(staged.entries()) {
                 let NewLogEntry { kind, flags, at, key, payload, .. } = entry;
                 let joined = if index < last { FLAG_JOINED } else { 0 };
-                let meta = Meta { kind, flags: flags | joined, epoch, index, timestamp: at.0 };
+                let meta = EntryMeta { kind, flags: flags | joined, epoch, index, timestamp: at.0 };
                 self.apply(&meta, key, payload);
             }
         }

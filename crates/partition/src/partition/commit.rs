@@ -1,7 +1,7 @@
 //! The commit index moves: entries are applied, waits are checked, answers are sent.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, EntryKind, Meta};
+use zerohop_engine::{Engine, EngineResult, EntryKind, EntryMeta};
 
 use super::Partition;
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT};
@@ -81,7 +81,7 @@ impl Partition {
     ///
     /// # Panics
     /// If this program cannot have written the entry: its contents would be lost.
-    pub(super) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
+    pub(super) fn apply(&mut self, meta: &EntryMeta, key: &[u8], payload: &[u8]) {
         assert_eq!(meta.index, self.state.applied + 1, "entries are applied in order");
         let before = match self.snapshots {
             Some(_) => self.state.deadlines.get(key),

@@ -98,7 +98,7 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        // An entry that is not committed yet brings the later index. Without this check, a primary whose members are down fills its
+        // An entry that is not committed yet has the later index. Without this check, a primary whose members are down fills its
         // disk with entries.
         let has_uncommitted = self.log_writer.last() > self.state.applied;
         if has_uncommitted || !engine.needs_entry(self.handle())? || self.overlay.is_evicting() {

@@ -3,7 +3,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineResult, EntryKind, Meta, PartitionId, ReserveShare,
+    Durability, Engine, EngineError, EngineResult, EntryKind, EntryMeta, PartitionId, ReserveShare,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
@@ -12,7 +12,7 @@ use super::Partition;
 use super::transactions::is_mark_admitted_when_full;
 use crate::InheritedReplies;
 use crate::entry_metadata::{Mark, is_epoch_marker};
-use crate::event::{Now, PartitionEffects};
+use crate::event::{ClockSample, PartitionEffects};
 use crate::log_writer::NewLogEntry;
 use crate::overlay::Overlay;
 use crate::partition::open::MemberOptions;
@@ -69,7 +69,7 @@ impl Partition {
     pub fn receive<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
@@ -204,7 +204,7 @@ impl Partition {
     }
 
     /// Advances the clock without an event.
-    pub fn advance_clock(&mut self, now: Now) {
+    pub fn advance_clock(&mut self, now: ClockSample) {
         self.clock.advance(now);
     }
 

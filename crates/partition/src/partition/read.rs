@@ -17,7 +17,7 @@ use super::{AnswerTarget, Partition, deliver, deliver_read_locked};
 use crate::event::{PartitionEffects, Token};
 use crate::limits::WAIT_DEFAULT_MS;
 use crate::operations::range::PresentRecords;
-use crate::operations::{self, EngineResultExt, FoundRecord};
+use crate::operations::{self, EngineResultExt, RecordInput};
 use crate::planted::{Bug, is_planted};
 use crate::view::{RecordView, WholeBytes};
 use crate::waits::{self, WaitTarget};
@@ -97,13 +97,13 @@ impl Partition {
         let waits = !is_planted(Bug::ReadsUncommitted);
         let index = overlay.record(read.key).filter(|_| waits).map_or(0, |known| known.newest());
         buffers.contents.clear();
-        let mut found = FoundRecord::find(view, read.key);
+        let mut found = RecordInput::find(view, read.key);
         let answer = match &mut found {
             Ok(record) => read.answer(record, &mut buffers.contents),
             Err(failure) => Err(failure.clone()),
         };
         let read_lock_us = match (&answer, &found) {
-            (Ok(_), Ok(FoundRecord { shape: Some(shape), .. })) => grant(shape.version),
+            (Ok(_), Ok(RecordInput { shape: Some(shape), .. })) => grant(shape.version),
             _ => 0,
         };
         deliver_read_locked(pending_replies, commit, to, (index, read_lock_us), &answer, effects);
@@ -133,9 +133,9 @@ impl Partition {
                     AnswerTarget::One(token) => WaitTarget::One(*token),
                     AnswerTarget::Item(_, place) => WaitTarget::Item(self.waits.batch_number(), *place),
                 };
-                let parked =
-                    self.waits.park(read.key, until, (requester, to.token().connection), deadline_ms);
-                if let Err(failure) = parked {
+                let blocked =
+                    self.waits.enqueue(read.key, until, (requester, to.token().connection), deadline_ms);
+                if let Err(failure) = blocked {
                     self.deliver(to, 0, &Err(failure), effects);
                 }
             }
@@ -259,9 +259,9 @@ fn awaited<'c, 'v, D: Disk>(
     key: &'c [u8],
     until: &WaitUntil<'_>,
     out: &mut Vec<u8>,
-) -> Result<(FoundRecord<'c, 'v, D>, bool), Failure<'static>> {
+) -> Result<(RecordInput<'c, 'v, D>, bool), Failure<'static>> {
     out.clear();
-    let mut record = FoundRecord::find(view, key)?;
+    let mut record = RecordInput::find(view, key)?;
     let is_satisfied = until.is_satisfied(&mut record, out)?;
     Ok((record, is_satisfied))
 }

@@ -2,7 +2,7 @@
 //! promise holds.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, Meta};
+use zerohop_engine::{Engine, EngineError, EngineResult, EntryKind, EntryMeta};
 use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 use zerohop_wire::messages::{
@@ -212,7 +212,7 @@ impl Partition {
     pub(super) fn snapshot_received<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         payload: &[u8],
     ) -> EngineResult<()> {
         let at = Timestamp(meta.timestamp);
@@ -231,7 +231,7 @@ impl Partition {
     pub(super) fn snapshot_committed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         payload: &[u8],
     ) -> EngineResult<()> {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
@@ -274,7 +274,7 @@ impl Partition {
     }
 
     /// Keeps the state that an entry has ended. `before`: the previous deadline of its key.
-    pub(super) fn retain_past_version(&mut self, before: Option<u64>, meta: &Meta, key: &[u8]) {
+    pub(super) fn retain_past_version(&mut self, before: Option<u64>, meta: &EntryMeta, key: &[u8]) {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return };
         let (at, past) = (Timestamp(meta.timestamp), snapshots.past_mut());
         if self.state.deadlines.get(key) != before {
@@ -452,7 +452,7 @@ impl Partition {
 }
 
 /// The snapshot mark in an entry. All other entries cost only one check.
-fn mark_of(meta: &Meta, payload: &[u8]) -> Option<Mark> {
+fn mark_of(meta: &EntryMeta, payload: &[u8]) -> Option<Mark> {
     let is_one = matches!(payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH));
     (meta.kind == EntryKind::Mark && is_one).then(|| Mark::decode(payload, Timestamp(meta.timestamp)))?
 }

@@ -2,23 +2,23 @@
 //! committed.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, EntryKind, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Meta};
+use zerohop_engine::{Engine, EngineResult, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint};
 use zerohop_record::state::Contents;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{BlobChange, RecordType, RecordWrite, Stamp, WriteChange};
 use zerohop_wire::{BadRequestReason, Failure};
 
 use super::{AnswerTarget, Partition};
-use crate::entry_metadata::{Note, SessionNote};
+use crate::entry_metadata::{EntryMetadata, SessionOutcome};
 use crate::event::PartitionEffects;
 use crate::failure::failure_of;
+use crate::last_record_read::RecordGlimpse;
 use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
 use crate::log_writer::NewLogEntry;
-use crate::operations::{self, FoundRecord, LogAction, WritePlan, WriteTarget};
+use crate::operations::{self, LogAction, RecordInput, WritePlan, WriteTarget};
 use crate::outcome::WriteOutcome;
 use crate::overlay::{RecordChange, Shape};
 use crate::planted::{Bug, is_planted};
-use crate::record_glimpse::RecordGlimpse;
 
 impl Partition {
     /// Whether the session has reported that it already has the answer of this request.
@@ -117,7 +117,7 @@ impl Partition {
         };
         let (now_ms, bytes_max) = (self.clock.now_ms(), self.terms.bytes_max);
         let mut target = WriteTarget {
-            found: FoundRecord { view, key: write.key, shape },
+            found: RecordInput { view, key: write.key, shape },
             at,
             now_ms,
             bytes_max,
@@ -157,16 +157,16 @@ impl Partition {
         action: &LogAction<'_>,
         outcome: &WriteOutcome,
         buffer: &mut Vec<u8>,
-    ) -> EngineResult<Option<Meta>> {
+    ) -> EngineResult<Option<EntryMeta>> {
         let kept = || outcome.without_long_value();
         let lowest = stamp.lowest_unanswered.0;
-        let session = stamp.session.is_some().then(|| SessionNote {
+        let session = stamp.session.is_some().then(|| SessionOutcome {
             session: stamp.session,
             sequence,
             lowest,
             outcome: kept(),
         });
-        let note = Note { deadline: action.entry_deadline(), session };
+        let note = EntryMetadata { deadline: action.entry_deadline(), session };
         let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
         let (kind, flags, contents) = match action {
             LogAction::Put { record, contents, .. } => (EntryKind::Put, list(record), *contents),
@@ -220,7 +220,7 @@ impl Partition {
     /// Makes an outcome available to a retry that arrives before its entry is committed.
     fn record_outcome(
         &mut self,
-        meta: &Meta,
+        meta: &EntryMeta,
         session: SessionId,
         sequence: u64,
         outcome: impl FnOnce() -> WriteOutcome,
@@ -234,7 +234,7 @@ impl Partition {
     fn logged<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         (action, before): (LogAction<'_>, Option<Shape>),
         effects: &mut dyn PartitionEffects,

@@ -93,8 +93,8 @@ impl Snapshots {
     /// The number of those that are for the same use as this one.
     pub(crate) fn count_like(&self, id: SnapshotId) -> usize {
         let appended = self.appended.values().map(|(id, _)| id);
-        let wanted = SnapshotUse::of(id);
-        self.open.keys().chain(appended).filter(|id| SnapshotUse::of(**id) == wanted).count()
+        let requested = SnapshotUse::of(id);
+        self.open.keys().chain(appended).filter(|id| SnapshotUse::of(**id) == requested).count()
     }
 
     /// A snapshot is counted to a token from now on.

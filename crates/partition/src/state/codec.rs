@@ -230,7 +230,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::entry_metadata::SessionNote;
+    use crate::entry_metadata::SessionOutcome;
     use zerohop_wire::ids::SessionId;
 
     /// The state as an earlier program wrote it, in the version that its contents need. It has no table of chunks.
@@ -265,7 +265,7 @@ mod tests {
         for &(nonce, sequence) in writes {
             let session = SessionId { issued: Timestamp(100), nonce };
             let outcome = WriteOutcome::Done { version: Timestamp(sequence), number: nonce };
-            state.sessions.record(SessionNote { session, sequence, lowest: 1, outcome }, 3);
+            state.sessions.record(SessionOutcome { session, sequence, lowest: 1, outcome }, 3);
         }
         for (key, deadline) in keys {
             state.deadlines.set(key, Some(*deadline));
@@ -393,7 +393,7 @@ mod tests {
             timestamp: Timestamp(5),
             results: Vec::new(),
         }));
-        let note = SessionNote { session, sequence: 1, lowest: 1, outcome };
+        let note = SessionOutcome { session, sequence: 1, lowest: 1, outcome };
         state.sessions.record(note, 3);
         let with_outcome = earlier(&state);
         assert_eq!(

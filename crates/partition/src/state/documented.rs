@@ -14,7 +14,7 @@ use zerohop_wire::limits::TAKE_BYTES_MAX;
 use zerohop_wire::messages::RecordType;
 
 use super::{Outcomes, PartitionState, ReplicatedTransactions, SessionRecord};
-use crate::entry_metadata::{Mark, Note, SessionNote, SnapshotMark};
+use crate::entry_metadata::{EntryMetadata, Mark, SessionOutcome, SnapshotMark};
 use crate::limits::SEEN_VALUE_BYTES_MAX;
 use crate::outcome::WriteOutcome;
 use zerohop_base::bytes::Reader;
@@ -284,7 +284,7 @@ fn all_outcomes() -> Vec<(u8, &'static str, WriteOutcome, Vec<tables::Field>)> {
             "a transaction is aborted",
             ended(TransactionOutcome::Aborted { by, refusal }),
             vec![
-                field("by whom: keyspace", 0x0102_0304u32.to_le_bytes()),
+                field("aborting partition: keyspace", 0x0102_0304u32.to_le_bytes()),
                 number("hash", a),
                 field("reason", [Reason::ReadChanged.number()]),
                 field("item", 0x1112_1314u32.to_le_bytes()),
@@ -328,9 +328,9 @@ fn note(document: &mut Document<'_>) {
     let [deadline, sequence, ..] = NUMBERS;
     let outcome = WriteOutcome::Counter { version: Timestamp(5), value: 6 };
     let session =
-        SessionNote { session: SESSION, sequence, lowest: sequence - 0x0908, outcome: outcome.clone() };
+        SessionOutcome { session: SESSION, sequence, lowest: sequence - 0x0908, outcome: outcome.clone() };
     let mut bytes = Vec::new();
-    Note { deadline: Some(deadline), session: Some(session) }.push_mark(Timestamp::ZERO, &mut bytes);
+    EntryMetadata { deadline: Some(deadline), session: Some(session) }.push_mark(Timestamp::ZERO, &mut bytes);
     let fields = [
         field("flags: 1 a deadline follows, 2 a session follows", [1 | 2]),
         number("deadline", deadline),

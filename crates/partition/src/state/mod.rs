@@ -10,7 +10,7 @@ mod names;
 mod sessions;
 mod transactions;
 
-use zerohop_engine::{EntryKind, Meta, split_trailer};
+use zerohop_engine::{EntryKind, EntryMeta, split_trailer};
 use zerohop_wire::blob::{listed_chunk, name_of_header};
 use zerohop_wire::ids::{SessionId, Timestamp};
 
@@ -21,7 +21,7 @@ pub(crate) use names::HeaderNames;
 pub(crate) use sessions::{Outcomes, SessionRecord, Sessions};
 pub(crate) use transactions::ReplicatedTransactions;
 
-use crate::entry_metadata::{Mark, Note, SessionNote};
+use crate::entry_metadata::{EntryMetadata, Mark, SessionOutcome};
 
 /// The committed state of a partition, as of a log index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,14 +70,14 @@ impl PartitionState {
     ///
     /// # Errors
     /// Its note cannot be read; nothing has changed.
-    pub fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
+    pub fn apply(&mut self, meta: &EntryMeta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
         self.apply_with_event(meta, key, payload).map(drop)
     }
 
     /// [`PartitionState::apply`], and the transaction event of the entry.
     pub(crate) fn apply_with_event(
         &mut self,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: &[u8],
     ) -> Result<TransactionEvent, UnknownEntry> {
@@ -97,28 +97,28 @@ impl PartitionState {
                         transacted.state.evict(&sessions);
                     }
                     event = TransactionEvent::Evicted(sessions);
-                    Note::default()
+                    EntryMetadata::default()
                 }
                 Mark::SplitCleanedUp { splits } => {
                     self.cleaned_splits = self.cleaned_splits.max(splits);
-                    Note::default()
+                    EntryMetadata::default()
                 }
                 Mark::Transaction { lowest, entry } => {
-                    let session = SessionNote::of_transaction(&entry, lowest);
+                    let session = SessionOutcome::of_transaction(&entry, lowest);
                     let transacted = self.transacted.get_or_insert_default();
                     transacted.apply(meta.index, &entry);
                     if transacted.is_empty() {
                         self.transacted = None;
                     }
                     event = TransactionEvent::Transaction(entry);
-                    Note { session, ..Note::default() }
+                    EntryMetadata { session, ..EntryMetadata::default() }
                 }
                 // Data kept for snapshots is not part of the state: it does not outlive the process.
-                Mark::Epoch { .. } | Mark::Filler | Mark::Snapshot(_) => Note::default(),
+                Mark::Epoch { .. } | Mark::Filler | Mark::Snapshot(_) => EntryMetadata::default(),
             },
             kind => {
                 let (contents, trailer) = split_trailer(meta.flags, payload);
-                let mut note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
+                let mut note = EntryMetadata::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
                 if let Some(session) = &mut note.session {
                     session.outcome.complete(contents);
                 }

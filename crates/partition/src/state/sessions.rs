@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 
-use crate::entry_metadata::SessionNote;
+use crate::entry_metadata::SessionOutcome;
 use crate::outcome::WriteOutcome;
 use crate::planted::{Bug, is_planted};
 
@@ -153,8 +153,8 @@ impl Sessions {
     }
 
     /// Records the outcome in a committed entry.
-    pub(crate) fn record(&mut self, note: SessionNote, at_ms: u64) {
-        let SessionNote { session: id, sequence, lowest, outcome } = note;
+    pub(crate) fn record(&mut self, note: SessionOutcome, at_ms: u64) {
+        let SessionOutcome { session: id, sequence, lowest, outcome } = note;
         if self.get(id).is_none() {
             self.put(id, SessionRecord::default());
         }
@@ -231,9 +231,9 @@ mod tests {
 
     const ID: SessionId = SessionId { issued: Timestamp(50), nonce: 1 };
 
-    fn note(sequence: u64, lowest: u64) -> SessionNote {
+    fn note(sequence: u64, lowest: u64) -> SessionOutcome {
         let outcome = WriteOutcome::Done { version: Timestamp(sequence), number: 0 };
-        SessionNote { session: ID, sequence, lowest, outcome }
+        SessionOutcome { session: ID, sequence, lowest, outcome }
     }
 
     #[test]
@@ -281,12 +281,12 @@ mod tests {
         let mut sessions = Sessions::default();
         let id = |nonce: u64| SessionId { issued: Timestamp(50), nonce };
         for nonce in 0..50 {
-            sessions.record(SessionNote { session: id(nonce), ..note(nonce + 1, 1) }, 10);
+            sessions.record(SessionOutcome { session: id(nonce), ..note(nonce + 1, 1) }, 10);
         }
         let gone: Vec<SessionId> = (0..50).filter(|nonce| nonce % 3 == 0).map(id).collect();
         sessions.evict(&gone, Timestamp(1));
         for nonce in 100..110 {
-            sessions.record(SessionNote { session: id(nonce), ..note(nonce + 1, 1) }, 10);
+            sessions.record(SessionOutcome { session: id(nonce), ..note(nonce + 1, 1) }, 10);
         }
         for nonce in (0..50).chain(100..110) {
             let found = sessions.get(id(nonce)).is_some_and(|found| found.outcome(nonce + 1).is_some());
@@ -299,7 +299,7 @@ mod tests {
     fn the_first_outcome_of_a_sequence_stays() {
         let mut sessions = Sessions::default();
         sessions.record(note(1, 1), 10);
-        let second = SessionNote { outcome: WriteOutcome::NotFound, ..note(1, 1) };
+        let second = SessionOutcome { outcome: WriteOutcome::NotFound, ..note(1, 1) };
         sessions.record(second, 10);
         let kept = sessions.get(ID).expect("is known").outcome(1);
         assert_eq!(kept, Some(&WriteOutcome::Done { version: Timestamp(1), number: 0 }));

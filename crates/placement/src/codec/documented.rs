@@ -49,12 +49,12 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 fn header(document: &mut Document<'_>) {
-    let change = MapChange::CloseKeyspace(KeyspaceId(A));
+    let change = MapChange::BeginDropKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
         "version: {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
          {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
-         {CLOSE_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
+         {BEGIN_DROP_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
          there is one of kind {HAS_SPLIT}; else {VERSION_GROUP_STATES} if a group has a state other than 0 or a keyspace is split; \
          else {VERSION}"
@@ -313,7 +313,7 @@ fn changes(document: &mut Document<'_>) {
             MapChange::RemoveToken(LONG),
             vec![field("token's number", LONG.to_le_bytes())],
         ),
-        ("close keyspace (version 6)", MapChange::CloseKeyspace(keyspace), vec![id()]),
+        ("close keyspace (version 6)", MapChange::BeginDropKeyspace(keyspace), vec![id()]),
         (
             "put token that expires (version 7)",
             expired_token(),

@@ -107,7 +107,7 @@ impl fmt::Display for DecodeError {
                 )
             }
             Self::VersionNeeded { found } => {
-                write!(f, "it says that it is of version {found}, and what follows needs another")
+                write!(f, "the header has version {found}, but the contents need another version")
             }
             Self::Reserved => f.write_str("a byte that must be zero is not"),
             Self::Truncated { at } => write!(f, "it ends at byte {at}, in the middle of something"),

@@ -263,7 +263,7 @@ mod tests {
         }
         // Groups between other changes are runs of their own.
         let mut changes = sample().changes;
-        changes.push(MapChange::CloseKeyspace(KeyspaceId(9)));
+        changes.push(MapChange::BeginDropKeyspace(KeyspaceId(9)));
         changes.extend(sample().changes);
         let bytes = delta(changes.clone()).encode();
         assert_eq!((bytes[6], bytes[24]), (FORM_RUNS, 3));

@@ -53,7 +53,7 @@ const HAS_SPLIT: u8 = 8;
 const CREATE_PLACED: u8 = 9;
 const PUT_TOKEN: u8 = 10;
 const REMOVE_TOKEN: u8 = 11;
-const CLOSE_KEYSPACE: u8 = 12;
+const BEGIN_DROP_KEYSPACE: u8 = 12;
 const PUT_EXPIRING: u8 = 13;
 
 /// How the members of placed groups are encoded.
@@ -172,7 +172,7 @@ fn version_needed(changes: &[MapChange]) -> u16 {
     if changes.iter().any(expires) {
         return VERSION_EXPIRY;
     }
-    if changes.iter().any(|change| matches!(change, MapChange::CloseKeyspace(_))) {
+    if changes.iter().any(|change| matches!(change, MapChange::BeginDropKeyspace(_))) {
         return VERSION_DROPPING;
     }
     if changes.iter().any(|change| matches!(change, MapChange::PutToken(_) | MapChange::RemoveToken(_))) {
@@ -245,8 +245,8 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.push(*splits);
         }
-        MapChange::CloseKeyspace(id) => {
-            bytes.push(CLOSE_KEYSPACE);
+        MapChange::BeginDropKeyspace(id) => {
+            bytes.push(BEGIN_DROP_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
         MapChange::PutToken(token) => {

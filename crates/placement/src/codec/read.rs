@@ -4,7 +4,7 @@ use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, CLOSE_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
+    ALTER_KEYSPACE, BEGIN_DROP_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
     GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE,
     PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
@@ -127,7 +127,7 @@ pub(super) fn change(kind: u8, reader: &mut MapReader<'_>) -> Result<MapChange, 
         }
         SPLIT_KEYSPACE => MapChange::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => MapChange::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
-        CLOSE_KEYSPACE => MapChange::CloseKeyspace(KeyspaceId(reader.u32()?)),
+        BEGIN_DROP_KEYSPACE => MapChange::BeginDropKeyspace(KeyspaceId(reader.u32()?)),
         PUT_TOKEN => MapChange::PutToken(token(reader, false)?),
         PUT_EXPIRING => MapChange::PutToken(token(reader, true)?),
         REMOVE_TOKEN => MapChange::RemoveToken(reader.u64()?),

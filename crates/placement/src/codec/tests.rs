@@ -135,7 +135,7 @@ fn split_count_needs_map_version_3() {
 
 #[test]
 fn draining_keyspaces_need_format_version_6() {
-    let closed = MapChange::CloseKeyspace(KeyspaceId(0x0102));
+    let closed = MapChange::BeginDropKeyspace(KeyspaceId(0x0102));
     let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![closed] };
     let mut bytes = delta.encode();
     assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (6, &[12, 2, 1, 0, 0][..]));

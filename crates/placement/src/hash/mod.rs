@@ -19,7 +19,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zerohop_wire::shown::quoted;
+use zerohop_wire::escaped::quoted;
 
 mod crc16;
 mod fnv1a;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use crate::hash::HashKind;
 use crate::limits::{

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use zerohop_wire::shown::shown;
+use zerohop_wire::escaped::shown;
 
 use crate::limits::KEYSPACE_NAME_BYTES_MAX;
 

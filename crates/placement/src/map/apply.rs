@@ -109,7 +109,7 @@ impl<'a> MapBuilder<'a> {
                 }
                 MapChange::SplitKeyspace(id) => self.split(*id)?,
                 MapChange::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
-                MapChange::CloseKeyspace(id) => self.keyspace(*id)?.is_dropping = true,
+                MapChange::BeginDropKeyspace(id) => self.keyspace(*id)?.is_dropping = true,
                 MapChange::PutToken(token) => self.put_token(token)?,
                 MapChange::RemoveToken(id) => {
                     let gone = Arc::make_mut(&mut self.tokens).remove(id);

@@ -62,7 +62,7 @@ pub enum MapChange {
         splits: u8,
     },
     /// A keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
-    CloseKeyspace(KeyspaceId),
+    BeginDropKeyspace(KeyspaceId),
     /// A token is added, or its permissions change.
     PutToken(TokenEntry),
     /// A token is revoked.
@@ -101,7 +101,7 @@ impl ClusterMap {
             };
             let splits = keyspace.splits();
             let has_split = (splits > 0).then_some(MapChange::HasSplit { keyspace: id, splits });
-            let close = keyspace.is_dropping().then_some(MapChange::CloseKeyspace(id));
+            let close = keyspace.is_dropping().then_some(MapChange::BeginDropKeyspace(id));
             std::iter::once(create).chain(has_split).chain(close)
         });
         let tokens = self.tokens().map(|token| MapChange::PutToken(token.clone()));

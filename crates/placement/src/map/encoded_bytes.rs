@@ -4,8 +4,8 @@ use zerohop_wire::ids::InstanceId;
 
 use super::{ClusterMap, Members};
 use crate::layout::{
-    CHANGE_BYTES_MIN, CLOSE_KEYSPACE_BYTES, CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES, GRANT_BYTES,
-    GROUP_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, NODE_BYTES_FIXED, PLACED_BYTES, RING_BYTES,
+    BEGIN_DROP_KEYSPACE_BYTES, CHANGE_BYTES_MIN, CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES,
+    GRANT_BYTES, GROUP_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, NODE_BYTES_FIXED, PLACED_BYTES, RING_BYTES,
     SEPARATOR_BYTES_MIN, SEPARATOR_COUNT_BYTES, TOKEN_BYTES_FIXED,
 };
 
@@ -24,7 +24,7 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
         });
         let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
-        let close = if keyspace.is_dropping() { CLOSE_KEYSPACE_BYTES } else { 0 };
+        let close = if keyspace.is_dropping() { BEGIN_DROP_KEYSPACE_BYTES } else { 0 };
         let separators = match &keyspace.config().separators {
             none if none.is_empty() => 0,
             some => SEPARATOR_COUNT_BYTES + some.len() * (SEPARATOR_BYTES_MIN - 1) + some.bytes(),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::GroupFault;
 use crate::keyspace::{ConfigError, KeyspaceName};

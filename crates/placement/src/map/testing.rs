@@ -178,7 +178,7 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
             Some(vec![MapChange::AlterKeyspace { id, config }])
         }
         TestStep::Drop { keyspace } => Some(vec![MapChange::DropKeyspace(some_keyspace(*keyspace)?.0)]),
-        TestStep::Close { keyspace } => Some(vec![MapChange::CloseKeyspace(some_keyspace(*keyspace)?.0)]),
+        TestStep::Close { keyspace } => Some(vec![MapChange::BeginDropKeyspace(some_keyspace(*keyspace)?.0)]),
         TestStep::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
             (keyspace.config().order == KeyOrder::Hashed && keyspace.config().partitions.get() < 256)

@@ -228,10 +228,10 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
     let altered = next(&with, alter(synced.clone())).unwrap();
     assert_eq!(altered.keyspace(two).unwrap().config(), &synced);
     assert_eq!(
-        refused(vec![MapChange::CloseKeyspace(unknown)]),
+        refused(vec![MapChange::BeginDropKeyspace(unknown)]),
         MapError::UnknownKeyspace { keyspace: unknown }
     );
-    let closing = next(&altered, vec![MapChange::CloseKeyspace(two)]).unwrap();
+    let closing = next(&altered, vec![MapChange::BeginDropKeyspace(two)]).unwrap();
     assert!(closing.keyspace(two).unwrap().is_dropping() && !altered.keyspace(two).unwrap().is_dropping());
     assert!(closing.keyspace(two).unwrap().is_dropping() && closing.route(two, b"key").is_ok());
     let dropped = next(&closing, vec![MapChange::DropKeyspace(two)]).unwrap();

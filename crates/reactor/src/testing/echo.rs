@@ -104,7 +104,12 @@ pub(crate) enum FakeEchoNotice {
 impl Service for FakeEcho {
     type Notice = FakeEchoNotice;
 
-    fn hello(&mut self, _: ConnectionId, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>> {
+    fn hello(
+        &mut self,
+        _: ConnectionId,
+        hello: &Hello<'_>,
+        now: ClockSample,
+    ) -> Result<HelloAck, Failure<'static>> {
         if hello.cluster.0 == [0xbb; 16] {
             return Err(Failure::Unauthorized);
         }
@@ -121,7 +126,7 @@ impl Service for FakeEcho {
         token: RequestToken,
         envelope: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         assert_eq!(token.request, envelope.request);
@@ -163,7 +168,7 @@ impl Service for FakeEcho {
         _: ConnectionId,
         envelope: &Envelope,
         message: Message<'_>,
-        _: Now,
+        _: ClockSample,
         _: &mut Replies<'_>,
     ) {
         assert_eq!(message, super::peer_message());
@@ -174,13 +179,13 @@ impl Service for FakeEcho {
         &mut self,
         _: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,
-        _: Now,
+        _: ClockSample,
         _: &mut Replies<'_>,
     ) {
         self.peer_connected.push(answer.ok().map(|ack| ack.instance));
     }
 
-    fn notice(&mut self, notice: FakeEchoNotice, _: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: FakeEchoNotice, _: ClockSample, replies: &mut Replies<'_>) -> Flow {
         match notice {
             FakeEchoNotice::AnswerAll => self.answer_waiting(replies),
             FakeEchoNotice::DropRequest => {
@@ -203,7 +208,7 @@ impl Service for FakeEcho {
         self.deadline_ms
     }
 
-    fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
+    fn tick(&mut self, now: ClockSample, replies: &mut Replies<'_>) {
         let AnswerTime::After(wait_ms) = self.when else { return };
         self.waiting.sort_by_key(|(_, token, _)| token.request.0.reverse_bits());
         let waiting = std::mem::take(&mut self.waiting);
@@ -214,7 +219,7 @@ impl Service for FakeEcho {
         due.iter().for_each(|(_, token, key)| self.answer(*token, key, replies));
     }
 
-    fn end_of_batch(&mut self, _: Now, replies: &mut Replies<'_>) {
+    fn end_of_batch(&mut self, _: ClockSample, replies: &mut Replies<'_>) {
         self.batches += 1;
         if self.when == AnswerTime::BatchBackwards {
             self.waiting.reverse();
@@ -222,7 +227,7 @@ impl Service for FakeEcho {
         }
     }
 
-    fn maintain(&mut self, _: Now) -> Maintenance {
+    fn maintain(&mut self, _: ClockSample) -> Maintenance {
         self.maintenances += 1;
         Maintenance::Done
     }
@@ -231,7 +236,7 @@ impl Service for FakeEcho {
         self.closed.push(connection);
     }
 
-    fn stopping(&mut self, _: Now, replies: &mut Replies<'_>) {
+    fn stopping(&mut self, _: ClockSample, replies: &mut Replies<'_>) {
         self.answer_waiting(replies);
     }
 }

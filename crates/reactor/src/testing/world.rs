@@ -151,9 +151,9 @@ impl Driver for FakeDriver {
         self.world.borrow_mut().request_counts.extend((frames > 0).then_some(frames));
     }
 
-    fn now(&mut self) -> Now {
+    fn now(&mut self) -> ClockSample {
         let elapsed_ms = self.world.borrow().now_ms;
-        Now { elapsed_ms, unix_ms: 1_700_000_000_000 + elapsed_ms }
+        ClockSample { elapsed_ms, unix_ms: 1_700_000_000_000 + elapsed_ms }
     }
 
     fn waker(&self) -> Waker {

@@ -17,8 +17,8 @@ use std::thread::JoinHandle;
 
 use crate::waiting::wait_for;
 use zerohop_reactor::{
-    ConnectionId, Flow, Limits, Maintenance, MioDriver, Now, Reactor, ReactorCounters, ReactorMailbox,
-    Replies, RequestToken, Service,
+    ClockSample, ConnectionId, Flow, Limits, Maintenance, MioDriver, Reactor, ReactorCounters,
+    ReactorMailbox, Replies, RequestToken, Service,
 };
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Hello, HelloAck, Outcome, Pong, RecordRead};
@@ -93,7 +93,12 @@ impl SuiteEcho {
 impl Service for SuiteEcho {
     type Notice = SuiteNotice;
 
-    fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
+    fn hello(
+        &mut self,
+        _: ConnectionId,
+        _: &Hello<'_>,
+        _: ClockSample,
+    ) -> Result<HelloAck, Failure<'static>> {
         Ok(HelloAck::default())
     }
 
@@ -102,7 +107,7 @@ impl Service for SuiteEcho {
         token: RequestToken,
         _: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         match message {
@@ -117,7 +122,7 @@ impl Service for SuiteEcho {
         }
     }
 
-    fn notice(&mut self, notice: SuiteNotice, _: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: SuiteNotice, _: ClockSample, replies: &mut Replies<'_>) -> Flow {
         match notice {
             SuiteNotice::Count => {
                 drop(self.counters.send((replies.counters().clone(), replies.connections())))
@@ -132,17 +137,17 @@ impl Service for SuiteEcho {
         None
     }
 
-    fn tick(&mut self, _: Now, _: &mut Replies<'_>) {}
+    fn tick(&mut self, _: ClockSample, _: &mut Replies<'_>) {}
 
-    fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
+    fn end_of_batch(&mut self, _: ClockSample, _: &mut Replies<'_>) {}
 
-    fn maintain(&mut self, _: Now) -> Maintenance {
+    fn maintain(&mut self, _: ClockSample) -> Maintenance {
         Maintenance::Done
     }
 
     fn closed(&mut self, _: ConnectionId) {}
 
-    fn stopping(&mut self, _: Now, replies: &mut Replies<'_>) {
+    fn stopping(&mut self, _: ClockSample, replies: &mut Replies<'_>) {
         self.answer_waiting(replies);
     }
 }

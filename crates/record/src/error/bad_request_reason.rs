@@ -72,8 +72,8 @@ numbered!(
         /// The partition has the maximum number of snapshots.
         Snapshots = 52, "the partition has as many open snapshots as it keeps (64): close some, or wait until their leases are over";
         /// The token has the maximum number of a partition's snapshots.
-        TokenSnapshots = 60, "the token, or all tokens together, have as many snapshots of this partition open as they may (16, 48): \
-                              close some, or wait until their leases are over";
+        TokenSnapshots = 60, "the token, or all tokens together, have the highest number of open snapshots of this partition (16, 48). \
+                              Close some, or wait until their leases are over";
         /// The token has the maximum number of sessions.
         TokenSessions = 61, "the token has written in as many sessions as it may within ten minutes (16,384): use one session for many writes";
         /// Requests that wait use the maximum amount of memory.

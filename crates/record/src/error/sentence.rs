@@ -5,7 +5,7 @@ use std::fmt;
 use super::Failure;
 use crate::ids::KeyspaceId;
 use crate::limits::{BLOB_ATTRIBUTES_BYTES_MAX, BLOB_NAME_BYTES_MAX, VERSION_MAX, VERSION_MIN};
-use crate::words::{by_number, counted};
+use crate::plurals::{by_number, counted};
 
 /// Versions of the protocol, as a sentence has them.
 fn versions(min: u8, max: u8) -> String {
@@ -154,8 +154,8 @@ impl fmt::Display for Failure<'_> {
             }
             Self::FileSizeLimit { limit_bytes } => write!(
                 f,
-                "the write is longer than the node's limit of file sizes (`ulimit -f`, {limit_bytes} bytes) lets a file become: start the node \
-                 with a higher limit (`ulimit -f unlimited`; LimitFSIZE=infinity for systemd), or write less at once"
+                "the write exceeds the node's limit of file sizes (`ulimit -f`, {limit_bytes} bytes). Start the node with a higher limit \
+                 (`ulimit -f unlimited`; LimitFSIZE=infinity for systemd), or write less at once"
             ),
             Self::MemoryFull => {
                 f.write_str("the memory budget is used up: remove records, or give the node more memory")

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_resp::{Deadline, FoundRecord, GatheredChange, GatheredContents, Info};
+use zerohop_resp::{Deadline, FetchedRecord, GatheredChange, GatheredContents, Info};
 use zerohop_session::procedures::{Error, Keyspace, Record, Transaction};
 use zerohop_wire::messages::{Expiry, Range};
 
@@ -14,7 +14,7 @@ pub(super) async fn fetch(
     transaction: &Transaction,
     keyspace: &Keyspace,
     wants: BTreeMap<Vec<u8>, bool>,
-) -> Result<Vec<(Vec<u8>, FoundRecord)>, Error> {
+) -> Result<Vec<(Vec<u8>, FetchedRecord)>, Error> {
     let fetches = wants.into_iter().map(|(key, looks)| async move {
         let found = read(transaction, keyspace, &key, looks).await;
         found.map(|found| (key, found))
@@ -27,13 +27,13 @@ async fn read(
     keyspace: &Keyspace,
     key: &[u8],
     looks: bool,
-) -> Result<FoundRecord, Error> {
+) -> Result<FetchedRecord, Error> {
     // No record has an empty key, and the partition would refuse the read.
     if key.is_empty() {
-        return Ok(FoundRecord { info: None, contents: None });
+        return Ok(FetchedRecord { info: None, contents: None });
     }
     let Some(info) = transaction.read(keyspace.inspect(key)).await? else {
-        return Ok(FoundRecord { info: None, contents: None });
+        return Ok(FetchedRecord { info: None, contents: None });
     };
     let info = Info {
         record: info.record,
@@ -42,7 +42,7 @@ async fn read(
         deadline_ms: info.expires_at_ms,
     };
     if !looks {
-        return Ok(FoundRecord { info: Some(info), contents: None });
+        return Ok(FetchedRecord { info: Some(info), contents: None });
     }
     let contents = match transaction.read(keyspace.lookup(key)).await? {
         // A record that is gone has another version, which the transaction would have reported.
@@ -62,7 +62,7 @@ async fn read(
             GatheredContents::List(all)
         }
     };
-    Ok(FoundRecord { info: Some(info), contents: Some(contents) })
+    Ok(FetchedRecord { info: Some(info), contents: Some(contents) })
 }
 
 /// Adds these changes to the transaction.

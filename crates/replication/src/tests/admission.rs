@@ -71,7 +71,7 @@ fn follower_reports_flushed_entries() {
     }
     let mut context = Context {
         engine: &mut b.engine,
-        now: Now::at_ms(5_000),
+        now: ClockSample::at_ms(5_000),
         now_us: b.now_us,
         leases: &b.leases,
         map: MapView::NONE,

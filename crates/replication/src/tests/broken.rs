@@ -79,7 +79,7 @@ fn broken_primary_stops_and_asks_to_be_replaced() {
     a.write(3, b"key", b"value");
     assert_eq!(a.out.answered, [(1, false), (2, false), (3, false)]);
     assert_eq!(a.replica.log_end().last, last, "its log gets no entry");
-    let meta = zerohop_engine::Meta {
+    let meta = zerohop_engine::EntryMeta {
         kind: zerohop_engine::EntryKind::Put,
         flags: 0,
         epoch: last.epoch,
@@ -135,7 +135,7 @@ fn broken_log_stops_its_replica() {
     let mut a = started_primary();
     let broken = zerohop_base::invariant::BrokenInvariant { owner: "a log", rule: "it is in order" };
     let TestNode { engine, replica, leases, out, now_us, now_ms, .. } = &mut a;
-    let now = Now { ms: *now_ms, elapsed_ms: *now_us / 1_000 };
+    let now = ClockSample { ms: *now_ms, elapsed_ms: *now_us / 1_000 };
     let mut context = Context { engine, now, now_us: *now_us, leases, map: MapView::NONE };
     replica.stop_broken(&mut context, broken, out);
     assert_eq!((a.out.broken.clone(), a.replica.broken()), (vec![broken.rule], Some(broken)));

@@ -41,7 +41,7 @@ impl TestNode {
     fn ticks_within(&mut self, us: u64) -> bool {
         let TestNode { engine, replica, leases, now_us, .. } = self;
         let mut context =
-            Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases, map: MapView::NONE };
+            Context { engine, now: ClockSample::at_ms(5_000), now_us: *now_us, leases, map: MapView::NONE };
         replica.next_tick_us(&mut context) <= *now_us + us
     }
 

@@ -41,7 +41,7 @@ fn entries_to(a: &mut TestNode, to: u32) -> Vec<usize> {
 fn tick_due_us(a: &mut TestNode) -> u64 {
     let mut context = Context {
         engine: &mut a.engine,
-        now: Now::at_ms(5_000),
+        now: ClockSample::at_ms(5_000),
         now_us: a.now_us,
         leases: &a.leases,
         map: MapView::NONE,

@@ -66,7 +66,7 @@ impl Pair {
         let TestNode { engine, replica, leases, now_us, .. } = &mut self.a;
         replica.next_tick_us(&mut Context {
             engine,
-            now: Now::at_ms(5_000),
+            now: ClockSample::at_ms(5_000),
             now_us: *now_us,
             leases,
             map: MapView::NONE,

@@ -8,7 +8,7 @@ pub(super) const VALUE: [u8; 200] = [0xA5; 200];
 
 /// An entry of another member.
 struct PeerEntry {
-    meta: zerohop_engine::Meta,
+    meta: zerohop_engine::EntryMeta,
     key: Vec<u8>,
     payload: Vec<u8>,
 }

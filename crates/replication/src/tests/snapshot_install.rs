@@ -1,6 +1,6 @@
 //! A snapshot install for a member that the log cannot bring up to date.
 
-use zerohop_engine::{EntryKind, Meta};
+use zerohop_engine::{EntryKind, EntryMeta};
 
 use super::*;
 use crate::limits::COALESCE_US;
@@ -11,7 +11,7 @@ fn append_fillers(node: &mut TestNode, through: u64) {
     let mut payload = Vec::new();
     payload.extend_from_slice(FILLER);
     for index in node.replica.last() + 1..=through {
-        let meta = Meta { kind: EntryKind::Mark, flags: 0, epoch: 1, index, timestamp: 0 };
+        let meta = EntryMeta { kind: EntryKind::Mark, flags: 0, epoch: 1, index, timestamp: 0 };
         node.replica.partition.receive(&mut node.engine, &meta, &[], &payload).expect("is accepted");
     }
 }

@@ -28,7 +28,7 @@ fn grant(node: &mut TestNode, holder: u32) {
 fn split_parent(node: &mut TestNode, born_in: u64) -> InheritedState {
     let mut context = Context {
         engine: &mut node.engine,
-        now: Now::at_ms(5_000),
+        now: ClockSample::at_ms(5_000),
         now_us: node.now_us,
         leases: &node.leases,
         map: MapView::NONE,

@@ -25,7 +25,7 @@ fn acknowledged_entries_need_no_immediate_tick() {
     let mut at = |members: &mut ReplicaTable, now_us, event: Option<&PeerBody<'_>>| {
         let mut context = Context {
             engine: &mut engine,
-            now: Now::at_ms(5_000),
+            now: ClockSample::at_ms(5_000),
             now_us,
             leases: &leases,
             map: MapView::NONE,
@@ -65,7 +65,7 @@ fn acknowledged_entries_need_no_immediate_tick() {
     members.insert(KEY, c.replica);
     let mut context = Context {
         engine: &mut c.engine,
-        now: Now::at_ms(5_000),
+        now: ClockSample::at_ms(5_000),
         now_us,
         leases: &c.leases,
         map: MapView::NONE,

@@ -25,7 +25,7 @@ pub enum ControlBug {
 }
 
 #[derive(Clone, Debug)]
-struct KnownInstance {
+struct ModelledInstance {
     incarnation: Incarnation,
     last_message_us: u64,
     /// For each partition: the log end, and the first start that the disk has survived.
@@ -58,7 +58,7 @@ pub struct ControlModel {
     pub counts: ControlCounts,
     /// Partitions of which up to an interval may be missing since the last check, or everything, since the disks are gone.
     pub losses: Vec<(usize, bool)>,
-    known: BTreeMap<InstanceId, KnownInstance>,
+    known: BTreeMap<InstanceId, ModelledInstance>,
 }
 
 impl ControlModel {
@@ -88,7 +88,7 @@ impl ControlModel {
     pub fn record_message(&mut self, now_us: u64, from: Member, ends: Vec<(LogEnd, u64)>) {
         let known = self.known.get(&from.instance);
         if known.is_none_or(|known| known.incarnation <= from.incarnation) {
-            let known = KnownInstance { incarnation: from.incarnation, last_message_us: now_us, ends };
+            let known = ModelledInstance { incarnation: from.incarnation, last_message_us: now_us, ends };
             self.known.insert(from.instance, known);
         }
     }
@@ -149,7 +149,7 @@ impl ControlModel {
         known.is_some_and(|k| k.incarnation == member.incarnation && now_us < k.last_message_us + DEAD_US)
     }
 
-    fn present(&self, now_us: u64, instance: InstanceId) -> Option<(Member, &KnownInstance)> {
+    fn present(&self, now_us: u64, instance: InstanceId) -> Option<(Member, &ModelledInstance)> {
         let known = self.known.get(&instance).filter(|known| now_us < known.last_message_us + DEAD_US)?;
         Some((Member { instance, incarnation: known.incarnation }, known))
     }
@@ -271,7 +271,7 @@ impl ControlModel {
         Some(group)
     }
 
-    /// Brings a group to full strength, or continues a move.
+    /// Gives a group its full strength, or continues a move.
     fn rebuild(&mut self, now_us: u64, partition: usize, mut group: GroupView) -> Option<Member> {
         let count = 1 + group.others().count();
         if let Some(ReplicaMove { to, .. }) = self.moving.filter(|moving| moving.partition == partition) {

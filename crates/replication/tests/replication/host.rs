@@ -3,7 +3,7 @@
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
-use zerohop_partition::{MapView, MemberOptions, Now, PartitionEffect, RecordRequest, Token};
+use zerohop_partition::{ClockSample, MapView, MemberOptions, PartitionEffect, RecordRequest, Token};
 use zerohop_replication::{
     Context, GroupChange, GroupView, Leases, LogEnd, PartitionKey, Replica, ReplicaEffect, ReplicaEffects,
     ReplicaEvent, ReplicaTable, TableEffects,
@@ -361,7 +361,7 @@ impl SimulatedHost {
         let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out, wants_flush: false };
         let mut context = Context {
             engine: &mut live.engine,
-            now: Now::at_ms(live.unix_ms),
+            now: ClockSample::at_ms(live.unix_ms),
             now_us: clock_us,
             leases: &live.leases,
             map: MapView::NONE,

@@ -43,11 +43,11 @@ fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u
 
 #[test]
 fn planted_bugs_are_found() {
-    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let expected = std::env::var("ZEROHOP_BUG").ok();
     let seeds = std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let mut missed = Vec::new();
     for bug in FOUND {
-        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+        if expected.as_ref().is_some_and(|expected| *expected != format!("{bug:?}")) {
             continue;
         }
         match found(Some(bug), None, seeds) {
@@ -56,7 +56,7 @@ fn planted_bugs_are_found() {
         }
     }
     for bug in [ControlBug::ReadmitsRestarted, ControlBug::PromotesFollowers] {
-        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+        if expected.as_ref().is_some_and(|expected| *expected != format!("{bug:?}")) {
             continue;
         }
         match found(None, Some(bug), seeds) {

@@ -20,7 +20,7 @@ pub struct Totals {
     pub disk_failures: u64,
     pub repaired: u64,
     pub corruption_found: u64,
-    pub rots: u64,
+    pub corruptions: u64,
 }
 
 impl Totals {
@@ -42,6 +42,6 @@ impl Totals {
         self.disk_failures += other.disk_failures;
         self.repaired += other.repaired;
         self.corruption_found += other.corruption_found;
-        self.rots += other.rots;
+        self.corruptions += other.corruptions;
     }
 }

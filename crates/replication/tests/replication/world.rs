@@ -128,7 +128,7 @@ pub struct ReplicationWorld {
     cut: BTreeSet<(usize, usize)>,
     faults_end: u64,
     /// The host whose disk becomes corrupt in this run.
-    rots_at: Option<usize>,
+    corrupt_at: Option<usize>,
     partitions: usize,
     pub totals: Totals,
     /// Counters of replicas whose process has ended.
@@ -139,10 +139,10 @@ impl ReplicationWorld {
     pub fn new(scenario: ReplicationScenario) -> ReplicationWorld {
         let random = Random::new(scenario.seed);
         let mut draw = random.fork(1);
-        let rots = scenario.seed % 5 == 3;
+        let is_corrupting = scenario.seed % 5 == 3;
         let partitions = if scenario.seed % 5 == 4 { 16 } else { 2 };
         // Another member must have the data that becomes corrupt: everything acknowledged is on two disks.
-        let is_sync = draw.chance(1, 2) | rots;
+        let is_sync = draw.chance(1, 2) | is_corrupting;
         let mut on = || draw.chance(1, 2);
         // Most lease faults need a cut network.
         let cuts = !scenario.seed.is_multiple_of(4);
@@ -157,10 +157,10 @@ impl ReplicationWorld {
             pauses: on(),
             rates: on(),
             moves: on(),
-            empties: on() && !rots,
-            corruption: rots,
+            empties: on() && !is_corrupting,
+            corruption: is_corrupting,
             full: on() && scenario.seed.is_multiple_of(3),
-            syncs: on() && scenario.seed.is_multiple_of(3) && !rots,
+            syncs: on() && scenario.seed.is_multiple_of(3) && !is_corrupting,
         };
         let durability = if is_sync { Durability::Sync } else { Durability::Interval { ms: 100 } };
         let mut control = ControlModel::new(is_sync, partitions);
@@ -169,7 +169,7 @@ impl ReplicationWorld {
             let me = Member { instance: InstanceId(n as u32), incarnation: Incarnation(0) };
             let mut host =
                 SimulatedHost::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability, partitions);
-            host.is_short_of_memory = rots;
+            host.is_short_of_memory = is_corrupting;
             if kinds.rates {
                 host.rate_ppm = draw.below(60_000) as i64 - 30_000;
                 host.offset_ms = draw.below(400) as i64 - 200;
@@ -195,7 +195,7 @@ impl ReplicationWorld {
             is_healed: false,
             cut: BTreeSet::new(),
             faults_end: scenario.faults_us,
-            rots_at: None,
+            corrupt_at: None,
             partitions,
             totals: Totals::default(),
             past: Totals::default(),

@@ -30,10 +30,10 @@ impl Connection {
         world: &mut dyn ConnectionWorld,
         reply: &mut ReplyWriter<'_>,
     ) -> Result<(), String> {
-        let mut wanted = self.protocol;
+        let mut requested = self.protocol;
         if let Some(number) = args.get(1) {
             let number = integer(number).ok_or("ERR Protocol version is not an integer or out of range")?;
-            wanted = protocol(number).ok_or("NOPROTO unsupported protocol version")?;
+            requested = protocol(number).ok_or("NOPROTO unsupported protocol version")?;
         }
         let (mut login, mut name) = (None, None);
         let mut at = 2;
@@ -61,15 +61,15 @@ impl Connection {
         if let Some(name) = name {
             self.set_name(name)?;
         }
-        self.protocol = wanted;
-        let mut greeting = ReplyWriter::new(reply.body(), wanted);
+        self.protocol = requested;
+        let mut greeting = ReplyWriter::new(reply.body(), requested);
         greeting.map(7);
         for (field, text) in [("server", "redis"), ("version", REDIS_VERSION)] {
             greeting.bulk(field.as_bytes());
             greeting.bulk(text.as_bytes());
         }
         greeting.bulk(b"proto");
-        greeting.integer(if wanted == crate::Protocol::Resp3 { 3 } else { 2 });
+        greeting.integer(if requested == crate::Protocol::Resp3 { 3 } else { 2 });
         greeting.bulk(b"id");
         greeting.count(self.id);
         for (field, text) in [("mode", "cluster"), ("role", "master")] {

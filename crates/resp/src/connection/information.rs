@@ -18,9 +18,9 @@ pub(super) fn text(keyspace: KeyspaceId, args: Args<'_>, world: &dyn ConnectionW
     let all = ["default", "all", "everything"];
     let wants_all =
         args.len() == 1 || (1..args.len()).any(|place| all.iter().any(|word| args.is(place, word)));
-    let wanted = |section: &str| wants_all || (1..args.len()).any(|place| args.is(place, section));
+    let requested = |section: &str| wants_all || (1..args.len()).any(|place| args.is(place, section));
     let mut text = String::new();
-    for section in SECTIONS.into_iter().filter(|section| wanted(section)) {
+    for section in SECTIONS.into_iter().filter(|section| requested(section)) {
         if !text.is_empty() {
             text.push_str("\r\n");
         }

@@ -95,13 +95,13 @@ pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult
 }
 
 pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
-    let wanted = match integer(args.at(2)).ok_or(NOT_AN_INTEGER)? {
+    let requested = match integer(args.at(2)).ok_or(NOT_AN_INTEGER)? {
         0 => false,
         1 => true,
         _ => return Err("ERR The bit argument must be 1 or 0.".into()),
     };
     let Some(info) = run.bytes_info(args.at(1))? else {
-        run.reply.integer(if wanted { -1 } else { 0 });
+        run.reply.integer(if requested { -1 } else { 0 });
         return Ok(());
     };
     let (bits, ends) = match args.len() {
@@ -122,16 +122,16 @@ pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> ExecuteResult {
     };
     run.read_bits(args.at(1), &bits)?;
     let first_byte = bits.start / 8;
-    let uninteresting = if wanted { 0x00 } else { 0xff };
+    let uninteresting = if requested { 0x00 } else { 0xff };
     let found =
         run.scratch.iter().enumerate().filter(|&(_, &byte)| byte != uninteresting).find_map(|(at, &byte)| {
             let begin = (first_byte + at as u64) * 8;
-            (begin..begin + 8).find(|bit| bits.contains(bit) && (byte & mask(*bit) != 0) == wanted)
+            (begin..begin + 8).find(|bit| bits.contains(bit) && (byte & mask(*bit) != 0) == requested)
         });
     run.reply.integer(match found {
         Some(bit) => bit as i64,
         // After the end of the record there are zeros, unless an end was given.
-        None if !wanted && !ends && !bits.is_empty() => bits.end as i64,
+        None if !requested && !ends && !bits.is_empty() => bits.end as i64,
         None => -1,
     });
     Ok(())

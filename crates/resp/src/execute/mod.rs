@@ -6,8 +6,8 @@ mod expiry;
 mod handlers;
 mod keys;
 mod lists;
+mod long_reply;
 mod page;
-mod past;
 mod range;
 mod strings;
 mod work;
@@ -25,9 +25,9 @@ use crate::parse::{ParseResult, Parser};
 use crate::unit::{self, LITERAL, UnitKind};
 use crate::{Args, Protocol, Records, ReplyWriter, Unit};
 
+pub(crate) use long_reply::{LongReply, PastPage};
+pub use long_reply::{PagedReply, PastRecords, execute_past};
 pub(crate) use page::Page;
-pub(crate) use past::{LongReply, PastPage};
-pub use past::{PagedReply, PastRecords, execute_past};
 use work::CountedRecords;
 
 /// How an execution ended.

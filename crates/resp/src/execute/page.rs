@@ -158,13 +158,13 @@ impl Execution<'_> {
     }
 
     /// Drops keys after `begin` whose records have another type. Returns how many it looked at.
-    fn filter_type(&mut self, begin: usize, wanted: &[u8]) -> Result<usize, StopReason> {
+    fn filter_type(&mut self, begin: usize, requested: &[u8]) -> Result<usize, StopReason> {
         let found = self.reply.body().split_off(begin);
         let mut looked_at = 0;
         for key in PageKeys(&found) {
             looked_at += 1;
             let record = self.records.inspect(key)?.map(|info| info.record);
-            if record.is_some() && type_name(record).as_bytes().eq_ignore_ascii_case(wanted) {
+            if record.is_some() && type_name(record).as_bytes().eq_ignore_ascii_case(requested) {
                 let body = self.reply.body();
                 body.extend_from_slice(&(key.len() as u32).to_le_bytes());
                 body.extend_from_slice(key);

@@ -7,9 +7,9 @@ use zerohop_wire::{Failure, Permission};
 
 use super::ModelRecords;
 use crate::{
-    Connection, ConnectionWorld, ExecutionOutcome, FoundRecord, GatherStep, GatheredChange, GatheredRecords,
-    Layout, MemberState, PartitionPlace, Records, RedisMember, Scratch, ServerInfo, SlotService, Slots,
-    Ticket, Unit, UnitResult, WrongPassword, execute, execute_past,
+    Connection, ConnectionWorld, ExecutionOutcome, FetchedRecord, GatherStep, GatheredChange,
+    GatheredRecords, Layout, MemberState, PartitionPlace, Records, RedisMember, Scratch, ServerInfo,
+    SlotService, Slots, Ticket, Unit, UnitResult, WrongPassword, execute, execute_past,
 };
 
 /// The slots of the keyspace.
@@ -262,12 +262,12 @@ impl ModelWorld {
         PartitionPlace { keyspace, partition: self.partition_of(keyspace, key) }
     }
 
-    fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> FoundRecord {
+    fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> FetchedRecord {
         let place = self.partition_place(keyspace, key);
         let records = self.records(place);
         let info = records.inspect(key).unwrap_or(None);
         let contents = records.get(key).filter(|_| looks).map(|record| record.contents.clone());
-        FoundRecord { info, contents }
+        FetchedRecord { info, contents }
     }
 
     fn change(

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use zerohop_placement::limits::NODES_MAX;
-use zerohop_wire::shown::quoted;
+use zerohop_wire::escaped::quoted;
 
 /// Maximum number of hosts of one list: the limit of a map's nodes.
 pub const HOSTS_MAX: usize = NODES_MAX;
 
 /// A host of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ListedHost {
+pub struct HostEntry {
     /// Its name, or its address without brackets.
     pub name: String,
     /// The port of its manager, if the list has it.
@@ -63,7 +63,7 @@ pub enum HostsError {
 ///
 /// # Errors
 /// [`HostsError`]; also if a host occurs twice.
-pub fn expand(list: &str) -> Result<Vec<ListedHost>, HostsError> {
+pub fn expand(list: &str) -> Result<Vec<HostEntry>, HostsError> {
     let mut hosts = Vec::new();
     for line in list.lines() {
         let line = line.split('#').next().unwrap_or_default();
@@ -74,7 +74,7 @@ pub fn expand(list: &str) -> Result<Vec<ListedHost>, HostsError> {
     if hosts.is_empty() {
         return Err(HostsError::Empty);
     }
-    let mut sorted: Vec<&ListedHost> = hosts.iter().collect();
+    let mut sorted: Vec<&HostEntry> = hosts.iter().collect();
     sorted.sort_unstable();
     match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(HostsError::Twice { host: pair[0].to_string() }),
@@ -110,7 +110,7 @@ fn parts(line: &str) -> Result<Vec<&str>, HostsError> {
     Ok(parts)
 }
 
-fn expand_part(part: &str, hosts: &mut Vec<ListedHost>) -> Result<(), HostsError> {
+fn expand_part(part: &str, hosts: &mut Vec<HostEntry>) -> Result<(), HostsError> {
     let (pattern, port) = split_port(part)?;
     if let Some(address) = pattern.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'))
         && address.contains(':')
@@ -143,7 +143,7 @@ fn expand_part(part: &str, hosts: &mut Vec<ListedHost>) -> Result<(), HostsError
     Ok(())
 }
 
-fn add(hosts: &mut Vec<ListedHost>, name: String, port: Option<u16>) -> Result<(), HostsError> {
+fn add(hosts: &mut Vec<HostEntry>, name: String, port: Option<u16>) -> Result<(), HostsError> {
     let is_named = |one: char| one.is_ascii_alphanumeric() || "-._:%".contains(one);
     if name.is_empty() || !name.chars().all(is_named) {
         return Err(malformed(&name, "letters, digits, dots and dashes make a name"));
@@ -151,7 +151,7 @@ fn add(hosts: &mut Vec<ListedHost>, name: String, port: Option<u16>) -> Result<(
     if hosts.len() >= HOSTS_MAX {
         return Err(HostsError::TooMany);
     }
-    hosts.push(ListedHost { name, port });
+    hosts.push(HostEntry { name, port });
     Ok(())
 }
 
@@ -196,7 +196,7 @@ fn malformed(part: &str, reason: &'static str) -> HostsError {
     HostsError::Malformed { part: part.chars().take(80).collect(), reason }
 }
 
-impl fmt::Display for ListedHost {
+impl fmt::Display for HostEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
             Some(port) if self.name.contains(':') => write!(f, "[{}]:{port}", self.name),
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     fn names(list: &str) -> Vec<String> {
-        expand(list).unwrap().iter().map(ListedHost::to_string).collect()
+        expand(list).unwrap().iter().map(HostEntry::to_string).collect()
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
             let to = from + count - 1;
             let hosts = expand(&format!("h[{from:0width$}-{to}]")).unwrap();
             let expected: Vec<String> = (from..=to).map(|number| format!("h{number:0width$}")).collect();
-            prop_assert_eq!(hosts.iter().map(ListedHost::to_string).collect::<Vec<_>>(), expected);
+            prop_assert_eq!(hosts.iter().map(HostEntry::to_string).collect::<Vec<_>>(), expected);
         }
 
         #[test]

@@ -4,7 +4,7 @@
 mod expand;
 mod place;
 
-pub use expand::{HOSTS_MAX, HostsError, ListedHost, expand};
+pub use expand::{HOSTS_MAX, HostEntry, HostsError, expand};
 pub use place::{Scheduler, SchedulerHosts, find_self, of_scheduler};
 
 /// The default port of managers.

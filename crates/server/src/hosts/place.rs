@@ -1,7 +1,7 @@
 //! The position of a process in a list of hosts, and the lists of batch schedulers.
 
-use super::expand::{HostsError, ListedHost, expand};
-use zerohop_wire::words::counted;
+use super::expand::{HostEntry, HostsError, expand};
+use zerohop_wire::plurals::counted;
 
 /// A batch scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct SchedulerHosts {
     /// The scheduler.
     pub scheduler: Scheduler,
     /// The hosts of the allocation.
-    pub hosts: Vec<ListedHost>,
+    pub hosts: Vec<HostEntry>,
     /// The index of this process's host, if the scheduler reports it.
     pub own_index: Option<usize>,
 }
@@ -86,7 +86,7 @@ pub fn of_scheduler(
 /// # Errors
 /// [`HostsError::NotInList`], [`HostsError::SeveralHere`].
 pub fn find_self(
-    hosts: &[ListedHost],
+    hosts: &[HostEntry],
     listen: Option<(&str, u16)>,
     called: &str,
     port_default: u16,
@@ -129,8 +129,8 @@ pub fn find_self(
     }
 }
 
-fn some_of<'h>(hosts: impl Iterator<Item = &'h ListedHost>) -> String {
-    let names: Vec<String> = hosts.map(ListedHost::to_string).collect();
+fn some_of<'h>(hosts: impl Iterator<Item = &'h HostEntry>) -> String {
+    let names: Vec<String> = hosts.map(HostEntry::to_string).collect();
     match names.len() {
         0..=NAMED_MAX => names.join(", "),
         all => format!("{} and {} more", names[..NAMED_MAX].join(", "), all - NAMED_MAX),

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 use zerohop_placement::ClusterMap;
-use zerohop_reactor::{ConnectionId, Now, Replies};
+use zerohop_reactor::{ClockSample, ConnectionId, Replies};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Member, PeerBody};
@@ -75,7 +75,7 @@ impl Links {
         to: Member,
         envelope: &Envelope,
         message: &Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         let link = self.by.entry(to.instance).or_insert_with(Link::new);
@@ -134,7 +134,7 @@ impl Links {
     }
 
     /// Connects, at the end of a batch, to the instances for which messages are waiting, at their addresses in the map.
-    pub(crate) fn call(&mut self, map: &ClusterMap, now: Now, replies: &mut Replies<'_>) {
+    pub(crate) fn call(&mut self, map: &ClusterMap, now: ClockSample, replies: &mut Replies<'_>) {
         if self.to_call.is_empty() {
             return;
         }
@@ -185,7 +185,11 @@ impl Links {
                 if ack.version == VERSION_MAX && !queued.is_empty() {
                     replies.send_frames(connection, &queued);
                 }
-                info!(instance = instance.0, incarnation = ack.incarnation.0, "another instance is reached");
+                info!(
+                    instance = instance.0,
+                    incarnation = ack.incarnation.0,
+                    "connected to another instance"
+                );
                 return;
             }
             Err(failure) => failure.to_string(),

@@ -27,5 +27,5 @@ mod timestamp_bounds;
 
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
 pub(crate) use self::thread::{
-    EndReport, EndedInstance, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
+    EndReport, InstanceExit, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
 };

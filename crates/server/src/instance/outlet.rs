@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 use tracing::error;
 use zerohop_partition::Token;
-use zerohop_reactor::{ConnectionId, Now, Replies, RequestToken};
+use zerohop_reactor::{ClockSample, ConnectionId, Replies, RequestToken};
 use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
 use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
 use zerohop_wire::Message;
@@ -41,7 +41,7 @@ impl Outlet {
 pub(crate) struct OutletEffects<'a, 'r> {
     pub(crate) replies: &'a mut Replies<'r>,
     pub(crate) outlet: &'a mut Outlet,
-    pub(crate) now: Now,
+    pub(crate) now: ClockSample,
 }
 
 impl InstanceEffects for OutletEffects<'_, '_> {

@@ -6,14 +6,14 @@ use std::net::IpAddr;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use zerohop_control::agent::LogEndQuery;
-use zerohop_control::command::{LogEnd, ReportedLog};
+use zerohop_control::command::{LogEnd, LogReport};
 use zerohop_disk::FileSizeLimit;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
-    CloseReason, ConnectionId, Flow, ForeignResult, Maintenance, Now, ReactorCounters, Replies, RequestToken,
-    Service,
+    ClockSample, CloseReason, ConnectionId, Flow, ForeignResult, Maintenance, ReactorCounters, Replies,
+    RequestToken, Service,
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_wire::auth::Access;
@@ -113,7 +113,7 @@ impl<D: Disk> InstanceService<D> {
     /// Calls the gateway with this instance.
     fn with_gateway<R>(
         &mut self,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
         call: impl FnOnce(&mut dyn Gateway<D>, &mut InstanceContext<'_, '_, D>) -> R,
     ) -> R {
@@ -147,13 +147,13 @@ impl<D: Disk> InstanceService<D> {
     }
 
     /// The ends of the requested logs; zero for a log that is not the complete state.
-    fn log_ends(&self, wanted: &[LogEndQuery]) -> Vec<ReportedLog> {
+    fn log_ends(&self, requested: &[LogEndQuery]) -> Vec<LogReport> {
         let ends: BTreeMap<_, _> =
             self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
         let of = |one: &LogEndQuery| {
             let found = ends.get(&(one.keyspace, one.partition))?;
             let last = if found.is_complete { found.last } else { EntryName::default() };
-            Some(ReportedLog {
+            Some(LogReport {
                 keyspace: one.keyspace,
                 partition: one.partition,
                 epoch: one.epoch,
@@ -162,7 +162,7 @@ impl<D: Disk> InstanceService<D> {
                 intact: found.is_intact,
             })
         };
-        wanted.iter().filter_map(of).collect()
+        requested.iter().filter_map(of).collect()
     }
 
     fn figures(&mut self, replies: &Replies<'_>) -> Box<Figures> {
@@ -186,7 +186,7 @@ impl<D: Disk> Service for InstanceService<D> {
         &mut self,
         connection: ConnectionId,
         hello: &Hello<'_>,
-        now: Now,
+        now: ClockSample,
     ) -> Result<HelloAck, Failure<'static>> {
         self.instance.hello(connection.to_u64(), hello, time(now))
     }
@@ -196,7 +196,7 @@ impl<D: Disk> Service for InstanceService<D> {
         token: RequestToken,
         envelope: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         if self.batch.requests == 0 {
@@ -242,7 +242,7 @@ impl<D: Disk> Service for InstanceService<D> {
         connection: ConnectionId,
         envelope: &Envelope,
         message: Message<'_>,
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         if let Message::Peer(PeerMessage { from, body, .. }) = &message {
@@ -270,13 +270,13 @@ impl<D: Disk> Service for InstanceService<D> {
         &mut self,
         connection: ConnectionId,
         answer: Result<&HelloAck, Failure<'_>>,
-        _now: Now,
+        _now: ClockSample,
         replies: &mut Replies<'_>,
     ) {
         self.outlet.links.peer_connected(connection, answer, replies);
     }
 
-    fn notice(&mut self, notice: InstanceNotice, now: Now, replies: &mut Replies<'_>) -> Flow {
+    fn notice(&mut self, notice: InstanceNotice, now: ClockSample, replies: &mut Replies<'_>) -> Flow {
         match notice {
             InstanceNotice::Map { delta, done } => {
                 let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
@@ -295,8 +295,8 @@ impl<D: Disk> Service for InstanceService<D> {
                 drop(done.send(result));
             }
             InstanceNotice::Figures(requester) => drop(requester.send(self.figures(replies))),
-            InstanceNotice::LogEnds { logs: wanted, reply_to: requester } => {
-                drop(requester.send(self.log_ends(&wanted)))
+            InstanceNotice::LogEnds { logs: requested, reply_to: requester } => {
+                drop(requester.send(self.log_ends(&requested)))
             }
             InstanceNotice::Admin { request_number: query, encoded } => {
                 // The request is gone if this instance has answered it itself, before its end.
@@ -341,12 +341,12 @@ impl<D: Disk> Service for InstanceService<D> {
         Some(self.instance.next_tick_ms().min(clients_ms))
     }
 
-    fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
+    fn tick(&mut self, now: ClockSample, replies: &mut Replies<'_>) {
         // Due work is done at the end of the batch, which this call starts.
         self.refusals.log_refusals(now, replies.counters());
     }
 
-    fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
+    fn end_of_batch(&mut self, now: ClockSample, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
         if let Some(timestamp_bound) = self.outlet.timestamp_bounds.take_synced_bound() {
             self.instance.timestamp_bound_synced(timestamp_bound);
@@ -374,7 +374,7 @@ impl<D: Disk> Service for InstanceService<D> {
         }
     }
 
-    fn maintain(&mut self, now: Now) -> Maintenance {
+    fn maintain(&mut self, now: ClockSample) -> Maintenance {
         if self.instance.maintain(time(now)) { Maintenance::More } else { Maintenance::Done }
     }
 
@@ -385,7 +385,7 @@ impl<D: Disk> Service for InstanceService<D> {
         self.gateway.closed(connection, &mut self.instance, self.now_ms);
     }
 
-    fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
+    fn stopping(&mut self, now: ClockSample, replies: &mut Replies<'_>) {
         for (_, token) in std::mem::take(&mut self.forwarded) {
             // Not `Unavailable`, because the client would repeat the request, which may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
@@ -400,7 +400,7 @@ impl<D: Disk> Service for InstanceService<D> {
         &mut self,
         connection: ConnectionId,
         bytes: &[u8],
-        now: Now,
+        now: ClockSample,
         replies: &mut Replies<'_>,
         out: &mut Vec<u8>,
     ) -> ForeignResult {
@@ -425,18 +425,18 @@ struct DiskLog {
 }
 
 impl DiskLog {
-    fn report<D: Disk>(&mut self, now: Now, instance: &Instance<D>) {
+    fn report<D: Disk>(&mut self, now: ClockSample, instance: &Instance<D>) {
         let is_full = !instance.has_disk_space();
         if std::mem::replace(&mut self.is_full, is_full) != is_full {
             let instance = instance.identity().instance.0;
             match (is_full, FileSizeLimit::that_refused()) {
                 (true, None) => warn!(
                     instance,
-                    "the disk is full: this instance refuses new writes; other copies take over where possible"
+                    "the disk is full: this instance refuses new writes; other replicas take over where possible"
                 ),
                 (true, Some(limit)) => warn!(
                     instance,
-                    "this instance refuses new writes; other copies take over where possible: {limit}"
+                    "this instance refuses new writes; other replicas take over where possible: {limit}"
                 ),
                 (false, _) => info!(instance, "the disk has room again"),
             }
@@ -468,7 +468,7 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn log_refusals(&mut self, now: Now, counters: &ReactorCounters) {
+    fn log_refusals(&mut self, now: ClockSample, counters: &ReactorCounters) {
         if now.elapsed_ms < self.log_again_ms {
             return;
         }
@@ -498,6 +498,6 @@ impl Refusals {
     }
 }
 
-fn time(now: Now) -> ClockReading {
+fn time(now: ClockSample) -> ClockReading {
     ClockReading { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
 }

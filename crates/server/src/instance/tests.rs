@@ -99,7 +99,7 @@ impl ServiceBench {
     fn end(mut self) -> Result<(), String> {
         self.thread.join().unwrap();
         match self.control.try_recv() {
-            Ok(ManagerInput::Ended(EndedInstance { how, .. })) => how,
+            Ok(ManagerInput::Ended(InstanceExit { how, .. })) => how,
             other => panic!("its end was not reported: {other:?}"),
         }
     }

@@ -63,7 +63,7 @@ pub(crate) struct ReadyToServe {
     pub(crate) newest: Timestamp,
     /// The earlier starts that its disk has recorded.
     pub(crate) lived: Vec<Incarnation>,
-    /// The start that ended in order, according to the mark on its disk.
+    /// The start that shut down cleanly, according to the mark on its disk.
     pub(crate) closed: Option<Incarnation>,
 }
 
@@ -89,14 +89,14 @@ pub(crate) struct RecoveredData {
 
 /// The end of an instance.
 #[derive(Clone, Debug)]
-pub(crate) struct EndedInstance {
+pub(crate) struct InstanceExit {
     pub(crate) instance_index: usize,
     /// `Ok` if it was stopped and has closed all data; otherwise the reason.
     pub(crate) how: Result<(), String>,
 }
 
 /// How an instance reports its end.
-pub(crate) type EndReport = Arc<dyn Fn(EndedInstance) + Send + Sync>;
+pub(crate) type EndReport = Arc<dyn Fn(InstanceExit) + Send + Sync>;
 
 /// The result of opening an instance.
 pub(crate) type OpenResult = (usize, Result<ReadyToServe, String>);
@@ -113,7 +113,7 @@ pub(crate) fn start(plan: InstancePlan, opened: SyncSender<OpenResult>) -> std::
             // If the thread ended before it sent the result of opening, the receiver gets it now.
             drop(opened.try_send((place, Err(reason.clone()))));
         }
-        report_end(EndedInstance { instance_index: place, how });
+        report_end(InstanceExit { instance_index: place, how });
     })
 }
 
@@ -145,7 +145,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
     // This comes before any write: a start after a later crash must not find the mark.
-    let closed = folder.as_deref().map_or(Ok(None), clean_shutdown::take_mark)?;
+    let closed = folder.as_deref().map_or(Ok(None), clean_shutdown::take)?;
     disk.set_sync_waker(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
@@ -181,10 +181,10 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     // The disk's lock keeps other processes out of the folder until the mark is written.
     let disk = closed.map_err(|error| format!("its data could not be closed: {error}"))?;
     if let Some(folder) = folder
-        && let Err(error) = clean_shutdown::leave(&folder, identity.incarnation)
+        && let Err(error) = clean_shutdown::write(&folder, identity.incarnation)
     {
         // Nothing is lost by that; the next start may report a possible loss.
-        warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written: nothing is lost, though the next start may say that something could be");
+        warn!(%error, instance = identity.instance.0, "the clean-shutdown file cannot be written; the next start may report possible data loss, although nothing is lost");
     }
     drop(disk);
     Ok(())

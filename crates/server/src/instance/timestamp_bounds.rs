@@ -8,8 +8,8 @@ use std::thread::{Builder, JoinHandle};
 
 use tracing::error;
 use zerohop_disk::replace_file;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::ids::{Incarnation, Timestamp};
-use zerohop_wire::shown::shown_path;
 
 use crate::node_files::incarnation_log::{LIFE_BYTES_MAX, LifeRecord};
 

@@ -8,9 +8,9 @@ use zerohop_wire::admin::{
     KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
     REFUSED_UNKNOWN,
 };
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{KeyspaceId, NodeId};
-use zerohop_wire::shown::quoted;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::change_refusal::{ChangeRefusal, refusal, setting};
 use super::keyspace_drop;
@@ -145,7 +145,7 @@ impl ChangeContext<'_> {
         match request.at_once {
             true => self.decided(MapChange::DropKeyspace(id), keyspace),
             false if found.is_dropping() => Ok(DecidedChange { delta: None, keyspace }),
-            false => self.decided(MapChange::CloseKeyspace(id), keyspace),
+            false => self.decided(MapChange::BeginDropKeyspace(id), keyspace),
         }
     }
 
@@ -251,7 +251,7 @@ fn small(number: u32, what: &str) -> Result<u8, ChangeRefusal> {
 #[cfg(test)]
 mod tests {
     use zerohop_placement::{Address, Node, NodeState};
-    use zerohop_wire::admin::REFUSED_CLOSING;
+    use zerohop_wire::admin::REFUSED_DROPPING;
     use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 
     use super::*;
@@ -440,7 +440,7 @@ mod tests {
             on(&closing).alter(&requested_settings("papers")),
         ] {
             let (code, reason) = refused(other);
-            assert!(code == REFUSED_CLOSING && reason.contains("--at-once"), "{reason}");
+            assert!(code == REFUSED_DROPPING && reason.contains("--at-once"), "{reason}");
         }
         let at_once = KeyspaceDrop { name: "papers".into(), at_once: true, ..Default::default() };
         for map in [next, closing] {

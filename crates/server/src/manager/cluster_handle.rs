@@ -2,8 +2,8 @@
 
 use tokio::sync::{mpsc, oneshot};
 use zerohop_control::agent::{ClusterStatus, NoOutcome};
-use zerohop_control::command::{CommandOutcome, ControlCommand, ReportedLog};
-use zerohop_control::state::Pin;
+use zerohop_control::command::{CommandOutcome, ControlCommand, LogReport};
+use zerohop_control::state::PlacementOverride;
 use zerohop_placement::Address;
 use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
 
@@ -25,11 +25,11 @@ pub(super) enum Input {
     /// All instances are open.
     Opened { intact: bool, closed: bool },
     /// The ends of logs.
-    LogEnds(Vec<ReportedLog>),
+    LogEnds(Vec<LogReport>),
     /// The node is about to end: other nodes should take over.
     Leave,
-    /// Query: the pinned partitions of a keyspace. See [`zerohop_control::agent::Agent::pins`].
-    Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
+    /// Query: the pinned partitions of a keyspace. See [`zerohop_control::agent::Agent::placement_overrides`].
+    Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, PlacementOverride)>>> },
     /// Query: the partitions that the drop of a keyspace waits for. See [`zerohop_control::agent::Agent::undrained`].
     Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
     /// Query: the state of the cluster. See [`zerohop_control::agent::Agent::cluster_state`].

@@ -16,9 +16,9 @@ use zerohop_wire::admin::{
     NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST,
     REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
-use zerohop_wire::shown::quoted;
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::changes::DecidedChange;
 use super::cluster_handle::Input;
@@ -135,7 +135,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
         MapChange::CreateKeyspace { config, .. } => Some((ControlCommand::CreateKeyspace(config), true)),
         MapChange::AlterKeyspace { id, config } => Some((ControlCommand::AlterKeyspace(id, config), false)),
         MapChange::DropKeyspace(id) => Some((ControlCommand::DropKeyspace(id), false)),
-        MapChange::CloseKeyspace(id) => Some((ControlCommand::CloseKeyspace(id), false)),
+        MapChange::BeginDropKeyspace(id) => Some((ControlCommand::BeginDropKeyspace(id), false)),
         MapChange::SplitKeyspace(id) => Some((ControlCommand::SplitKeyspace(id), false)),
         _ => None,
     });
@@ -145,7 +145,7 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
             None => AdminAnswer::of(AdminReply::Keyspace(Box::new(keyspace))),
         };
     };
-    let closes = matches!(command, ControlCommand::CloseKeyspace(_));
+    let closes = matches!(command, ControlCommand::BeginDropKeyspace(_));
     match have_decided(shared, command).await {
         Ok(_) if closes => await_drop(shared, keyspace, drop_wait.unwrap_or_default()).await,
         Ok(done) => {

@@ -16,9 +16,9 @@ use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::MAGIC;
 
 use super::accept_limits::AcceptResult;
+use super::connection_guard::ManagerConnectionGuard;
 use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::visitor::Visitor;
 use super::{frames, http, redis_clients};
 use crate::limits::REFUSALS_LOG_INTERVAL_MS;
 
@@ -70,17 +70,17 @@ pub(super) async fn accept(shared: &Rc<ManagerShared>, listener: TcpListener) {
         let AcceptResult::Open(key, place) = entrance else {
             shared.refused.set(shared.refused.get() + 1);
             if let Some(refused) = full.record(started.elapsed_ms(), 1) {
-                warn!(refused, "the manager has as many connections as it takes; others are closed");
+                warn!(refused, "the manager has reached its connection limit; new connections are closed");
             }
             continue;
         };
-        let visitor = Visitor::new(shared, key, place, counted);
+        let visitor = ManagerConnectionGuard::new(shared, key, place, counted);
         let task = spawn_local(async move { serve(&visitor, stream).await });
-        Visitor::is_served_by(shared, (key, place), task.abort_handle());
+        ManagerConnectionGuard::is_served_by(shared, (key, place), task.abort_handle());
     }
 }
 
-async fn serve(visitor: &Visitor, stream: TcpStream) {
+async fn serve(visitor: &ManagerConnectionGuard, stream: TcpStream) {
     let shared = &visitor.shared;
     // Reading will show if the peer is gone.
     drop(stream.set_nodelay(true));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use zerohop_control::state;
 use zerohop_placement::{ClusterMap, Durability};
 use zerohop_wire::ids::{KeyspaceId, NodeId};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 /// The data losses that this node reports, from the control group's record.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,7 +126,7 @@ mod tests {
             interval.len() == 1 && interval[0].contains("86 of 128 partitions continue with a log"),
             "{interval:?}"
         );
-        // The alert ends when the keyspace is gone.
+        // The trouble ends when the keyspace is gone.
         assert!(report_lines(&ClusterMap::default(), 1, &[]).is_empty());
     }
 

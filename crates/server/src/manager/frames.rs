@@ -19,9 +19,9 @@ use zerohop_wire::{
 };
 
 use super::cluster;
+use super::connection_guard::ManagerConnectionGuard;
 use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::visitor::Visitor;
 use crate::access::permits_request;
 use crate::control_job::{ControlJob, ReplyTo};
 use crate::limits::{
@@ -60,7 +60,7 @@ struct Conversation<'s> {
 }
 
 /// Serves one connection until it ends.
-pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
+pub(super) async fn serve(visitor: &ManagerConnectionGuard, mut stream: Stream) {
     let shared = &visitor.shared;
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Conversation::new(shared, sender);

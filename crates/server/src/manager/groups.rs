@@ -7,8 +7,8 @@ use zerohop_wire::admin::{
     AdminAnswer, AdminReply, GroupsStatus, PARTITIONS_LISTED_MAX, PartitionList, PartitionStatus, Partitions,
     REFUSED_UNKNOWN,
 };
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
-use zerohop_wire::shown::quoted;
 
 /// The numbers of groups of which a node has the primary, an in-sync replica, a follower.
 pub(super) type GroupShares = [u32; 3];

@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio::time::{timeout, timeout_at};
 use tracing::debug;
 
+use super::connection_guard::ManagerConnectionGuard;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::view::{ClusterView, UNSERVED, unserved_reason};
-use super::visitor::Visitor;
 use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::limits::{HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX};
@@ -37,7 +37,7 @@ const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served on
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
 /// Serves one connection until it ends, or reaches its maximum duration.
-pub(super) async fn serve(visitor: &Visitor, stream: Stream) {
+pub(super) async fn serve(visitor: &ManagerConnectionGuard, stream: Stream) {
     let shared = &visitor.shared;
     // Without a secret there is no bearer token: such a connection stays unauthenticated, without its time limit.
     let is_known = Cell::new(shared.about.secret.is_none());

@@ -16,7 +16,7 @@ use zerohop_wire::admin::{
     REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
-use zerohop_wire::words::counted;
+use zerohop_wire::plurals::counted;
 
 use super::changes::{self, DecidedChange};
 use super::data_losses::DataLosses;
@@ -59,9 +59,7 @@ impl JobWorker {
         let worker = JobWorker { shared, standalone: Some(alone) };
         worker.report_losses();
         if !worker.shared.losses.borrow().all.is_empty() {
-            warn!(
-                "data may be missing, because the last process of this node was not stopped in order: `zerohop status` tells of which keyspaces"
-            );
+            warn!("data may be missing after an unclean shutdown: `zerohop status` lists the keyspaces");
         }
         worker
     }
@@ -170,7 +168,7 @@ impl JobWorker {
             Err(refusal) => return refusal.into_answer(),
         };
         let DecidedChange { delta, keyspace } = decided;
-        let closes = |delta: &MapDelta| matches!(delta.changes[..], [MapChange::CloseKeyspace(_)]);
+        let closes = |delta: &MapDelta| matches!(delta.changes[..], [MapChange::BeginDropKeyspace(_)]);
         if let Some(wait) = drop_wait
             && delta.as_ref().is_none_or(closes)
         {
@@ -351,7 +349,7 @@ fn describe(delta: &MapDelta) -> String {
         MapChange::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
         MapChange::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
         MapChange::DropKeyspace(id) => format!("keyspace {id} dropped"),
-        MapChange::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
+        MapChange::BeginDropKeyspace(id) => format!("keyspace {id} is being dropped"),
         MapChange::SplitKeyspace(id) => format!("keyspace {id} split"),
         MapChange::HasSplit { keyspace, splits } => {
             format!("keyspace {keyspace} was split {}", counted(*splits, "time"))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zerohop_placement::{ClusterMap, Group};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRefusal, AdminReply, KeyspaceDrop, KeyspaceStatus, REFUSED_CLOSING,
+    AdminAnswer, AdminRefusal, AdminReply, KeyspaceDrop, KeyspaceStatus, REFUSED_DROPPING,
 };
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -21,13 +21,13 @@ pub(super) fn wait(request: &KeyspaceDrop) -> Duration {
 
 /// The reply for a keyspace whose drop is in progress.
 pub(super) fn under_way(keyspace: &KeyspaceStatus, waits: &str) -> AdminAnswer {
-    let (code, reason) = (REFUSED_CLOSING.to_owned(), reason(&keyspace.name, waits));
+    let (code, reason) = (REFUSED_DROPPING.to_owned(), reason(&keyspace.name, waits));
     AdminAnswer::of(AdminReply::Refused(AdminRefusal { code, reason, keyspace: keyspace.id }))
 }
 
 /// The refusal for a keyspace that is being dropped: it cannot be changed, and its name cannot be reused.
 pub(super) fn refusal(name: &str) -> ChangeRefusal {
-    refuse(REFUSED_CLOSING, reason(name, ""))
+    refuse(REFUSED_DROPPING, reason(name, ""))
 }
 
 fn reason(name: &str, waits: &str) -> String {

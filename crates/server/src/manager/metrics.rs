@@ -43,7 +43,7 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
         map_epoch: map.epoch().0,
         uptime_s: shared.uptime.elapsed().as_secs_f64(),
         serving: unserved_reason(shared, &view).is_none(),
-        alerts: status::of_node(shared).len() + view.node_view.warnings.len(),
+        troubles: status::of_node(shared).len() + view.node_view.warnings.len(),
         groups: counts.all,
         view: view.node_view,
         connections: shared.door.borrow().open(),
@@ -128,8 +128,8 @@ struct MetricsSnapshot {
     map_epoch: u64,
     uptime_s: f64,
     serving: bool,
-    /// Alerts of the node itself, without those of its instances.
-    alerts: usize,
+    /// Troubles of the node itself, without those of its instances.
+    troubles: usize,
     view: admin::NodeView,
     groups: GroupsStatus,
     keyspaces: Vec<KeyspaceMetrics>,
@@ -256,7 +256,7 @@ const RECOVERY: [RecoveryMetric; 6] = [
     ("recovered_from_journal", "Entries taken from the journal at the start", |found| {
         found.from_journal as f64
     }),
-    ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes as f64),
+    ("recovered_torn_bytes", "Bytes of torn tails truncated at the start", |found| found.torn_bytes as f64),
     ("recovered_corruptions", "Corrupt places found at the start", |found| found.damaged as f64),
 ];
 
@@ -274,7 +274,7 @@ impl prometheus_client::collector::Collector for MetricsSnapshot {
             let mut family = Family::gauge(&mut encoder, name, help)?;
             self.each(|one, figures| family.gauge_of(&labels(one), read(&figures.stats)))?;
             if name == "troubles" {
-                family.gauge_of(&vec![("instance", "manager")], self.alerts as u64)?;
+                family.gauge_of(&vec![("instance", "manager")], self.troubles as u64)?;
             }
         }
         let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;

@@ -19,6 +19,7 @@ mod changes;
 mod cluster;
 mod cluster_handle;
 mod clustered;
+mod connection_guard;
 mod connections;
 mod data_losses;
 mod frames;
@@ -39,7 +40,6 @@ mod stream;
 mod supervise;
 mod tokens;
 mod view;
-mod visitor;
 mod web_names;
 
 use std::io;
@@ -68,7 +68,7 @@ use self::shared::ManagerShared;
 use crate::control_job::ControlJob;
 use crate::error::ServeError;
 use crate::folder::NodeFolder;
-use crate::instance::{EndReport, EndedInstance, panic_message};
+use crate::instance::{EndReport, InstanceExit, panic_message};
 use crate::node_files::losses::SavedLosses;
 
 /// The parameters of the manager.
@@ -102,7 +102,7 @@ pub(crate) enum ManagerInput {
     /// Handle the signals that end the process; the manager reports whether that is possible.
     Signals(SyncSender<io::Result<()>>),
     /// An instance has ended.
-    Ended(EndedInstance),
+    Ended(InstanceExit),
 }
 
 /// The serving instances.
@@ -113,7 +113,7 @@ pub(crate) struct Serve {
     pub(crate) epoch: MapEpoch,
     /// All their logs were complete, on disks that already existed at the node's last start in the map.
     pub(crate) is_intact: bool,
-    /// That start has ended in order, with all logs flushed.
+    /// That start has shut down cleanly, with all logs flushed.
     pub(crate) is_closed: bool,
     /// Notified once control requests are executed.
     pub(crate) executed: SyncSender<()>,

@@ -4,9 +4,9 @@ use std::io;
 
 use tokio::time::timeout_at;
 
+use super::connection_guard::ManagerConnectionGuard;
 use super::shared::ManagerShared;
 use super::stream::Stream;
-use super::visitor::Visitor;
 
 /// The first byte of a command: no HTTP request, no frame and no TLS record begins with it.
 pub(super) const FIRST_BYTE: u8 = b'*';
@@ -18,7 +18,7 @@ const READ_BYTES: usize = 4 << 10;
 const PORTS_SHOWN_MAX: usize = 4;
 
 /// Answers the client until it goes, or its time has passed. A client that waits for each reply gets one for each command.
-pub(super) async fn serve(visitor: &Visitor, mut stream: Stream) {
+pub(super) async fn serve(visitor: &ManagerConnectionGuard, mut stream: Stream) {
     let error = error_line(&visitor.shared);
     let answers = async {
         let mut bytes = Vec::with_capacity(READ_BYTES);

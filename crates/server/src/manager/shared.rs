@@ -86,7 +86,7 @@ pub(super) struct ManagerShared {
     pub(super) waits: RefCell<Option<String>>,
     /// Data that was lost by restarts of nodes.
     pub(super) losses: RefCell<DataLosses>,
-    alerts: RefCell<VecDeque<String>>,
+    troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
 
@@ -109,7 +109,7 @@ impl ManagerShared {
             store_waits: Cell::new(false),
             waits: RefCell::default(),
             losses: RefCell::default(),
-            alerts: RefCell::default(),
+            troubles: RefCell::default(),
             clock: RefCell::default(),
             about,
         };
@@ -147,9 +147,9 @@ impl ManagerShared {
         }
     }
 
-    /// Records an alert for the operator.
+    /// Records a trouble for the operator.
     pub(super) fn record_alert(&self, trouble: String) {
-        let mut troubles = self.alerts.borrow_mut();
+        let mut troubles = self.troubles.borrow_mut();
         if !troubles.contains(&trouble) {
             if troubles.len() == ALERTS_MAX {
                 troubles.pop_front();
@@ -158,8 +158,8 @@ impl ManagerShared {
         }
     }
 
-    pub(super) fn alerts(&self) -> Vec<String> {
-        self.alerts.borrow().iter().cloned().collect()
+    pub(super) fn troubles(&self) -> Vec<String> {
+        self.troubles.borrow().iter().cloned().collect()
     }
 
     /// A new unique session: no instance issues one with this nonce, and no timestamp is used twice.

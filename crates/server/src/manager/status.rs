@@ -13,7 +13,7 @@ use zerohop_wire::admin::{
     DamagedPartition, DescriptorStatus, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
 };
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::changes;
 use super::clustered;
@@ -196,9 +196,9 @@ fn split_warning(pending: u64) -> Option<String> {
     })
 }
 
-/// Alerts of the node, without those of its instances and those of its view of the cluster.
+/// Troubles of the node, without those of its instances and those of its view of the cluster.
 pub(super) fn of_node(shared: &ManagerShared) -> Vec<String> {
-    let mut troubles = shared.alerts();
+    let mut troubles = shared.troubles();
     troubles.extend(shared.losses.borrow().lines(shared.history.borrow().map()));
     troubles.extend(shared.unserved_reason());
     troubles.extend(

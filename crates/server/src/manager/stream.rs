@@ -19,7 +19,7 @@ pub struct Stream {
 }
 
 /// A socket as a non-blocking reader and writer.
-struct NonBlocking<'a>(&'a TcpStream);
+struct NonBlockingStream<'a>(&'a TcpStream);
 
 impl Stream {
     /// An accepted connection. Waits for its first byte, which shows whether the client uses TLS.
@@ -60,7 +60,7 @@ impl Stream {
             return Ok((self.socket.peek(&mut first).await? == 1).then_some(first[0]));
         };
         loop {
-            match tls.peek(&mut NonBlocking(&self.socket)) {
+            match tls.peek(&mut NonBlockingStream(&self.socket)) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.socket.readable().await?,
                 other => return other,
             }
@@ -81,7 +81,7 @@ impl Stream {
             None => self.socket.try_read_buf(into),
             Some(tls) => {
                 let room = into.capacity() - into.len();
-                tls.read(&mut NonBlocking(&self.socket), room, |piece| into.extend_from_slice(piece))
+                tls.read(&mut NonBlockingStream(&self.socket), room, |piece| into.extend_from_slice(piece))
             }
         }
     }
@@ -98,7 +98,9 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_read(cx, into) };
         loop {
-            match tls.read(&mut NonBlocking(&this.socket), into.remaining(), |piece| into.put_slice(piece)) {
+            match tls
+                .read(&mut NonBlockingStream(&this.socket), into.remaining(), |piece| into.put_slice(piece))
+            {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(this.socket.poll_read_ready(cx))?;
                 }
@@ -113,7 +115,7 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_write(cx, bytes) };
         loop {
-            match tls.write(&mut NonBlocking(&this.socket), &[io::IoSlice::new(bytes)]) {
+            match tls.write(&mut NonBlockingStream(&this.socket), &[io::IoSlice::new(bytes)]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(this.socket.poll_write_ready(cx))?;
                 }
@@ -125,7 +127,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Poll::Ready(Ok(())) };
-        while !tls.flush(&mut NonBlocking(&this.socket))? {
+        while !tls.flush(&mut NonBlockingStream(&this.socket))? {
             ready!(this.socket.poll_write_ready(cx))?;
         }
         Poll::Ready(Ok(()))
@@ -140,13 +142,13 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Read for NonBlocking<'_> {
+impl Read for NonBlockingStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(into)
     }
 }
 
-impl Write for NonBlocking<'_> {
+impl Write for NonBlockingStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

@@ -19,7 +19,7 @@ use super::instances::notify_all;
 use super::shared::{ManagerShared, NodePhase};
 use super::{ManagerInput, Serve};
 use crate::error::ServeError;
-use crate::instance::{EndedInstance, InstanceNotice};
+use crate::instance::{InstanceExit, InstanceNotice};
 use crate::limits::{
     END_CLIENTS_WAIT, HAND_OVER_CHECK_INTERVAL, HAND_OVER_LINGER, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
 };
@@ -33,7 +33,7 @@ pub(super) async fn run(
 ) -> Result<(), ServeError> {
     let leave = Arc::new(Notify::new());
     let mut over_reason = None;
-    let mut ended: Vec<EndedInstance> = Vec::new();
+    let mut ended: Vec<InstanceExit> = Vec::new();
     let why = loop {
         let input = tokio::select! {
             input = control.recv() => input,
@@ -48,7 +48,7 @@ pub(super) async fn run(
             }
             // The sender is dropped only with the manager.
             Ok(reason) = &mut over => {
-                error!(reason, "the node has no place in its cluster any more and stops");
+                error!(reason, "the node is no longer a member of the cluster, and stops");
                 over_reason = Some(reason.clone());
                 break NodePhase::Failed(reason);
             }
@@ -67,7 +67,7 @@ pub(super) async fn run(
                     Err(reason) => reason.clone(),
                 };
                 let text = format!("instance {} has ended: {reason}", id(shared, one.instance_index));
-                error!(reason = text, "the node cannot go on and stops");
+                error!(reason = text, "the node cannot continue, and stops");
                 ended.push(one);
                 break NodePhase::Failed(text);
             }
@@ -116,7 +116,7 @@ async fn serve(shared: &Rc<ManagerShared>, serving: Serve) {
 async fn stop_all(
     shared: &Rc<ManagerShared>,
     control: &mut mpsc::Receiver<ManagerInput>,
-    mut ended: Vec<EndedInstance>,
+    mut ended: Vec<InstanceExit>,
 ) -> Result<(), ServeError> {
     let due = Instant::now() + STOP_WAIT;
     let instances = shared.instances();

@@ -6,8 +6,8 @@ use zerohop_wire::admin::{
     REFUSED_UNKNOWN, REFUSED_UNKNOWN_TOKEN, TokenGrant, TokenPut, TokenRevoke, TokenStatus, Tokens,
 };
 use zerohop_wire::auth::Access;
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::shown::quoted;
 use zerohop_wire::{Failure, Permission};
 
 use crate::access::permits;

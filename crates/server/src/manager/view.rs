@@ -4,7 +4,7 @@ use zerohop_control::agent::ClusterStatus;
 use zerohop_placement::{ClusterMap, Group, GroupService, GroupState};
 use zerohop_wire::admin;
 use zerohop_wire::ids::NodeId;
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::clustered;
 use super::instances::InstanceFigures;

@@ -1,5 +1,5 @@
-//! The mark that an instance writes to its disk once it has ended in order, with everything flushed. With it, the next start reports to the control
-//! group that no acknowledged write of the ended start is lost. The mark is removed before the data is opened again, so that no mark of an earlier start
+//! The clean-shutdown file: an instance writes it to its disk once it has ended, with everything flushed. With it, the next start reports to the control
+//! group that no acknowledged write of the ended start is lost. The file is removed before the data is opened again, so that no file of an earlier start
 //! remains, however that start ends. `docs/formats/node-folder.md` specifies the bytes.
 
 use std::io;
@@ -17,41 +17,41 @@ const MAGIC: [u8; 8] = *b"zerohopc";
 const VERSION: u32 = 1;
 const BYTES: usize = 8 + 4 + 8 + 4;
 
-/// Writes the mark of this start. The caller must call this once everything is durable and no more writes follow.
+/// Writes the file of this start. The caller must call this once everything is durable and no more writes follow.
 ///
 /// # Errors
-/// Those of the system. Then there is no mark, or it is this one, which is true.
-pub(crate) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
+/// Those of the system. Then there is no file, or it is this one, which is true.
+pub(crate) fn write(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
     replace_file(folder, FILE, &encode(incarnation))
 }
 
-/// The start that has written the mark, which stays; `None`: there is no valid mark.
-pub(crate) fn read_mark(folder: &Path) -> Option<Incarnation> {
+/// The start that has written the file, which stays; `None`: there is no valid file.
+pub(crate) fn read(folder: &Path) -> Option<Incarnation> {
     #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
     let bytes = std::fs::read(folder.join(FILE)).ok()?;
     decode(&bytes)
 }
 
-/// Removes the mark durably, and returns the start that has written it. An invalid mark is removed as well, and counts as none.
+/// Removes the file durably, and returns the start that has written it. An invalid file is removed as well, and counts as none.
 ///
 /// # Errors
-/// In words: the mark may still be there.
-pub(crate) fn take_mark(folder: &Path) -> Result<Option<Incarnation>, String> {
+/// In words: the file may still be there.
+pub(crate) fn take(folder: &Path) -> Result<Option<Incarnation>, String> {
     let path = folder.join(FILE);
-    let failed = |error: io::Error| format!("{} could not be taken away: {error}", path.display());
+    let failed = |error: io::Error| format!("cannot remove {}: {error}", path.display());
     #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            warn!(%error, path = %path.display(), "the mark of a stop in order cannot be read, and does not count");
+            warn!(%error, path = %path.display(), "the clean-shutdown file cannot be read: the last stop counts as a crash");
             Vec::new()
         }
     };
     remove_file(folder, FILE).map_err(failed)?;
     let found = decode(&bytes);
     if found.is_none() {
-        warn!(path = %path.display(), "the file of an orderly stop is not valid: the stop counts as a crash");
+        warn!(path = %path.display(), "the clean-shutdown file is invalid: the last stop counts as a crash");
     }
     Ok(found)
 }
@@ -66,7 +66,7 @@ pub(crate) fn encode(incarnation: Incarnation) -> Vec<u8> {
     bytes
 }
 
-/// `None`: the mark is corrupt, or of a version that this program does not know.
+/// `None`: the file is corrupt, or of a version that this program does not know.
 fn decode(bytes: &[u8]) -> Option<Incarnation> {
     let (body, checksum) = bytes.split_last_chunk::<4>()?;
     let (head, incarnation) = body.split_last_chunk::<8>()?;
@@ -95,14 +95,14 @@ mod tests {
     #[test]
     fn shutdown_marker_is_read_once_and_invalid_one_removed() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(take_mark(root.path()), Ok(None));
-        assert_eq!(read_mark(root.path()), None);
-        leave(root.path(), Incarnation(7)).unwrap();
-        assert_eq!(read_mark(root.path()), Some(Incarnation(7)));
-        assert_eq!(take_mark(root.path()), Ok(Some(Incarnation(7))));
-        assert_eq!(take_mark(root.path()), Ok(None));
+        assert_eq!(take(root.path()), Ok(None));
+        assert_eq!(read(root.path()), None);
+        write(root.path(), Incarnation(7)).unwrap();
+        assert_eq!(read(root.path()), Some(Incarnation(7)));
+        assert_eq!(take(root.path()), Ok(Some(Incarnation(7))));
+        assert_eq!(take(root.path()), Ok(None));
         replace_file(root.path(), FILE, b"zerohopc and no more").unwrap();
-        assert_eq!(take_mark(root.path()), Ok(None));
+        assert_eq!(take(root.path()), Ok(None));
         assert!(!root.path().join(FILE).exists());
     }
 

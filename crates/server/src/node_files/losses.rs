@@ -1,4 +1,4 @@
-//! What a standalone node may have lost because its process was not stopped in order: `docs/formats/node-folder.md`, "`losses`". In a cluster the
+//! What a standalone node may have lost because its process was not shut down cleanly: `docs/formats/node-folder.md`, "`losses`". In a cluster the
 //! control group keeps this record.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) const LOSSES_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct SavedLosses(BTreeMap<KeyspaceId, MapEpoch>);
 
 impl SavedLosses {
-    /// Records that the process before this start was not stopped in order. `map` is the first one of this start.
+    /// Records that the process before this start was not shut down cleanly. `map` is the first one of this start.
     pub(crate) fn record(&mut self, map: &ClusterMap) {
         self.0.retain(|keyspace, _| map.keyspace(*keyspace).is_some());
         for (keyspace, found) in map.keyspaces() {

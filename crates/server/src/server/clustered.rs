@@ -27,7 +27,7 @@ use zerohop_wire::messages::ClusterId;
 
 use super::listen::Listeners;
 use super::{
-    Instances, NodeFolder, OpenedInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
+    Instances, NodeFolder, OpenInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
     instance_count, no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::instance::{InstancePlan, OpenResult};
@@ -41,7 +41,7 @@ use crate::manager::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterOptions {
     /// How the node joins.
-    pub way: JoinMethod,
+    pub method: JoinMethod,
     /// The failure domain of the node: nodes of one domain have the same number.
     pub domain: u32,
     /// The capacity of the node relative to others.
@@ -99,9 +99,9 @@ pub(super) fn start(
     share_descriptors(instances)?;
     let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
     let incarnation = Incarnation(random(random_u64())?.max(1));
-    if let Some(founded) = new_bootstrap_log(options, member.as_ref(), log.as_deref())? {
-        folder.replace_control_log(&founded).map_err(StartError::NotSaved)?;
-        log = Some(founded);
+    if let Some(bootstrap_log) = new_bootstrap_log(options, member.as_ref(), log.as_deref())? {
+        folder.replace_control_log(&bootstrap_log).map_err(StartError::NotSaved)?;
+        log = Some(bootstrap_log);
     }
     let log_bytes = log.as_ref().map_or(0, |log| log.len() as u64);
     let (settings, first) = settings(options, member, log, incarnation, &listeners)?;
@@ -200,7 +200,7 @@ pub(super) fn start(
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };
-    let OpenedInstances { handles, lived, closed } =
+    let OpenInstances { handles, lived, closed } =
         open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
     // The process start that the map names: if these disks do not have it in their record, they are other or replaced disks.
     let named = map.node(node).map(|found| found.incarnation());
@@ -287,7 +287,7 @@ fn settings(
         if let Some(time) = cluster.balance_after {
             settings.leader.stable_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         }
-        match &cluster.way {
+        match &cluster.method {
             JoinMethod::Together { hosts, own_index: me, name } => {
                 let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
                 if all.get(*me) != Some(&own) {
@@ -296,12 +296,12 @@ fn settings(
                         format!("the list of hosts has {address} for this node, which listens at {own}");
                     return Err(StartError::Cluster { reason });
                 }
-                let founded_at = bootstrap_addresses(options, &all)?;
-                settings.cluster = name_of(name, &founded_at);
+                let addresses = bootstrap_addresses(options, &all)?;
+                settings.cluster = name_of(name, &addresses);
                 let members = bootstrap_nodes(&all);
                 // The address of this node at that time, unless another node listens there now.
                 settings.joined_at = options.local.as_ref().filter(|local| local.is_first).and_then(|_| {
-                    let then = founded_at.get(*me)?;
+                    let then = addresses.get(*me)?;
                     (*then == own || !all.contains(then)).then(|| then.clone())
                 });
                 contacts.extend(members.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
@@ -345,7 +345,7 @@ fn settings(
 
 /// Refuses a new node that could ask only itself.
 fn check_contacts(options: &ServerOptions, settings: &AgentSettings) -> Result<(), StartError> {
-    let joins = matches!(options.cluster.as_ref().map(|cluster| &cluster.way), Some(JoinMethod::Join(_)));
+    let joins = matches!(options.cluster.as_ref().map(|cluster| &cluster.method), Some(JoinMethod::Join(_)));
     let is_new = settings.node.is_none() && matches!(settings.control, ControlPart::No);
     if !joins || !is_new || settings.contacts.iter().any(|one| *one != settings.manager) {
         return Ok(());
@@ -381,7 +381,7 @@ fn new_bootstrap_log(
     log: Option<&[u8]>,
 ) -> Result<Option<Vec<u8>>, StartError> {
     let Some(JoinMethod::Together { hosts, own_index: me, .. }) =
-        options.cluster.as_ref().map(|cluster| &cluster.way)
+        options.cluster.as_ref().map(|cluster| &cluster.method)
     else {
         return Ok(None);
     };
@@ -393,9 +393,9 @@ fn new_bootstrap_log(
         return Ok(None);
     }
     let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
-    let founded_at = bootstrap_addresses(options, &all)?;
-    let members = bootstrap_nodes(&founded_at);
-    Ok(members.get(*me).map(|own| RaftManager::found_with(own.id, &members, &founded_at)))
+    let addresses = bootstrap_addresses(options, &all)?;
+    let members = bootstrap_nodes(&addresses);
+    Ok(members.get(*me).map(|own| RaftManager::bootstrap_with(own.id, &members, &addresses)))
 }
 
 /// Current addresses of managers that the control group may not know yet.
@@ -403,7 +403,7 @@ fn moved(options: &ServerOptions) -> Result<Vec<ManagerInfo>, StartError> {
     let Some(local) = &options.local else { return Ok(Vec::new()) };
     let mut moved = local.managers.clone();
     if let (true, Some(JoinMethod::Together { hosts, .. })) =
-        (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.way))
+        (local.is_first, options.cluster.as_ref().map(|cluster| &cluster.method))
     {
         // Managers that bootstrap now have the numbers of their positions.
         for (id, at) in (1..).zip(&hosts[..bootstrap_count(hosts.len())]) {

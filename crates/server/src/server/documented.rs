@@ -131,11 +131,10 @@ fn closed(document: &mut Document<'_>) {
 
 fn cluster(document: &mut Document<'_>) {
     let addresses = ["127.0.0.1:7400", "[::1]:7400"];
-    let founded_at = addresses.map(|address| address.parse().unwrap()).to_vec();
-    let cluster =
-        LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses: founded_at, is_bootstrapped: false };
+    let bootstrap_addresses = addresses.map(|address| address.parse().unwrap()).to_vec();
+    let cluster = LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses, is_bootstrapped: false };
     let bytes = cluster.encode();
-    let state = "0: the cluster is not founded yet; 1: all of its nodes have served together";
+    let state = "0: the cluster is not bootstrapped yet; 1: all of its nodes have served together";
     let fields = [
         field("`zerohopu`", b"zerohopu"),
         field("version: 1", 1u32.to_le_bytes()),
@@ -143,12 +142,12 @@ fn cluster(document: &mut Document<'_>) {
         field("the name of the cluster", b"sixteen bytes id"),
         field("number of nodes, `n`, 1 to 64", 2u32.to_le_bytes()),
         field(
-            "`n` addresses, where the managers of the nodes listened when the cluster was founded: length (1), `host:port`",
+            "`n` addresses, where the managers of the nodes listened when the cluster was bootstrapped: length (1), `host:port`",
             texts(&addresses),
         ),
         field("CRC-32C of all before", sum_of(&bytes)),
     ];
     document.layout("The folder of a local cluster: `cluster` / offset", &[], &bytes, &fields);
-    let founded = LocalCluster { is_bootstrapped: true, ..cluster }.encode();
-    assert_eq!((&bytes[..12], &founded[12..16]), (&founded[..12], &[1, 0, 0, 0][..]));
+    let bootstrapped = LocalCluster { is_bootstrapped: true, ..cluster }.encode();
+    assert_eq!((&bytes[..12], &bootstrapped[12..16]), (&bootstrapped[..12], &[1, 0, 0, 0][..]));
 }

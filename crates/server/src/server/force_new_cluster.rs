@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use zerohop_control::manager::RaftManager;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::ids::NodeId;
-use zerohop_wire::shown::shown_path;
 
 use crate::error::StartError;
 use crate::folder::NodeFolder;
@@ -30,7 +30,7 @@ pub struct ForcedCluster {
 ///
 /// # Errors
 /// There is no such node, it is running, or it has no manager.
-pub fn found_again(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartError> {
+pub fn force_new_control_group(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartError> {
     let cluster = |reason: String| StartError::Cluster { reason };
     if !root.is_dir() {
         return Err(cluster(format!("{}: there is no such folder", shown_path(root))));
@@ -43,7 +43,7 @@ pub fn found_again(root: &Path, is_meant: bool) -> Result<ForcedCluster, StartEr
     let log = log.ok_or_else(|| {
         cluster(format!("{}: node {node} is no manager: take the folder of one that was", shown_path(root)))
     })?;
-    let (again, known, state) = RaftManager::found_again(&log, node).map_err(|error| {
+    let (again, known, state) = RaftManager::force_new(&log, node).map_err(|error| {
         cluster(format!("the control log in {} cannot be used: {error}", shown_path(root)))
     })?;
     if is_meant {

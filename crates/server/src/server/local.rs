@@ -13,9 +13,9 @@ use zerohop_control::manager::RaftManager;
 use zerohop_disk::replace_file;
 use zerohop_system::entropy::random_bytes;
 use zerohop_wire::checksum::crc32c;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
-use zerohop_wire::shown::shown_path;
 
 use crate::error::StartError;
 use crate::folder::{CONTROL_LOG, INSTANCE_PREFIX, MEMBER_FILE, NODE_FOLDER, STATE_FILE};
@@ -74,9 +74,9 @@ impl LocalCluster {
     ///
     /// # Errors
     /// The system provides no random bytes.
-    pub fn new(founded_at: Vec<SocketAddr>) -> Result<LocalCluster, StartError> {
+    pub fn new(bootstrap_addresses: Vec<SocketAddr>) -> Result<LocalCluster, StartError> {
         let name = super::random(random_bytes())?;
-        Ok(LocalCluster { name, bootstrap_addresses: founded_at, is_bootstrapped: false })
+        Ok(LocalCluster { name, bootstrap_addresses, is_bootstrapped: false })
     }
 
     /// Its name as text.
@@ -147,16 +147,16 @@ impl LocalCluster {
         }
         let mut name = [0; 16];
         name.copy_from_slice(&body[16..32]);
-        let (mut founded_at, mut rest) = (Vec::new(), &body[HEADER_BYTES..]);
+        let (mut bootstrap_addresses, mut rest) = (Vec::new(), &body[HEADER_BYTES..]);
         for _ in 0..nodes {
             let (length, behind) = rest.split_first().ok_or(DAMAGED)?;
             let (text, behind) = behind.split_at_checked(usize::from(*length)).ok_or(DAMAGED)?;
             let text = std::str::from_utf8(text).map_err(|_| DAMAGED)?;
-            founded_at.push(text.parse().map_err(|_| DAMAGED)?);
+            bootstrap_addresses.push(text.parse().map_err(|_| DAMAGED)?);
             rest = behind;
         }
         match rest {
-            [] => Ok(LocalCluster { name, bootstrap_addresses: founded_at, is_bootstrapped: state == 1 }),
+            [] => Ok(LocalCluster { name, bootstrap_addresses, is_bootstrapped: state == 1 }),
             _ => Err(DAMAGED),
         }
     }
@@ -237,8 +237,8 @@ mod tests {
 
     fn sample() -> LocalCluster {
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        let founded_at = vec![at(7400), at(7403), at(7406)];
-        LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses: founded_at, is_bootstrapped: true }
+        let bootstrap_addresses = vec![at(7400), at(7403), at(7406)];
+        LocalCluster { name: *b"sixteen bytes id", bootstrap_addresses, is_bootstrapped: true }
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tests {
         let data = root.path().join("made");
         assert_eq!(LocalCluster::read(&data), Ok(None));
         let mut cluster = LocalCluster { is_bootstrapped: false, ..sample() };
-        for is_founded in [false, true] {
-            cluster.is_bootstrapped = is_founded;
+        for is_bootstrapped in [false, true] {
+            cluster.is_bootstrapped = is_bootstrapped;
             cluster.write(&data).unwrap();
             assert_eq!(LocalCluster::read(&data), Ok(Some(cluster.clone())));
         }

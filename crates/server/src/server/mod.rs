@@ -44,7 +44,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
 pub use self::clustered::{ClusterOptions, JoinMethod};
-pub use self::force_new_cluster::{ForcedCluster, found_again};
+pub use self::force_new_cluster::{ForcedCluster, force_new_control_group};
 pub use self::local::{
     FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner, process_of_original,
 };
@@ -490,11 +490,11 @@ fn proofs(options: &ServerOptions) -> Result<Option<Proofs>, StartError> {
 }
 
 /// Instances that have opened their data.
-struct OpenedInstances {
+struct OpenInstances {
     handles: Vec<InstanceHandle>,
     /// The process starts that the disks of all instances have recorded.
     lived: Vec<Incarnation>,
-    /// The process start that ended in order according to the disks of all instances.
+    /// The process start that shut down cleanly according to the disks of all instances.
     closed: Option<Incarnation>,
 }
 
@@ -504,7 +504,7 @@ fn open_all(
     opened: SyncSender<OpenResult>,
     ids: &[InstanceId],
     instances: &mut Instances,
-) -> Result<OpenedInstances, StartError> {
+) -> Result<OpenInstances, StartError> {
     for plan in plans {
         let thread = instance::start(plan, opened.clone()).map_err(|error| no_thread(&error))?;
         instances.threads.push(thread);
@@ -539,10 +539,10 @@ fn open_all(
     lived.retain(|start| ready.iter().all(|one| one.lived.contains(start)));
     let handle =
         |(id, one): (&InstanceId, ReadyToServe)| InstanceHandle::new(*id, one.mailbox, one.recovered);
-    Ok(OpenedInstances { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
+    Ok(OpenInstances { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
 }
 
-/// The process start that ended in order according to all disks; `None` if a disk has no mark, or a different one.
+/// The process start that shut down cleanly according to all disks; `None` if a disk has no mark, or a different one.
 fn common_mark(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarnation> {
     let first = marks.next()??;
     marks.all(|mark| mark == Some(first)).then_some(first)

@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use zerohop_system::entropy::random_bytes;
+use zerohop_wire::escaped::shown_path;
 use zerohop_wire::messages::ClusterId;
-use zerohop_wire::shown::shown_path;
 
 use super::clustered::{address, name_of};
 use super::local::{LocalCluster, holds_data, node_folder};
@@ -64,9 +64,9 @@ pub fn new_cluster(root: &Path, id: Option<ClusterId>) -> Result<(usize, Cluster
                 ClusterId(super::random(random_bytes())?)
             } else {
                 // Nodes that have not started yet will use the same name.
-                let founded_at =
+                let bootstrap_addresses =
                     file.bootstrap_addresses.iter().map(|at| address(*at)).collect::<Result<Vec<_>, _>>()?;
-                name_of(&file.name(), &founded_at)
+                name_of(&file.name(), &bootstrap_addresses)
             }
         }
     };

@@ -6,7 +6,7 @@ use crate::SessionError as Reason;
 use bytes::Bytes;
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminRefusal, AdminReply, AdminRequest, KeyspaceDrop, KeyspaceStatus,
-    REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN,
+    REFUSED_DROPPING, REFUSED_FAILED, REFUSED_UNKNOWN,
 };
 
 use super::cluster_handle::{ClusterHandle, micros};
@@ -62,7 +62,7 @@ impl ClusterHandle {
             match self.send_drop_request(query, left).await {
                 Ok(AdminReply::Keyspace(keyspace)) => return Ok(*keyspace),
                 Ok(AdminReply::Refused(AdminRefusal { code, reason, keyspace })) => match &*code {
-                    REFUSED_CLOSING => {
+                    REFUSED_DROPPING => {
                         if begun.as_ref().is_none_or(|begun| begun.waits_for != reason) {
                             tell(&reason);
                         }

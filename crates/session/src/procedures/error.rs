@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::SessionError as Reason;
 use zerohop_wire::contents::blob_name_of;
-use zerohop_wire::shown::quoted;
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Maximum number of bytes of a key that an error shows.

@@ -1,6 +1,6 @@
 //! A keyspace that a client has opened.
 
-use crate::FoundKeyspace;
+use crate::KeyspaceLookup;
 use zerohop_placement::{KeyspaceConfig, partition_of};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -10,11 +10,11 @@ use super::cluster_handle::ClusterHandle;
 #[derive(Clone, Debug)]
 pub struct Keyspace {
     client: ClusterHandle,
-    found: FoundKeyspace,
+    found: KeyspaceLookup,
 }
 
 impl Keyspace {
-    pub(crate) fn new(client: ClusterHandle, found: FoundKeyspace) -> Self {
+    pub(crate) fn new(client: ClusterHandle, found: KeyspaceLookup) -> Self {
         Self { client, found }
     }
 

@@ -63,10 +63,10 @@ impl<'a, R> Operation<'a, R> {
     }
 
     /// Makes a write conditional: it ends with `ConditionFailed` unless the record fulfils the condition. Has no effect on a read.
-    pub fn condition(mut self, wanted: Condition) -> Self {
+    pub fn condition(mut self, requested: Condition) -> Self {
         match &mut self.what {
-            OperationKind::Wire(WireOperation::Write(write)) => write.condition = wanted,
-            OperationKind::Append { condition, .. } => *condition = wanted,
+            OperationKind::Wire(WireOperation::Write(write)) => write.condition = requested,
+            OperationKind::Append { condition, .. } => *condition = requested,
             OperationKind::Wire(WireOperation::Read(_)) => {}
         }
         self

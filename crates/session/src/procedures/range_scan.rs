@@ -18,7 +18,7 @@ use super::keyspace::Keyspace;
 use super::operation::Record;
 use crate::limits::LONG_VALUES_BYTES_MAX;
 use crate::planted::{Bug, is_planted};
-use crate::{KeyRange, ListedKey, Reply, SessionRequest};
+use crate::{KeyRange, Reply, ScanKey, SessionRequest};
 
 /// What is left of a scan of a range.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(super) struct RangeScanState {
     /// The cursor of the next page in its region; `None` at the end.
     cursor: Option<Bytes>,
     /// The keys of the last page that are not returned yet.
-    pending: VecDeque<ListedKey>,
+    pending: VecDeque<ScanKey>,
     /// How many of them have all that is requested.
     ready: usize,
     /// Bytes of their values that no page had room for.
@@ -104,8 +104,8 @@ impl RangeScanState {
 
     /// The next key whose value is to be read, unless the values that were read are enough to be returned.
     pub(super) fn missing_value(&mut self) -> Option<Bytes> {
-        let is_missing = |listed: &ListedKey| listed.value.is_none() && listed.record == RecordType::Bytes;
-        let has_all = |listed: &&ListedKey| !self.range.values || !is_missing(listed);
+        let is_missing = |listed: &ScanKey| listed.value.is_none() && listed.record == RecordType::Bytes;
+        let has_all = |listed: &&ScanKey| !self.range.values || !is_missing(listed);
         self.ready += self.pending.iter().skip(self.ready).take_while(has_all).count();
         let next = self.pending.get(self.ready).filter(|_| self.long_bytes < LONG_VALUES_BYTES_MAX);
         next.map(|listed| listed.key.clone())
@@ -130,7 +130,7 @@ impl RangeScanState {
     }
 
     /// The keys that have all that is requested.
-    pub(super) fn return_ready(&mut self) -> Vec<ListedKey> {
+    pub(super) fn return_ready(&mut self) -> Vec<ScanKey> {
         self.long_bytes = 0;
         self.pending.drain(..std::mem::take(&mut self.ready)).collect()
     }
@@ -219,7 +219,7 @@ impl RangeScan {
     /// # Errors
     /// The keyspace is not ordered, the lower bound is above the upper one, or the page cannot be read within the client's
     /// deadline.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         check_order(&self.keyspace)?;
         loop {
             if self.rest.is_returned() {
@@ -258,9 +258,9 @@ mod tests {
 
     use super::*;
 
-    fn listed(key: usize, value: Option<Bytes>) -> ListedKey {
+    fn listed(key: usize, value: Option<Bytes>) -> ScanKey {
         let key = Bytes::from(key.to_string());
-        ListedKey { key, partition: PartitionId(0), record: RecordType::Bytes, version: Timestamp(1), value }
+        ScanKey { key, partition: PartitionId(0), record: RecordType::Bytes, version: Timestamp(1), value }
     }
 
     /// The regions of the pages of a scan, each with the bytes of its cursor. Every region has two pages.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::{ListedKey, Reply, SessionRequest};
+use crate::{Reply, ScanKey, SessionRequest};
 use bytes::Bytes;
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::PartitionId;
@@ -38,7 +38,7 @@ impl Scan {
     }
 
     /// Returns the next keys; `None` at the end. After an error the caller can request the same page again.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         while let Some((partition, cursor)) = self.left.front() {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
             let (id, hash_range) = (self.keyspace.id(), (*partition, self.partitions));

@@ -17,7 +17,7 @@ use super::cluster_handle::{ClusterHandle, ProcedureSettings};
 use super::keyspace::Keyspace;
 use super::limits::BlobLimits;
 use super::shell::{BackgroundTask, BatchSender, BoxFuture, ProcedureShell, ReplySender, RequestResult};
-use crate::{FoundKeyspace, SessionError, SessionRequest, WaitReason};
+use crate::{KeyspaceLookup, SessionError, SessionRequest, WaitReason};
 
 /// The answers of single requests and of batches, in order.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ pub(super) fn handle_with(script: &Arc<Script>, blobs: BlobLimits) -> ClusterHan
 pub(super) fn keyspace(handle: &ClusterHandle) -> Keyspace {
     let mut config = KeyspaceConfig::new("k".parse().unwrap(), 7).fitted_to(1);
     config.partitions = PartitionCount::new(1).unwrap();
-    Keyspace::new(handle.clone(), FoundKeyspace { id: KeyspaceId(1), config })
+    Keyspace::new(handle.clone(), KeyspaceLookup { id: KeyspaceId(1), config })
 }
 
 /// The output of a procedure that waits for nothing but the script.

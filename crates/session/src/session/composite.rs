@@ -19,7 +19,7 @@ use zerohop_base::time::Time;
 pub(super) struct CompositeTable<T> {
     procedures: Slots<Procedure<T>>,
     /// Results of their operations that have not been passed on yet.
-    ended: VecDeque<EndedOperation>,
+    ended: VecDeque<CompletedOperation>,
     /// The map, and the latest answer about it, with which those that wait for a map were last started.
     started_with: (MapEpoch, Option<Time>),
     /// Counts of those that read.
@@ -40,7 +40,7 @@ struct Procedure<T> {
 
 /// The result of an operation of a composite operation.
 #[derive(Debug)]
-struct EndedOperation {
+struct CompletedOperation {
     procedure: Handle,
     slot: u32,
     result: Result<Reply, SessionError>,
@@ -148,7 +148,7 @@ impl<T> CompositeTable<T> {
             let usable_us = u64::from(read_lock_us) * READ_LOCK_USABLE_NINTHS / 9;
             (usable_us > 0).then(|| sent.after_us(usable_us))
         });
-        self.ended.push_back(EndedOperation { procedure, slot, result, read_locked_until });
+        self.ended.push_back(CompletedOperation { procedure, slot, result, read_locked_until });
     }
 
     /// Whether there are results to pass on.
@@ -158,7 +158,7 @@ impl<T> CompositeTable<T> {
 
     /// Passes on the next result to its composite operation, if that has not ended. Returns the next step of that operation.
     pub(super) fn next_result(&mut self, now: Time, map: &ClusterMap) -> Option<(Handle, CompositeStep)> {
-        while let Some(EndedOperation { procedure: handle, slot, result, read_locked_until }) =
+        while let Some(CompletedOperation { procedure: handle, slot, result, read_locked_until }) =
             self.ended.pop_front()
         {
             // Another of its operations may have ended it.

@@ -21,7 +21,7 @@ use crate::in_flight_frame::FrameContents;
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
-use crate::reply::{FoundKeyspace, Reply};
+use crate::reply::{KeyspaceLookup, Reply};
 use crate::request::{Collect, RequestKind};
 use crate::slots::Handle;
 use zerohop_base::time::Time;
@@ -214,7 +214,7 @@ impl<T> Session<T> {
         }
         match self.mapping.map().keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
             Some((id, keyspace)) => {
-                let found = FoundKeyspace { id, config: keyspace.config().clone() };
+                let found = KeyspaceLookup { id, config: keyspace.config().clone() };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
             }
             None if self.map_is_newer_than(handle) => {

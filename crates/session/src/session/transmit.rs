@@ -223,14 +223,14 @@ impl<T> Transmitter<'_, T> {
                 break;
             }
             used += 1;
-            let (item, write, wanted) = (item.clone(), *write, time_out_ms(self.now, operation));
+            let (item, write, requested) = (item.clone(), *write, time_out_ms(self.now, operation));
             if write {
                 match self.stamp(*handle) {
                     Some(stamp) => first = first.or(Some(stamp)),
                     None => continue,
                 }
             }
-            time_out = time_out.max(wanted);
+            time_out = time_out.max(requested);
             packed.extend_from_slice(&item);
             batch_handles.push(*handle);
         }

@@ -23,10 +23,10 @@ const PAPERS: KeyspaceId = KeyspaceId(2);
 /// Keys in partition 0 of four that are in partitions 0 and 1 of eight.
 fn torn(bench: &InstanceBench) -> [String; 2] {
     let map = split_of(bench);
-    let found = |wanted: u32| {
+    let found = |expected: u32| {
         let is_so = |key: &String| {
             bench.envelope(2, key).partition == PartitionId(0)
-                && map.keyspace(PAPERS).expect("is there").partition(key.as_bytes()) == PartitionId(wanted)
+                && map.keyspace(PAPERS).expect("is there").partition(key.as_bytes()) == PartitionId(expected)
         };
         (0..1_000).map(|n| format!("key {n}")).find(is_so).expect("is one")
     };

@@ -227,14 +227,14 @@ impl InstanceNetwork {
 
 #[test]
 fn transaction_over_two_instances_applies_at_one_version() {
-    for (durability, wanted) in [
+    for (durability, expected) in [
         (Durability::Interval { ms: 100 }, PartDurability::Interval),
         (Durability::Sync, PartDurability::Sync),
         (Durability::Memory, PartDurability::Memory),
     ] {
         let mut world = InstanceNetwork::new(2, durability);
         let keys = world.keys();
-        let parts = world.parts(wanted, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
+        let parts = world.parts(expected, &[insert(&keys[0], "a"), insert(&keys[3], "b"), add(&keys[1], 5)]);
         assert!(parts.len() == 3 && world.holder(&keys[0]) != world.holder(&keys[3]));
         let request = world.transact(1, &parts);
         world.run_batches(100);
@@ -353,8 +353,8 @@ fn changed_read_version_aborts_the_transaction() {
     parts.sort_by_key(TransactionPart::order);
     let request = world.transact(2, &parts);
     world.run_batches(100);
-    let wanted = Failure::Aborted { reason: AbortReason::ConditionFailed, part: 0, item: 0 };
-    assert_eq!(world.answer(request), Some(Err(wanted)));
+    let expected = Failure::Aborted { reason: AbortReason::ConditionFailed, part: 0, item: 0 };
+    assert_eq!(world.answer(request), Some(Err(expected)));
     world.value_is(&keys[3], "old");
 }
 
@@ -387,10 +387,10 @@ fn prepared_participant_learns_decision_after_restart() {
         if let Ok(answered) = &answered {
             assert!(answered.starts_with("transacted 2"), "{answered}");
         }
-        let wanted = if answered.is_ok() { Ok("7".to_owned()) } else { Err(Failure::NotFound) };
+        let expected = if answered.is_ok() { Ok("7".to_owned()) } else { Err(Failure::NotFound) };
         assert!(world.answer(read).is_some());
-        assert_eq!(world.value(&other), Some(wanted.clone()));
-        assert_eq!(world.value(&keys[3]), Some(wanted));
+        assert_eq!(world.value(&other), Some(expected.clone()));
+        assert_eq!(world.value(&keys[3]), Some(expected));
     }
 }
 
@@ -563,7 +563,7 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
         if let Some(first @ (Ok(_) | Err(Failure::Aborted { .. }))) = first {
             assert_eq!(first, answered, "one outcome for all requests");
         }
-        let wanted = match answered {
+        let expected = match answered {
             Ok(answered) => {
                 assert!(answered.starts_with("transacted 2"), "{answered}");
                 Ok("7".to_owned())
@@ -577,8 +577,8 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
                 Err(Failure::NotFound)
             }
         };
-        assert_eq!(world.value(&keys[0]), Some(wanted.clone()));
-        assert_eq!(world.value(&keys[3]), Some(wanted));
+        assert_eq!(world.value(&keys[0]), Some(expected.clone()));
+        assert_eq!(world.value(&keys[3]), Some(expected));
     }
 }
 

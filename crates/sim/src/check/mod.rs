@@ -19,9 +19,9 @@
 //!                          succeed once faults have ended
 //! ```
 
+mod blob_lifetimes;
 mod call_order;
 mod linear;
-mod lives;
 mod lossy;
 mod model;
 mod named_section;

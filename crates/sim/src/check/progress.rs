@@ -8,7 +8,7 @@ use zerohop_wire::Failure;
 use super::Violation;
 use crate::history::{ClientCall, OperationEnd, RunHistory};
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US, HEALING_US};
-use crate::transacted::TransactionRecord;
+use crate::transaction_results::TransactionRecord;
 
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) {
     let healing_us = if history.is_cluster { CLUSTER_HEALING_US } else { HEALING_US };

@@ -99,7 +99,7 @@ impl RedisModel {
 
     /// Whether a step may get this reply in this state: the costly ones are excluded without a copy of the state.
     fn may_fit(&self, step: RedisStep, reply: &StepReply) -> bool {
-        let is_text = |wanted: &StepReply| match (wanted, &self.text) {
+        let is_text = |requested: &StepReply| match (requested, &self.text) {
             (StepReply::Bytes(bytes), Some(text)) => bytes == text,
             (StepReply::Nil, None) => true,
             _ => false,

@@ -338,11 +338,11 @@ mod tests {
         }
 
         #[track_caller]
-        fn shows(&self, wanted: &[&str]) {
+        fn shows(&self, expected: &[&str]) {
             let mut violations = Vec::new();
             check(&self.0, &mut violations);
-            let matches = violations.len() == wanted.len()
-                && violations.iter().zip(wanted).all(|(one, wanted)| one.what.contains(wanted));
+            let matches = violations.len() == expected.len()
+                && violations.iter().zip(expected).all(|(one, expected)| one.what.contains(expected));
             assert!(matches, "{violations:#?}");
         }
     }

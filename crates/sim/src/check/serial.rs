@@ -11,11 +11,11 @@ use zerohop_base::time::Time;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
-use super::{lives, snapshots};
+use super::{blob_lifetimes, snapshots};
 use crate::cycles::{self, Anomaly, CheckedAction, CycleClass, EdgeReason, Transaction, TransactionFate};
 use crate::history::RunHistory;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_MARGIN_US};
-use crate::transacted::{TransactionFailure, TransactionRecord};
+use crate::transaction_results::{TransactionFailure, TransactionRecord};
 
 /// Checks all transactions, and returns their number.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> usize {
@@ -29,7 +29,7 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
     snapshots::check(&history.snapshots, until, violations);
     let written = (&known[..], |one: &TransactionRecord| is_known(one, until));
     snapshots::check_writes(&history.snapshots, written, until, violations);
-    lives::check(&known, |one| is_known(one, until), violations);
+    blob_lifetimes::check(&known, |one| is_known(one, until), violations);
     let mut wrong = |checker, what| violations.push(Violation { checker, what });
     for one in all {
         if let Some(what) = ends(history, one) {

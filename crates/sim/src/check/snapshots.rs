@@ -14,7 +14,7 @@ use zerohop_base::time::Time;
 use super::Violation;
 use crate::cycles::{self, Anomaly, CheckedAction, Transaction, TransactionFate};
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord, SnapshotVersion};
-use crate::transacted::TransactionRecord;
+use crate::transaction_results::TransactionRecord;
 
 /// Checks what was read by a time.
 pub(super) fn check(snapshots: &[SnapshotHistory], until: Time, violations: &mut Vec<Violation>) {

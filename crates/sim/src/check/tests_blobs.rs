@@ -7,7 +7,7 @@ use super::check;
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::history::{Loss, RunHistory};
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord};
-use crate::transacted::{BlobLife, TransactionRecord};
+use crate::transaction_results::{BlobLife, TransactionRecord};
 use crate::workload::blobs::chunk_id;
 
 /// A history under construction.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEffect, AgentEvent, EndReason, LogEndQuery};
-use zerohop_control::command::{LogEnd, ManagerId, ManagerInfo, ReportedLog};
+use zerohop_control::command::{LogEnd, LogReport, ManagerId, ManagerInfo};
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{InstanceId, NodeId};
@@ -140,7 +140,7 @@ impl SimulatedCluster {
             AgentEffect::Joined { node, first_instance, epoch } => {
                 self.joined(at, (node, first_instance), epoch.0)
             }
-            AgentEffect::RequestLogEnds(wanted) => self.report_log_ends(at, &wanted),
+            AgentEffect::RequestLogEnds(requested) => self.report_log_ends(at, &requested),
             AgentEffect::Answered { token, result } => self.deliver_to_operator(token, result),
             AgentEffect::WritesMayBeLost { keyspace, partition } => self.watch_loss(keyspace, partition),
             AgentEffect::Ended(ended) => self.agent_ends(at, &ended),
@@ -252,9 +252,9 @@ impl SimulatedCluster {
 
     /// Reports where logs end. Only an instance that knows that its group is recovering may report:
     /// its log does not change any more.
-    fn report_log_ends(&mut self, at: usize, wanted: &[LogEndQuery]) {
+    fn report_log_ends(&mut self, at: usize, requested: &[LogEndQuery]) {
         let mut logs = Vec::new();
-        for want in wanted {
+        for want in requested {
             let Some(slot) = self.hosts[at].slot_of(want.instance) else { continue };
             let Some(instance) = &self.hosts[at].slots[slot].instance else { continue };
             let found = instance.replicas().find(|one| (one.0, one.1) == (want.keyspace, want.partition));
@@ -270,7 +270,7 @@ impl SimulatedCluster {
             // An empty disk is not intact: every in-sync replica has at least an epoch marker.
             let intact = end.is_intact && end.is_complete && log_end != LogEnd::default();
             let (epoch, instance) = (want.epoch, want.instance);
-            let log = ReportedLog { keyspace, partition, epoch, instance, end: log_end, intact };
+            let log = LogReport { keyspace, partition, epoch, instance, end: log_end, intact };
             self.watch.reported_logs.report(self.hosts[at].incarnation, &log);
             logs.push(log);
         }

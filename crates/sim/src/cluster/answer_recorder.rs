@@ -6,7 +6,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::transaction_reads::{ReadResult, intended, read_of, read_result};
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{TransactionFailure, TransactionRecord};
+use crate::transaction_results::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, TransactionStep};
 
 /// Writes an answer into the history.

@@ -23,7 +23,7 @@ use self::task::{BlobOutcome, BlobReport, BlobStep, is_absent, run_blob};
 use super::SimulatedCluster;
 use super::running_transaction::fail_of;
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{BlobLife, TransactionFailure, TransactionRecord};
+use crate::transaction_results::{BlobLife, TransactionFailure, TransactionRecord};
 use crate::workload::blobs::{BlobChangeKind, BlobOperationPlan, MARKS_MAX, NUMBERS, PutEnd, blob_of_header};
 
 #[path = "blobs/contents.rs"]

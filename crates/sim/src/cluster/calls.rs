@@ -12,9 +12,9 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
-use super::redis::SpanningUnits;
+use super::redis::PendingCrossPartitionUnits;
 use super::scans::PUTS_FROM;
-use super::transacting::OPERATION_TOKENS_FROM;
+use super::transactions::OPERATION_TOKENS_FROM;
 use super::without_epochs::without_epochs;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::{ClientLife, PROCEDURES_FROM};
@@ -126,7 +126,7 @@ impl SimulatedCluster {
         self.handle_snapshot_reports();
         self.handle_blob_reports();
         PlainBlobRun { world: self }.handle_reports();
-        SpanningUnits { world: self }.handle_replies();
+        PendingCrossPartitionUnits { world: self }.handle_replies();
         if let Some(at) = self.clients[client].next_turn_due() {
             self.schedule_client(client, at.max(now.after_us(1)));
         }
@@ -288,7 +288,8 @@ impl SimulatedCluster {
             return;
         }
         let link = self.network.open(now, Opener::CopiedFrames, Some(place));
-        self.trace.record(now, format_args!("{link} brings n{host}/{slot} a copy of {} bytes", frame.len()));
+        self.trace
+            .record(now, format_args!("{link} delivers n{host}/{slot} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,

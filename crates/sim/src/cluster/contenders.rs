@@ -1,6 +1,6 @@
 //! Clients that use the keys of a transaction that is in progress.
 
-use super::transacting::AccountsState;
+use super::transactions::AccountsState;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::streams::Draw;
 use crate::workload::transactional::ClientOperationPlan;

@@ -1,7 +1,7 @@
 //! Events that wait until the agent of a node may receive them.
 
 use zerohop_control::agent::GroupRequest;
-use zerohop_control::command::{KeyspaceDrained, ReportedLog};
+use zerohop_control::command::{KeyspaceDrained, LogReport};
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::InstanceId;
 
@@ -12,7 +12,7 @@ use super::node_end::NodeEnd;
 pub(super) enum DelayedEvent {
     Opened { intact: bool, closed: bool },
     FetchMap,
-    LogEnds(Vec<ReportedLog>),
+    LogEnds(Vec<LogReport>),
     Asks { instance: InstanceId, place: AnswerOrigin, change: GroupRequest },
     Drained(KeyspaceDrained),
     End(NodeEnd),

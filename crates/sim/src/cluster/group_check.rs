@@ -80,12 +80,12 @@ fn check_group(
     found: &[(InstanceId, MemberContents)],
     before: Option<u64>,
 ) -> GroupVerdict {
-    let wanted = usize::from(config.replicas).min(instances_up);
+    let requested = usize::from(config.replicas).min(instances_up);
     let members = group.members().count();
-    if group.state != GroupState::Stable || members != wanted {
-        return GroupVerdict::Not(format!("has {members} of {wanted} members: {group:?}"));
+    if group.state != GroupState::Stable || members != requested {
+        return GroupVerdict::Not(format!("has {members} of {requested} members: {group:?}"));
     }
-    if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
+    if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(requested) {
         return GroupVerdict::Not(format!("has too few in sync: {group:?}"));
     }
     if members == 1 {

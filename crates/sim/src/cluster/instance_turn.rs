@@ -10,7 +10,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, RequestId, Timestamp}
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Encoder, Envelope, Message};
 
-use super::agreed::AppliedEntries;
+use super::committed_entries::AppliedEntries;
 use super::redis_turn::RedisTurn;
 use crate::network::LinkId;
 use crate::node::port::Port;

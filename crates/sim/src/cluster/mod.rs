@@ -14,7 +14,6 @@
 //! ```
 
 mod agents;
-mod agreed;
 mod aimed_crashes;
 mod answer_recorder;
 mod blobs;
@@ -22,6 +21,7 @@ mod breaks;
 mod bursts;
 mod calls;
 mod commits;
+mod committed_entries;
 mod compares;
 mod contenders;
 mod control_disk;
@@ -55,8 +55,8 @@ mod stalls;
 mod targeted_faults;
 mod torn_batches;
 mod traffic;
-mod transacting;
 mod transaction_reads;
+mod transactions;
 mod watch;
 mod without_epochs;
 
@@ -98,7 +98,7 @@ pub use scenario::{Limits, ScenarioDraws, scenario_draws};
 use snapshots::Snapshots;
 use stalls::Stalls;
 use targeted_faults::TargetedFaults;
-use transacting::ClientTransactions;
+use transactions::ClientTransactions;
 use watch::ClusterWatch;
 
 /// An event of the event_queue.

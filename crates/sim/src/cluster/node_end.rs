@@ -7,7 +7,7 @@ pub(super) enum NodeEnd {
     Power,
     /// It is killed; its issued writes reach the disk.
     Killed,
-    /// It stops in order.
+    /// It shuts down cleanly.
     Stopped,
     /// Power loss, with the loss of its instances' disks.
     DisksLost,

@@ -286,7 +286,7 @@ impl SimulatedCluster {
 
     /// Opens the instances of a node with a map, under its number. Returns whether all contents of
     /// their disks are intact and date from the start that the map names, and whether that start
-    /// has ended in order.
+    /// has shut down cleanly.
     pub(super) fn open_slots(&mut self, at: usize) -> (bool, bool) {
         let now = self.now();
         let (mut is_intact, mut is_closed) = (true, true);
@@ -377,7 +377,7 @@ impl SimulatedCluster {
                 if let Some(trouble) = trouble.filter(|_| !self.hosts[at].has_failed) {
                     self.record_violation(
                         "world",
-                        format!("an instance of n{at} does not stop in order: {trouble}"),
+                        format!("an instance of n{at} does not shut down cleanly: {trouble}"),
                     );
                 }
             }
@@ -398,7 +398,7 @@ impl SimulatedCluster {
                 match how {
                     NodeEnd::Power => disk.crash(),
                     NodeEnd::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
-                    // A process that has stopped in order has synced everything: unsynced writes
+                    // A process that has shut down cleanly has synced everything: unsynced writes
                     // may be lost.
                     NodeEnd::Stopped if slot.record.closed.is_some() => disk.crash(),
                     NodeEnd::Killed | NodeEnd::Stopped => disk.power_off_clean(),

@@ -14,7 +14,7 @@ use zerohop_wire::ids::KeyspaceId;
 use super::redis::REDIS_KEYSPACES;
 use super::scenario::PlannedKeyspace;
 use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
-use super::transacting::AccountsState;
+use super::transactions::AccountsState;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
 use crate::streams::Draw;
@@ -95,12 +95,12 @@ impl SimulatedCluster {
             self.operator.dropping = None;
             self.coverage.commits_seen("keyspaces dropped amidst", 1);
             self.watch.dropping(id, now);
-            return self.send_control_command(ControlCommand::CloseKeyspace(id));
+            return self.send_control_command(ControlCommand::BeginDropKeyspace(id));
         }
         // No node may have received the command.
         let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_dropping());
         if let Some((id, _)) = left.filter(|_| self.operator.pending_commands.is_empty()) {
-            return self.send_control_command(ControlCommand::CloseKeyspace(id));
+            return self.send_control_command(ControlCommand::BeginDropKeyspace(id));
         }
         if self.phase == ClusterPhase::Healed {
             // Nodes that are draining return to service.
@@ -170,7 +170,7 @@ impl SimulatedCluster {
                 self.watch.dropping(id, self.now());
                 self.send_control_command(match draw.chance(1, 2) {
                     true => ControlCommand::DropKeyspace(id),
-                    false => ControlCommand::CloseKeyspace(id),
+                    false => ControlCommand::BeginDropKeyspace(id),
                 });
             }
             _ => return false,
@@ -266,7 +266,7 @@ impl SimulatedCluster {
                     let is_at_once = self.seed % 2 == 1;
                     self.send_control_command(match is_at_once {
                         true => ControlCommand::DropKeyspace(id),
-                        false => ControlCommand::CloseKeyspace(id),
+                        false => ControlCommand::BeginDropKeyspace(id),
                     });
                 }
             }

@@ -14,7 +14,7 @@ pub(crate) struct LifeFile {
     pub(crate) timestamp_bound: Timestamp,
     /// The newest is the last.
     pub(crate) starts: Vec<Incarnation>,
-    /// The start that has ended in order, if the last one has.
+    /// The start that has shut down cleanly, if the last one has.
     pub(crate) closed: Option<Incarnation>,
 }
 

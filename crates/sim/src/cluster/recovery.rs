@@ -15,16 +15,16 @@ use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_MARGIN_US};
 pub(super) struct Holder {
     pub(super) instance: InstanceId,
     /// The end of its process; none while it runs.
-    pub(super) end: Option<EndedProcess>,
+    pub(super) end: Option<ProcessExit>,
 }
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EndedProcess {
+pub(super) struct ProcessExit {
     pub(super) at: Time,
     /// The last time at which its disks and the process worked.
     pub(super) sound_until: Time,
-    /// It stopped in order, with working disks.
+    /// It shut down cleanly, with working disks.
     pub(super) is_clean: bool,
     /// Its disks were lost, then or later.
     pub(super) has_lost_disks: bool,
@@ -59,7 +59,7 @@ pub(super) fn check_chosen_log(
     if let Some(passed) = runs.or(holders.iter().find(holds_all)) {
         return RecoveryVerdict::MustNotContinue(passed.instance);
     }
-    let survives = |end: EndedProcess| match durability {
+    let survives = |end: ProcessExit| match durability {
         Durability::Interval { .. } if end.has_lost_disks => Time(0),
         Durability::Interval { .. } if end.is_clean => end.at,
         Durability::Interval { ms } => {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     fn ended(instance: InstanceId, at_s: u64) -> Holder {
-        let end = EndedProcess {
+        let end = ProcessExit {
             at: Time(at_s * SECOND),
             sound_until: Time::NEVER,
             is_clean: false,
@@ -97,7 +97,7 @@ mod tests {
         Holder { instance, end: Some(end) }
     }
 
-    fn with(mut holder: Holder, change: fn(&mut EndedProcess)) -> Holder {
+    fn with(mut holder: Holder, change: fn(&mut ProcessExit)) -> Holder {
         holder.end.iter_mut().for_each(change);
         holder
     }

@@ -16,11 +16,11 @@ pub(super) enum SiblingMessage {
 
 /// A unit over several partitions, which a client of the node executes.
 #[derive(Debug)]
-pub(super) struct SpanningUnit {
+pub(super) struct SimulatedCrossPartitionUnit {
     /// The name of the keyspace.
     pub(super) keyspace: String,
     pub(super) unit: Vec<u8>,
-    /// To whom the reply goes.
+    /// The receiver of the reply.
     pub(super) requester: (ConnectionId, Ticket),
 }
 
@@ -35,7 +35,7 @@ pub(super) struct RedisTurn {
     pub(super) calls: Vec<InstanceId>,
     pub(super) siblings: Vec<(usize, SiblingMessage)>,
     /// Units over several partitions.
-    pub(super) spanning: Vec<SpanningUnit>,
+    pub(super) spanning: Vec<SimulatedCrossPartitionUnit>,
     pub(super) counts: RedisCounts,
 }
 

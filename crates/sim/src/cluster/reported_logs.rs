@@ -1,5 +1,5 @@
-//! I1, its second half: a group in which every in-sync replica has restarted, and may have lost the end of its log, goes on
-//! only after all of them have reported in their present process, and with the log that ends last.
+//! I1, its second half. A group whose in-sync replicas have all restarted continues only after all of them have reported.
+//! It continues with the longest log.
 //!
 //! ```text
 //!   instance ── report of its log ──> kept, with the process that sent it
@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_control::command::{LogEnd, ReportedLog};
+use zerohop_control::command::{LogEnd, LogReport};
 use zerohop_placement::{ClusterMap, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId};
 
@@ -36,7 +36,7 @@ struct MemberReport {
 }
 
 impl ReportedLogs {
-    pub(super) fn report(&mut self, by: Incarnation, log: &ReportedLog) {
+    pub(super) fn report(&mut self, by: Incarnation, log: &LogReport) {
         let sent = SentReport { by, end: log.end, is_intact: log.intact };
         self.reports.entry((log.keyspace, log.partition)).or_default().insert(log.instance, sent);
     }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   running instance ── what it stores ──> before
-//!     disk ── killed, power lost or stopped in order ──> opened, compared ──> checkpoints and compaction, most of the
+//!     disk ── killed, power lost or shut down cleanly ──> opened, compared ──> checkpoints and compaction, most of the
 //!             ^                                                               time with a crash at a point of them
 //!             └────────────────────────────────────────────────────────────────┘
 //! ```
@@ -61,18 +61,18 @@ impl Restarts<'_> {
         let disk = self.world.hosts[host].slots[slot].disk.duplicate();
         disk.reseed(draw.next_u64());
         self.restart(&disk, &before, &mut draw)?;
-        // A stop in order ends the instance, so it comes last.
+        // A clean shutdown ends the instance, so it comes last.
         self.world.count(host);
         let now = self.world.now();
         let shown = self.world.hosts[host].clock.show(now);
         let (_, trouble) = self.world.hosts[host].slots[slot].stop(shown);
         if let Some(trouble) = trouble {
-            return Err(format!("does not stop in order: {trouble}"));
+            return Err(format!("does not shut down cleanly: {trouble}"));
         }
         self.world.coverage.blob(engine_cases::RESTARTS[1]);
         let disk = self.world.hosts[host].slots[slot].disk.duplicate();
         disk.crash();
-        self.open(&disk, &before, "a stop in order").map(drop)
+        self.open(&disk, &before, "a clean shutdown").map(drop)
     }
 
     fn restart(

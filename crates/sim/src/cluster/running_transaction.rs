@@ -9,7 +9,7 @@ use super::answer_recorder::AnswerRecorder;
 use super::interactive::InteractiveReport;
 use super::transaction_reads::{ReadResult, intended, reply_of};
 use crate::cycles::{CheckedAction, TransactionFate};
-use crate::transacted::{TransactionFailure, TransactionRecord};
+use crate::transaction_results::{TransactionFailure, TransactionRecord};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan};
 
 /// A transaction in progress.

@@ -16,7 +16,7 @@ use zerohop_base::random::Random;
 use zerohop_placement::{KeyOrder, PartitionCount, Separators};
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
 use zerohop_session::procedures::{Error, Keyspace, RangeScan, Scan as KeyScan};
-use zerohop_session::{Coalescing, ListedKey};
+use zerohop_session::{Coalescing, ScanKey};
 use zerohop_wire::ids::{InstanceId, KeyspaceId};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::Expiry;
@@ -88,7 +88,7 @@ type ScanEvents = Arc<Mutex<VecDeque<(usize, ScanEvent)>>>;
 enum ScanEvent {
     /// It requests a page of this keyspace.
     Requests(KeyspaceId),
-    Page(Vec<ListedKey>),
+    Page(Vec<ScanKey>),
     /// The page was not read; the scan goes on.
     Fails(String),
     /// The scan has seen everything, or is abandoned.
@@ -138,7 +138,7 @@ impl AnyScan {
         AnyScan::Range(scan)
     }
 
-    async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         match self {
             AnyScan::Keys(scan) => scan.next_page().await,
             AnyScan::Range(scan) => scan.next_page().await,
@@ -351,7 +351,7 @@ impl SimulatedCluster {
             ScanEvent::Page(keys) => {
                 let Some(page) = one.entry.and_then(|entry| history[entry].pages.last_mut()) else { return };
                 page.answered_at = Some(now);
-                let key_of = |listed: &ListedKey| listed.key.to_vec().into_boxed_slice();
+                let key_of = |listed: &ScanKey| listed.key.to_vec().into_boxed_slice();
                 page.keys = keys.iter().map(key_of).collect();
                 let values =
                     keys.iter().filter_map(|listed| Some((key_of(listed), listed.value.as_ref()?.to_vec())));

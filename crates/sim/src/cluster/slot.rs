@@ -13,7 +13,7 @@ use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, Re
 use zerohop_wire::messages::PeerBody;
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Features, Message};
 
-use super::agreed::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
+use super::committed_entries::{AppliedEntries, COMPARED_ENTRIES_MAX, MemberLog};
 use super::instance_turn::{BrokenReport, ClusterTurn, Collect, PEERS};
 use super::record::{self, LifeFile};
 use super::redis::{RedisArrival, RedisSide};
@@ -54,7 +54,7 @@ enum SlotArrival {
 pub(crate) struct FormerStart {
     /// The disk was in use during that start.
     pub(crate) has_lived_through: bool,
-    /// That start was the last one, and has ended in order.
+    /// That start was the last one, and has shut down cleanly.
     pub(crate) was_closed: bool,
 }
 
@@ -285,7 +285,7 @@ impl ClusterSlot {
         })
     }
 
-    /// Stops in order: answers pending requests and closes the engine. Returns a failure, if there
+    /// Shuts down cleanly: answers pending requests and closes the engine. Returns a failure, if there
     /// was one.
     pub(crate) fn stop(&mut self, now: ClockReading) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();

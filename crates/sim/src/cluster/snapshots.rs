@@ -24,7 +24,7 @@ use super::snapshot_task::{SnapshotPlan, SnapshotReport, is_split_error, run_sna
 use crate::cycles::TransactionFate;
 use crate::snapshots::{SnapshotHistory, SnapshotRead, SnapshotRecord, SnapshotVersion};
 use crate::streams::Draw;
-use crate::transacted::TransactionRecord;
+use crate::transaction_results::TransactionRecord;
 use crate::workload::blobs::name;
 use crate::workload::transactional::{ClassedKey, KEYSPACES};
 

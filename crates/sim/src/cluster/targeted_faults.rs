@@ -30,9 +30,9 @@ const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
 /// One in `COORDINATORS_OF` messages with a `Prepare` or a decision kills its coordinator within
-/// `DIES_WITHIN_US`; then none is killed for `FAULT_PAUSE_US`.
+/// `CRASH_WITHIN_US`; then none is killed for `FAULT_PAUSE_US`.
 const COORDINATORS_OF: u64 = 40;
-const DIES_WITHIN_US: u64 = 30 * MS;
+const CRASH_WITHIN_US: u64 = 30 * MS;
 const FAULT_PAUSE_US: u64 = 4 * SECOND;
 
 /// The shortest and longest pause of clients after that: participants query the next primary after
@@ -179,7 +179,7 @@ impl SimulatedCluster {
             && self.is_in_fault_window(now);
         if may_die && from != to && self.streams.node.chance(1, COORDINATORS_OF) {
             self.targeted_faults.again = now.after_us(FAULT_PAUSE_US);
-            let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);
+            let (at, life) = (now.after_us(self.streams.node.below(CRASH_WITHIN_US)), self.hosts[from].life);
             self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Kill { host: from, life }));
             if self.scenario.has(FaultKind::ClientPauses) && self.streams.node.chance(1, 2) {
                 let until =

@@ -16,11 +16,11 @@ use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::SimulatedCluster;
-use super::agreed::{AgreedEntries, AppliedEntries, MemberLog, PartitionKey, is_replicated};
+use super::committed_entries::{AgreedEntries, AppliedEntries, MemberLog, PartitionKey, is_replicated};
 use super::hash_ranges::HashRanges;
 use super::maps::Maps;
 use super::node_end::NodeEnd;
-use super::recovery::{EndedProcess, Holder, RecoveryVerdict, check_chosen_log};
+use super::recovery::{Holder, ProcessExit, RecoveryVerdict, check_chosen_log};
 use super::redis::REDIS_KEYSPACES;
 use super::reported_logs::ReportedLogs;
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
@@ -38,7 +38,7 @@ pub(super) struct ClusterWatch {
     pub(super) has_lost_disks: bool,
     /// A manager has lost its log.
     pub(super) has_lost_log: bool,
-    keyspaces: BTreeMap<KeyspaceId, KnownKeyspace>,
+    keyspaces: BTreeMap<KeyspaceId, KeyspaceModel>,
     hash_ranges: HashRanges,
     committed_entries: AgreedEntries,
     maps: Maps,
@@ -52,7 +52,7 @@ pub(super) struct ClusterWatch {
 }
 
 #[derive(Debug)]
-struct KnownKeyspace {
+struct KeyspaceModel {
     history: KeyspaceHistory,
     /// With the highest number of partitions so far.
     config: KeyspaceConfig,
@@ -74,7 +74,7 @@ struct ProcessEnd {
 impl ClusterWatch {
     /// Keyspaces that clients use for single operations; for a while also those just dropped.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
-        let used = move |known: &&KnownKeyspace| {
+        let used = move |known: &&KeyspaceModel| {
             let name = known.config.name.as_str();
             let is_plain = !KEYSPACES.contains(&name) && !REDIS_KEYSPACES.contains(&name);
             is_plain && known.history.dropped.is_none_or(|at| now < at.after_us(300_000))
@@ -102,7 +102,7 @@ impl ClusterWatch {
 
     /// Keyspaces of transactions.
     fn transactional(&self) -> Vec<KeyspaceId> {
-        let is_so = |known: &&KnownKeyspace| KEYSPACES.contains(&known.config.name.as_str());
+        let is_so = |known: &&KeyspaceModel| KEYSPACES.contains(&known.config.name.as_str());
         self.keyspaces.values().filter(is_so).map(|known| known.history.id).collect()
     }
 
@@ -157,11 +157,11 @@ impl SimulatedCluster {
     /// An acknowledgement of a write leaves a process: enough copies must exist.
     pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: AnswerOrigin) {
         let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
-        let wanted = known.config.min_in_sync;
+        let requested = known.config.min_in_sync;
         let epoch = (place.keyspace, place.partition, place.epoch);
-        if let Some(copies) = self.watch.committed_entries.too_few(epoch, wanted) {
+        if let Some(copies) = self.watch.committed_entries.too_few(epoch, requested) {
             let what = format!(
-                "at {} n{host}/{slot} acknowledges a write of {}/{} in epoch {}, which has {copies} copies of {wanted}",
+                "at {} n{host}/{slot} acknowledges a write of {}/{} in epoch {}, which has {copies} copies of {requested}",
                 self.now().0,
                 place.keyspace,
                 place.partition,
@@ -300,7 +300,7 @@ impl SimulatedCluster {
             }
         }
         for (id, keyspace) in map.keyspaces() {
-            let known = self.watch.keyspaces.entry(id).or_insert_with(|| KnownKeyspace {
+            let known = self.watch.keyspaces.entry(id).or_insert_with(|| KeyspaceModel {
                 history: KeyspaceHistory {
                     id,
                     durability: vec![(now, keyspace.config().durability)],
@@ -464,7 +464,7 @@ impl SimulatedCluster {
     }
 
     /// Whether a replica that had everything may not have restarted at the time of the decision that the map shows, or
-    /// may have stopped in order before.
+    /// may have shut down cleanly before.
     fn may_be_whole(&self, (instance, incarnation): (InstanceId, Incarnation)) -> bool {
         let named = self.watch.map.instance(instance).map(|known| known.incarnation);
         let end = self.watch.ends.get(&incarnation);
@@ -474,7 +474,7 @@ impl SimulatedCluster {
     /// The fate of a replica that had everything.
     fn holder(&self, (instance, incarnation): (InstanceId, Incarnation)) -> Holder {
         // A replica that ran at the time of the decision may have ended since.
-        let end = self.watch.ends.get(&incarnation).map(|ended| EndedProcess {
+        let end = self.watch.ends.get(&incarnation).map(|ended| ProcessExit {
             at: ended.at,
             sound_until: ended.sound_until,
             is_clean: ended.how == NodeEnd::Stopped && !ended.has_failed,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory};
+use super::{Anomaly, CheckedAction, Edge, EdgeReason, HistoryIndex};
 
 /// The reads of lists.
 pub(super) struct Lists<'h> {
@@ -13,7 +13,7 @@ pub(super) struct Lists<'h> {
 }
 
 impl<'h> Lists<'h> {
-    pub(super) fn of(known: &mut KnownHistory<'h>) -> Result<Lists<'h>, Anomaly> {
+    pub(super) fn of(known: &mut HistoryIndex<'h>) -> Result<Lists<'h>, Anomaly> {
         let mut reads: BTreeMap<u64, Vec<(usize, &'h [u64])>> = BTreeMap::new();
         let mut longest: BTreeMap<u64, (usize, &'h [u64])> = BTreeMap::new();
         for (reader, transaction) in known.committed() {
@@ -48,7 +48,7 @@ impl<'h> Lists<'h> {
         Ok(Lists { reads, longest })
     }
 
-    pub(super) fn edges(&self, known: &KnownHistory<'h>, add: &mut impl FnMut(Edge)) {
+    pub(super) fn edges(&self, known: &HistoryIndex<'h>, add: &mut impl FnMut(Edge)) {
         let writer = |key: u64, value: u64| known.writers[&(key, value)].0;
         // A value of a committed transaction that is not in the longest read comes after it.
         let mut seen: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -102,7 +102,7 @@ fn next(values: &[u64], from: usize, is_other: impl Fn(u64) -> bool) -> Option<u
 
 /// Whether a list may have these values: at first `foreign` values of other transactions.
 fn may_have_values(
-    known: &mut KnownHistory<'_>,
+    known: &mut HistoryIndex<'_>,
     reader: usize,
     (key, values): (u64, &[u64]),
     foreign: usize,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Anomaly, CheckedAction, Edge, EdgeReason, KnownHistory, TransactionFate};
+use super::{Anomaly, CheckedAction, Edge, EdgeReason, HistoryIndex, TransactionFate};
 
 /// Per version: the value, its writer, and the first transaction that has read or written it.
 type Versions = BTreeMap<u64, (u64, usize, usize)>;
@@ -15,7 +15,7 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    pub(super) fn of(known: &mut KnownHistory<'_>) -> Result<Registers, Anomaly> {
+    pub(super) fn of(known: &mut HistoryIndex<'_>) -> Result<Registers, Anomaly> {
         let mut registers = Registers { versions: BTreeMap::new(), reads: Vec::new() };
         let mut version_of: BTreeMap<(u64, u64), (u64, usize)> = BTreeMap::new();
         let history = known.history;
@@ -61,7 +61,7 @@ impl Registers {
         Ok(registers)
     }
 
-    pub(super) fn edges(&self, known: &KnownHistory<'_>, add: &mut impl FnMut(Edge)) {
+    pub(super) fn edges(&self, known: &HistoryIndex<'_>, add: &mut impl FnMut(Edge)) {
         for versions in self.versions.values() {
             let mut before = None;
             for (_, writer, _) in versions.values() {

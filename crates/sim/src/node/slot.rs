@@ -186,7 +186,7 @@ impl NodeSlot {
         (turned, trouble)
     }
 
-    /// Stops in order: answers pending requests and closes the engine. Returns a failure, if there
+    /// Shuts down cleanly: answers pending requests and closes the engine. Returns a failure, if there
     /// was one.
     pub(crate) fn stop(&mut self, now: ClockReading) -> (SlotTurn, Option<String>) {
         let mut turned = SlotTurn::default();

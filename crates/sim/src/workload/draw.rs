@@ -22,7 +22,7 @@ pub(crate) const KEYS: [&str; 9] =
 const HOT: std::ops::Range<usize> = 2..4;
 
 /// The version of a record, and its bytes if it had bytes.
-type SeenRecord = (Timestamp, Option<Vec<u8>>);
+type ReadRecord = (Timestamp, Option<Vec<u8>>);
 
 /// The properties of a run's operations.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct OperationDraws {
     expires: bool,
     is_hot: bool,
     /// The last observed state of records, for conditions and comparisons.
-    seen: BTreeMap<(KeyspaceId, Box<[u8]>), SeenRecord>,
+    seen: BTreeMap<(KeyspaceId, Box<[u8]>), ReadRecord>,
 }
 
 impl OperationDraws {
@@ -103,7 +103,7 @@ impl OperationDraws {
         }
     }
 
-    fn on_count(&mut self, seen: &SeenRecord) -> RecordAction {
+    fn on_count(&mut self, seen: &ReadRecord) -> RecordAction {
         match self.random.below(8) {
             // No two sums of a few of these are equal, so a sum identifies its terms.
             0..=4 => RecordAction::Increment { delta: self.random.between(1, 1 << 40) as i64 },
@@ -112,7 +112,7 @@ impl OperationDraws {
         }
     }
 
-    fn on_text(&mut self, seen: &SeenRecord) -> RecordAction {
+    fn on_text(&mut self, seen: &ReadRecord) -> RecordAction {
         match self.random.below(8) {
             0..=3 => RecordAction::Extend { bytes: self.token() },
             4 => RecordAction::LookupRange { range: self.range() },
@@ -177,7 +177,7 @@ impl OperationDraws {
         }
     }
 
-    fn on_mix(&mut self, seen: &SeenRecord) -> RecordAction {
+    fn on_mix(&mut self, seen: &ReadRecord) -> RecordAction {
         match self.random.below(20) {
             0..=4 => RecordAction::Insert { value: self.value(), expiry: Expiry::Never },
             5 => RecordAction::Remove,

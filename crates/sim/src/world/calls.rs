@@ -169,7 +169,7 @@ impl NodeWorld {
             return;
         }
         let link = self.network.open(now, Opener::CopiedFrames, Some(instance));
-        self.trace.record(now, format_args!("{link} brings i{instance} a copy of {} bytes", frame.len()));
+        self.trace.record(now, format_args!("{link} delivers i{instance} a copy of {} bytes", frame.len()));
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,

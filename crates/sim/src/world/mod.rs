@@ -95,7 +95,7 @@ enum RunPhase {
 /// The state of the node.
 #[derive(Debug, Default)]
 struct NodeState {
-    /// If it is down: since when, whether it stopped in order, and the last time at which it was
+    /// If it is down: since when, whether it shut down cleanly, and the last time at which it was
     /// sound.
     down: Option<(Time, bool, Time)>,
     paused_until: Time,

@@ -26,7 +26,7 @@ pub(super) enum NodeEnding {
     Power,
     /// It is killed; its issued writes reach the disk.
     Killed,
-    /// It stops in order.
+    /// It shuts down cleanly.
     Stopped,
 }
 
@@ -170,7 +170,7 @@ impl NodeWorld {
         let now = self.now();
         let mut is_clean = how == NodeEnding::Stopped && !self.node.has_failed;
         if how == NodeEnding::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
-            // The process cannot stop in order while a power loss is pending.
+            // The process cannot shut down cleanly while a power loss is pending.
             return;
         }
         for slot in 0..self.slots.len() {
@@ -180,7 +180,9 @@ impl NodeWorld {
                 self.perform_turn(slot, turned, 0);
                 if let Some(trouble) = trouble {
                     if !self.node.has_failed {
-                        self.record_violation(format!("instance {slot} does not stop in order: {trouble}"));
+                        self.record_violation(format!(
+                            "instance {slot} does not shut down cleanly: {trouble}"
+                        ));
                     }
                     is_clean = false;
                 }

@@ -38,11 +38,11 @@ fn first_violation(seed: u64) -> Option<String> {
 fn blob_and_snapshot_mutants_are_found_by_otherwise_clean_seeds() {
     // A panic is a finding as well; its location is not printed.
     std::panic::set_hook(Box::new(|_| {}));
-    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let expected = std::env::var("ZEROHOP_BUG").ok();
     let is_wanted = |bug: &Bug| {
         let name = format!("{bug:?}");
         let is_played = crate::runs_all() || *bug == MUTANTS[0];
-        wanted.as_ref().map_or(is_played, |wanted| wanted.split(',').any(|one| one == name))
+        expected.as_ref().map_or(is_played, |expected| expected.split(',').any(|one| one == name))
     };
     let mut missed = Vec::new();
     for bug in MUTANTS.into_iter().filter(is_wanted) {

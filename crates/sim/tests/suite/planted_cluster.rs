@@ -256,8 +256,8 @@ fn seeds() -> u64 {
 /// The first violation of a seed.
 fn first_violation(seed: u64) -> Option<String> {
     let violations = run_cluster(seed, Limits::default(), LineRetention::Nothing).violations;
-    let wanted = std::env::var("ZEROHOP_CHECKER").ok();
-    let counts = |checker| wanted.as_deref().is_none_or(|wanted| wanted == checker);
+    let expected = std::env::var("ZEROHOP_CHECKER").ok();
+    let counts = |checker| expected.as_deref().is_none_or(|expected| expected == checker);
     violations.iter().find(|one| counts(one.checker)).map(ToString::to_string)
 }
 
@@ -315,12 +315,12 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
     std::panic::set_hook(Box::new(|_| {}));
     let from_the_first = |bugs: Vec<BugPlace>| bugs.into_iter().map(|bug| (bug, &[][..])).collect();
     let bugs: Vec<Row> = match std::env::var("ZEROHOP_BUG") {
-        Ok(wanted) if wanted == "relays" => from_the_first(BugPlace::of_relays()),
-        Ok(wanted) if wanted == "restarts" => from_the_first(BugPlace::of_restarts()),
-        Ok(wanted) if wanted == "transactions" => from_the_first(BugPlace::of_transactions()),
-        Ok(wanted) => {
+        Ok(expected) if expected == "relays" => from_the_first(BugPlace::of_relays()),
+        Ok(expected) if expected == "restarts" => from_the_first(BugPlace::of_restarts()),
+        Ok(expected) if expected == "transactions" => from_the_first(BugPlace::of_transactions()),
+        Ok(expected) => {
             let is_wanted =
-                |bug: &BugPlace| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
+                |bug: &BugPlace| expected == "all" || expected.split(',').any(|one| one == bug.name());
             from_the_first(BugPlace::all().into_iter().filter(is_wanted).collect())
         }
         Err(_) if crate::runs_all() => [&CANARIES[..], &OTHERS[..]].concat(),
@@ -328,10 +328,10 @@ fn cluster_mutants_are_found_by_otherwise_clean_seeds() {
     };
     assert!(!bugs.is_empty(), "ZEROHOP_BUG names no mutant");
     let (clean, missed) = (CleanSeeds::default(), Mutex::new(Vec::new()));
-    let wanted = if std::env::var_os("ZEROHOP_EVERY").is_some() { usize::MAX } else { 1 };
+    let expected = if std::env::var_os("ZEROHOP_EVERY").is_some() { usize::MAX } else { 1 };
     share(bugs, |row| {
         let name = row.0.name();
-        let found = find(row, &clean).take(wanted).inspect(|(seed, what)| {
+        let found = find(row, &clean).take(expected).inspect(|(seed, what)| {
             println!("{name}: seed {seed}: {:.160}", what.lines().next().unwrap_or(""));
         });
         if found.count() == 0 {

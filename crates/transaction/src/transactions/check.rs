@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::effect::Ticket;
     use crate::entry::TransactionEntry;
-    use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
+    use crate::id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, StageId, TransactionId};
     use crate::intents::{Holder, QueueEntry};
     use crate::item::Access;
     use crate::message::{Message, TransactionMessage};
@@ -159,7 +159,7 @@ mod tests {
         let mut one = Transactions::new(Time(1), HERE, PartitionEpoch(1), state);
         let arrival = one.intents.queue(QueueEntry::Chain(id(3)), vec![(1, Access::Write)]);
         let routing_key = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
-        let floor = Floor { hash_range: HERE, index: LogIndex(1) };
+        let floor = DecisionFloor { hash_range: HERE, index: LogIndex(1) };
         let what = TransactionMessage::Drop { floor };
         let message = Message { to: routing_key, from: id(3).coordinator, id: id(3), what };
         one.queued.insert(id(3), Box::new(QueuedTransaction { arrival, message, query_at: Time(9) }));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 
-use super::{DecisionNotice, Needs, OwnPart, PrepareAnswer, RunningTransaction, Transactions, send};
+use super::{
+    DecisionNotice, OwnPart, ParticipantRequirements, PrepareAnswer, RunningTransaction, Transactions, send,
+};
 use crate::effect::{Ticket, TransactionEffect, TransactionOutcome};
 use crate::entry::{Participant, TransactionEntry};
 use crate::host::PartitionHost;
@@ -114,7 +116,7 @@ impl Transactions {
         &self,
         host: &impl PartitionHost,
         request: &'r TransactionRequest,
-    ) -> Result<Needs<'r>, Refusal> {
+    ) -> Result<ParticipantRequirements<'r>, Refusal> {
         let part = request.parts.last().ok_or(Reason::Malformed)?;
         let mut needs = self.needs(host, (request.id, part))?;
         // The log has the actual change of the coordinator's part. It therefore waits for all holders that may commit below,
@@ -141,7 +143,7 @@ impl Transactions {
     fn prepare_own(
         &mut self,
         host: &mut impl PartitionHost,
-        (id, needs): (TransactionId, Needs<'_>),
+        (id, needs): (TransactionId, ParticipantRequirements<'_>),
         effects: &mut Vec<TransactionEffect>,
     ) {
         let (effect, result) = match self.evaluate(host, &needs.items) {

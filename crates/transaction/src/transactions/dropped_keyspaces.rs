@@ -15,7 +15,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex};
 use super::{HoldStage, Transactions};
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
-use crate::id::{Durability, Floor, KeyspaceRange, RoutingKey, TransactionId};
+use crate::id::{DecisionFloor, Durability, KeyspaceRange, RoutingKey, TransactionId};
 use crate::limits::KEYSPACE_GONE_US;
 use crate::message::TransactionMessage;
 use zerohop_base::time::Time;
@@ -74,8 +74,9 @@ impl Transactions {
         queued.into_iter().for_each(|(to, id)| self.drop_prepared(to, id, effects));
         if self.state.applied.keys().any(|id| id.coordinator.keyspace == keyspace) {
             let hash_range = KeyspaceRange { keyspace, first: 0, last: u64::MAX };
-            let entry =
-                TransactionEntry::DropBelow { floor: Floor { hash_range, index: LogIndex(u64::MAX) } };
+            let entry = TransactionEntry::DropBelow {
+                floor: DecisionFloor { hash_range, index: LogIndex(u64::MAX) },
+            };
             effects.push(TransactionEffect::Append { entry, durability: Durability::Memory });
         }
         let notices: Vec<(TransactionId, LogIndex, RoutingKey, KeyspaceRange)> = self

@@ -26,7 +26,7 @@ use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timesta
 use crate::effect::{Ticket, TransactionEffect};
 use crate::entry::TransactionEntry;
 use crate::host::PartitionHost;
-use crate::id::{Attempt, Durability, Floor, KeyspaceRange, RoutingKey, StageId, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, KeyspaceRange, RoutingKey, StageId, TransactionId};
 use crate::intents::{Holder, Intents, Locks, QueueEntry};
 use crate::item::{Items, TransactionItem, TransactionPart, TransactionRequest};
 use crate::limits::FLOORS_US;
@@ -103,7 +103,7 @@ struct HoldingTransaction {
     /// Its changes include a transform that may run beside others.
     has_transform: bool,
     /// In a chain: the parts to pass it on to.
-    onward: Option<(Floor, Vec<TransactionPart>)>,
+    onward: Option<(DecisionFloor, Vec<TransactionPart>)>,
     decided: Option<DecidedTransaction>,
     query_at: Time,
     /// `Commit` was repeated while it was being applied.
@@ -182,7 +182,7 @@ struct ReleasedAttempt {
 }
 
 /// The needs of a part: its items, its locks, and the staged pieces that it pins.
-struct Needs<'p> {
+struct ParticipantRequirements<'p> {
     items: Cow<'p, [TransactionItem]>,
     locks: Locks,
     pinned: Vec<StageId>,
@@ -395,8 +395,8 @@ impl Transactions {
         self.intents.are_free(&vec![(lock_key, crate::item::Access::Write)])
     }
 
-    fn floor(&self) -> Floor {
-        Floor { hash_range: self.hash_range, index: self.state.oldest_unfinished() }
+    fn floor(&self) -> DecisionFloor {
+        DecisionFloor { hash_range: self.hash_range, index: self.state.oldest_unfinished() }
     }
 
     fn release_intents(
@@ -432,7 +432,7 @@ impl Transactions {
         &self,
         host: &impl PartitionHost,
         (id, part): (TransactionId, &'p TransactionPart),
-    ) -> Result<Needs<'p>, Refusal> {
+    ) -> Result<ParticipantRequirements<'p>, Refusal> {
         let mut pinned = BTreeSet::new();
         let items = match &part.items {
             Items::Inline(items) => Cow::Borrowed(items.as_slice()),
@@ -445,7 +445,7 @@ impl Transactions {
         pinned.extend(crate::item::staged_in(&items));
         self.may_pin(id, &pinned)?;
         let locks = crate::intents::locks_of(&items);
-        Ok(Needs { items, locks, pinned: pinned.into_iter().collect() })
+        Ok(ParticipantRequirements { items, locks, pinned: pinned.into_iter().collect() })
     }
 
     /// Checks what the client has read, and evaluates.

@@ -3,7 +3,8 @@
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use super::{
-    DecidedTransaction, HoldStage, HoldingTransaction, Needs, QueuedTransaction, Transactions, send,
+    DecidedTransaction, HoldStage, HoldingTransaction, ParticipantRequirements, QueuedTransaction,
+    Transactions, send,
 };
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
@@ -157,7 +158,7 @@ impl Transactions {
         &mut self,
         now: Time,
         host: &mut impl PartitionHost,
-        (message, part, needs): (&Message, &TransactionPart, Needs<'_>),
+        (message, part, needs): (&Message, &TransactionPart, ParticipantRequirements<'_>),
         effects: &mut Vec<TransactionEffect>,
     ) {
         let id = message.id;

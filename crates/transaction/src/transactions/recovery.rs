@@ -8,7 +8,7 @@ use super::{
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
 use crate::host::{PartitionHost, SessionKnowledge};
-use crate::id::{Attempt, Durability, Floor, RoutingKey, TransactionId};
+use crate::id::{Attempt, DecisionFloor, Durability, RoutingKey, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
@@ -71,7 +71,7 @@ impl Transactions {
     }
 
     /// Remembers a coordinator's floor, until it is logged.
-    pub(super) fn record_floor(&mut self, floor: Floor) {
+    pub(super) fn record_floor(&mut self, floor: DecisionFloor) {
         if let Some(known) = self.floors.get_mut(&floor.hash_range) {
             *known = floor.index.max(*known);
         } else if self.floors.len() < FLOORS_MAX {

@@ -8,7 +8,7 @@ use super::{HoldStage, Transactions, send};
 use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
 use crate::host::PartitionHost;
-use crate::id::{Durability, Floor, RoutingKey, TransactionId};
+use crate::id::{DecisionFloor, Durability, RoutingKey, TransactionId};
 use crate::limits::{CLEANUP_QUERY_US, FLOORS_US, RESEND_US, STATUS_QUERY_US};
 use crate::message::TransactionMessage;
 use crate::reason::Reason;
@@ -64,8 +64,8 @@ impl Transactions {
     /// Logs the floors of coordinators as one entry for all of them: there are as many coordinators as partitions.
     fn log_floors(&mut self, effects: &mut Vec<TransactionEffect>) {
         let floors = std::mem::take(&mut self.floors).into_iter();
-        let floors: Vec<Floor> = floors
-            .map(|(hash_range, index)| Floor { hash_range, index })
+        let floors: Vec<DecisionFloor> = floors
+            .map(|(hash_range, index)| DecisionFloor { hash_range, index })
             .filter(|floor| self.state.is_below(*floor))
             .collect();
         if !floors.is_empty() {

@@ -7,9 +7,9 @@ use zerohop_transaction::codec::{
     decode_items, decode_parts, decode_release, encode_items, encode_parts, encode_release,
 };
 use zerohop_transaction::{
-    Access, Attempt, CodecError, Durability, Floor, ItemBody, Items, KeyspaceRange, Message, Participant,
-    ParticipantState, Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId, TransactionItem,
-    TransactionMessage, TransactionPart,
+    Access, Attempt, CodecError, DecisionFloor, Durability, ItemBody, Items, KeyspaceRange, Message,
+    Participant, ParticipantState, Reason, Refusal, RoutingKey, StageId, TransactionEntry, TransactionId,
+    TransactionItem, TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
@@ -34,8 +34,8 @@ fn hash_range() -> KeyspaceRange {
     KeyspaceRange { keyspace: KeyspaceId(1), first: 0x0700, last: 0x07ff }
 }
 
-fn floor() -> Floor {
-    Floor {
+fn floor() -> DecisionFloor {
+    DecisionFloor {
         hash_range: KeyspaceRange { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
         index: LogIndex(11),
     }
@@ -139,7 +139,9 @@ fn entries() -> Vec<TransactionEntry> {
         TransactionEntry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
         TransactionEntry::Expire { ids: vec![stage()] },
         TransactionEntry::StagePiece { id: stage(), bytes: 0x0a0b },
-        TransactionEntry::DropBelowAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
+        TransactionEntry::DropBelowAll {
+            floors: vec![floor(), DecisionFloor { index: LogIndex(9), ..floor() }],
+        },
     ]
 }
 

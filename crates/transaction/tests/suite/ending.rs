@@ -5,9 +5,9 @@ use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_transaction::limits::{CLEANUP_QUERY_US, FLOORS_US, KEYSPACE_GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
-    Access, Admission, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceRange,
-    Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, Ticket,
-    TransactionEffect, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
+    Access, Admission, Attempt, DecisionFloor, Durability, EvaluatedPart, Install, ItemBody, Items,
+    KeyspaceRange, Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId,
+    Ticket, TransactionEffect, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
     TransactionRequest, Transactions,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
@@ -192,7 +192,7 @@ fn prepared() -> (SinglePrimary, Attempt) {
         attempt,
         chain: false,
         durability: Durability::Sync,
-        floor: Floor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
+        floor: DecisionFloor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
         parts: vec![part(PARTICIPANT)],
     };
     world.receive(PARTICIPANT, COORDINATOR, what);
@@ -299,7 +299,7 @@ fn applied_part_is_dropped_with_coordinator_keyspace() {
         timestamp: Timestamp(9),
         decision: LogIndex(4),
         durability: Durability::Sync,
-        floor: Floor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
+        floor: DecisionFloor { hash_range: hash_range(COORDINATOR), index: LogIndex(1) },
     };
     world.receive(PARTICIPANT, COORDINATOR, commit);
     assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
@@ -322,7 +322,7 @@ fn apply(
 ) -> TransactionId {
     let id = TransactionId { coordinator, sequence: Sequence(decision), ..ID };
     let attempt = Attempt { epoch: PartitionEpoch(1), counter: decision };
-    let (floor, durability) = (Floor { hash_range, index: LogIndex(1) }, Durability::Sync);
+    let (floor, durability) = (DecisionFloor { hash_range, index: LogIndex(1) }, Durability::Sync);
     let parts = vec![part(PARTICIPANT)];
     let prepare = TransactionMessage::Prepare { attempt, chain: false, durability, floor, parts };
     world.receive_about(id, PARTICIPANT, coordinator, prepare);
@@ -346,7 +346,7 @@ fn one_entry_drops_finished_transactions_of_several_coordinators() {
     let before = world.last;
     let finished =
         |world: &mut SinglePrimary, (coordinator, hash_range): (RoutingKey, KeyspaceRange), below| {
-            let floor = Floor { hash_range, index: LogIndex(below) };
+            let floor = DecisionFloor { hash_range, index: LogIndex(below) };
             world.receive_about(
                 TransactionId { coordinator, ..ID },
                 PARTICIPANT,

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_transaction::{
-    Access, Attempt, Durability, EvaluatedPart, Floor, Install, ItemBody, Items, KeyspaceRange, Message,
-    ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId, TransactionEffect,
-    TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart, Transactions,
+    Access, Attempt, DecisionFloor, Durability, EvaluatedPart, Install, ItemBody, Items, KeyspaceRange,
+    Message, ParticipantState, PartitionHost, Refusal, RoutingKey, SessionKnowledge, StageId,
+    TransactionEffect, TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
+    Transactions,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
@@ -61,8 +62,8 @@ fn attempt(counter: u64) -> Attempt {
     Attempt { epoch: PartitionEpoch(1), counter }
 }
 
-fn floor() -> Floor {
-    Floor {
+fn floor() -> DecisionFloor {
+    DecisionFloor {
         hash_range: KeyspaceRange { keyspace: KeyspaceId(2), first: 0, last: u64::MAX },
         index: LogIndex(0),
     }

@@ -11,7 +11,7 @@ pub struct AdminRefusal {
     /// For people: what happened and what the user can do.
     #[prost(string, tag = "2")]
     pub reason: String,
-    /// With [`REFUSED_CLOSING`], the id of the keyspace: a repeated request names it, because its name may belong to another keyspace by then. 0:
+    /// With [`REFUSED_DROPPING`], the id of the keyspace: a repeated request names it, because its name may belong to another keyspace by then. 0:
     /// none.
     #[prost(uint32, tag = "3")]
     pub keyspace: u32,
@@ -30,7 +30,7 @@ pub const REFUSED_FORBIDDEN: &str = "forbidden";
 /// [`AdminRefusal::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
 /// [`AdminRefusal::code`]: the keyspace is being dropped and still has pending work; the client can repeat the request to wait for it.
-pub const REFUSED_CLOSING: &str = "being-dropped";
+pub const REFUSED_DROPPING: &str = "being-dropped";
 /// [`AdminRefusal::code`]: a setting is wrong or cannot be changed.
 pub const REFUSED_SETTING: &str = "bad-setting";
 /// [`AdminRefusal::code`]: there is no such partition.

@@ -524,7 +524,7 @@ fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
         fields.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
     };
     let (questions, answers) = (admin::questions(), admin::answers());
-    for field in one_of("ask") {
+    for field in one_of("request") {
         assert!(questions.iter().any(|(name, ..)| *name == field), "no golden vector asks for {field}");
     }
     for field in one_of("answer") {

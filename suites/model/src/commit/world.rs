@@ -114,7 +114,7 @@ pub struct Read {
     pub place: u8,
     /// A reader had seen the new value before it was asked.
     pub is_after: bool,
-    /// Whom it waits for.
+    /// The participants that it waits for.
     pub waits: Option<u8>,
 }
 

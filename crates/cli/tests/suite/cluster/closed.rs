@@ -1,4 +1,4 @@
-//! All nodes stop and start again. After a clean stop nothing is missing and no warning is printed;
+//! All nodes stop and start again. After a clean shutdown nothing is missing and no warning is printed;
 //! after a kill the nodes and tools warn that writes may be missing. The disks lose unsynced data,
 //! as in a power cut.
 
@@ -85,7 +85,7 @@ async fn kill_of_all_reports_possible_losses() {
     }
     for node in ALL {
         cluster.kill(node);
-        // The mark of the former clean stop is removed at the start. Restoring it must not hide the
+        // The mark of the former clean shutdown is removed at the start. Restoring it must not hide the
         // crash.
         assert!(!mark_of(node).exists());
         std::fs::write(mark_of(node), &marks[node]).unwrap();

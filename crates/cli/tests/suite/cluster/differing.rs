@@ -64,7 +64,7 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
     let verified = cluster.json(&["verify"]).remove(0);
     assert_eq!(verified["intact"], true, "{verified}");
     let compared = &verified["compared"];
-    assert_eq!((&compared["records"], &compared["copies_min"]), (&BOOKS.into(), &3.into()), "{verified}");
+    assert_eq!((&compared["records"], &compared["replicas_min"]), (&BOOKS.into(), &3.into()), "{verified}");
 
     cluster.kill(2);
     let other = value(7).replace("should", "cannot");
@@ -87,6 +87,6 @@ async fn verify_finds_differing_copy_and_reinstalls_it() {
         serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {error}"))
     };
     wait_for("all copies are one", verify, |verified| {
-        verified["intact"] == true && verified["compared"]["copies_min"] == 3
+        verified["intact"] == true && verified["compared"]["replicas_min"] == 3
     });
 }

@@ -85,11 +85,11 @@ impl NodeCluster {
 
     fn of(folder: &Path, nodes: u16, is_forgetful: bool) -> NodeCluster {
         let first = ports((nodes + JOINING_MAX) * PORTS);
-        let founded = usize::from(nodes);
+        let bootstrapped = usize::from(nodes);
         NodeCluster {
             folder: folder.to_owned(),
             ports: (0..nodes).map(|node| first + node * PORTS).collect(),
-            bootstrap_nodes: founded,
+            bootstrap_nodes: bootstrapped,
             nodes: (0..nodes).map(|_| None).collect(),
             is_forgetful,
             secret: None,

@@ -199,7 +199,7 @@ fn waiting_bootstrap_node_names_missing_members() {
     let mut cluster = NodeCluster::start_first(folder.path(), 3);
     let endpoints = cluster.endpoints();
     wait_for(
-        "it tells whom it waits for",
+        "it names the nodes that it waits for",
         || cluster.log(0),
         |log| log.contains("waiting for the other bootstrap members"),
     );
@@ -289,7 +289,7 @@ fn memory_keyspace_causes_one_alert_after_kill_and_none_after_stop() {
     cluster.start_again(1);
     cluster.wait_until_complete();
     for node in 0..3 {
-        assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "a stop in order is no trouble");
+        assert_eq!(troubles(&cluster, node), Vec::<String>::new(), "a clean shutdown is no trouble");
     }
     let primaries = |status: &Value| status["groups"]["recovering"] == 0 && status["groups"]["lost"] == 0;
     cluster.kill(1);

@@ -89,9 +89,9 @@ fn blob_bench_checks_every_byte_and_removes_its_blobs() {
         .iter()
         .map(|phase| (phase["operation"].as_str().unwrap(), phase["ops"].as_u64().unwrap()))
         .collect();
-    let wanted =
+    let expected =
         [("write", 5), ("overwrite", 5), ("write part", 200), ("read part", 200), ("read", 5), ("remove", 5)];
-    assert_eq!(counted, wanted);
+    assert_eq!(counted, expected);
     let at = |phase: usize, field: &str| phases[phase][field].as_f64().unwrap();
     assert!(
         (0..5).all(|phase| at(phase, "mb_per_second") > 0.0 && at(phase, "p50_us") <= at(phase, "p99_us"))

@@ -55,7 +55,7 @@ fn writes_beyond_a_file_size_limit_are_refused_and_none_is_lost() {
     assert!(!trouble.contains("full"), "{trouble}");
     let doctor = cluster.run(&["doctor"]);
     assert!(stdout(&doctor).contains("ulimit -f"), "{doctor:?}");
-    assert_eq!(cluster.end_with(Signal::TERM), Some(0), "an orderly stop");
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0), "a clean shutdown");
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
     assert!(log.contains("ulimit -f"), "{log}");
 

@@ -150,9 +150,9 @@ fn killed_bootstrap_nodes_are_joined_by_later_ones() {
         let cluster = LocalCluster::new(hosts.iter().map(|host| host.parse().unwrap()).collect()).unwrap();
         cluster.write(folder.path()).unwrap();
         let start = |node: &usize| {
-            let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--first"]);
+            let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--bootstrap"]);
             command.args(["--listen", &hosts[node - 1], "--hosts", &hosts.join(",")]);
-            command.args(["--founded-at", &hosts.join(","), "--cluster-name", &cluster.name()]);
+            command.args(["--bootstrap-addresses", &hosts.join(","), "--cluster-name", &cluster.name()]);
             command.arg("--data").arg(folder.path().join(format!("node-{node}")));
             RunningProcess::start(command.stdin(Stdio::null()).stdout(Stdio::null()))
         };

@@ -71,7 +71,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
         cluster.run_with(&["txn"], lines.as_bytes())
     });
     assert_eq!(code(&refused), 3, "{refused:?}");
-    assert!(stderr(&refused).contains("disk or memory is full"), "{refused:?}");
+    assert!(stderr(&refused).contains("no disk space or memory left"), "{refused:?}");
     assert_eq!(cluster.ok(&["kv", "lookup", &kept(number)]), "v");
     for key in [format!("e-{number}"), format!("f-{number}")] {
         assert_eq!(code(&cluster.run(&["kv", "lookup", &key])), 1, "nothing of what is refused is done");
@@ -95,7 +95,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     assert_eq!(cluster.ok(&["blob", "ls"]), "");
 }
 
-/// The last flush uses space that is allocated ahead. The mark of a clean stop (24 bytes in a file
+/// The last flush uses space that is allocated ahead. The clean-shutdown file (24 bytes in a file
 /// of its own) may find no space, and the next start works without it.
 #[test]
 fn full_cluster_stops_cleanly_and_keeps_acknowledged_writes() {

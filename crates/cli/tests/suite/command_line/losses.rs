@@ -48,7 +48,7 @@ fn standalone_node_reports_possible_loss_until_acknowledged() {
 
     // `memory` is empty after each start, which is no loss if the operator has stopped the node.
     let cluster = start(folder.path());
-    assert_eq!(reported(&cluster), [""; 0], "a stop in order is no loss");
+    assert_eq!(reported(&cluster), [""; 0], "a clean shutdown is no loss");
     assert_eq!(cluster.ok(&["recover", "acknowledge"]), "Nothing is reported missing in any keyspace.\n");
     kill(cluster);
 
@@ -67,7 +67,7 @@ fn standalone_node_reports_possible_loss_until_acknowledged() {
     }
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
 
-    // The report outlives a stop in order.
+    // The report outlives a clean shutdown.
     let cluster = start(folder.path());
     assert_eq!(reported(&cluster), ["default", "memory"]);
     let unknown = cluster.run(&["recover", "acknowledge", "papers"]);

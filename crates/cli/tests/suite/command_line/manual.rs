@@ -50,7 +50,7 @@ fn bash_completes_names_of_keyspaces_of_the_named_cluster() {
         names.sort_unstable();
         names.join(" ")
     });
-    for wanted in [
+    for expected in [
         "pages papers",
         "default pages papers results",
         "results",
@@ -58,7 +58,7 @@ fn bash_completes_names_of_keyspaces_of_the_named_cluster() {
         "--yes",
         "",
     ] {
-        assert_eq!(lines.next().as_deref(), Some(wanted), "{output:?}");
+        assert_eq!(lines.next().as_deref(), Some(expected), "{output:?}");
     }
     assert_eq!(stderr(&output), "", "{output:?}");
 }

@@ -217,12 +217,13 @@ fn commands_end_equally_on_terminal_and_pipe_without_foreign_bytes() {
         (piped.join().unwrap(), shown)
     });
     let mut wrong = Vec::new();
-    for ((Row(command, arguments, _, wanted, _), piped), (code, screen)) in ROWS.iter().zip(piped).zip(shown)
+    for ((Row(command, arguments, _, expected, _), piped), (code, screen)) in
+        ROWS.iter().zip(piped).zip(shown)
     {
         let foreign = foreign(&screen);
-        if (piped, code) != (Some(*wanted), Some(*wanted)) || foreign.is_some() {
+        if (piped, code) != (Some(*expected), Some(*expected)) || foreign.is_some() {
             wrong.push(format!(
-                "zerohop {command} {arguments}: {piped:?} in a pipe, {code:?} on a terminal, {wanted} is right; foreign: {foreign:?}: \
+                "zerohop {command} {arguments}: {piped:?} in a pipe, {code:?} on a terminal, {expected} is right; foreign: {foreign:?}: \
                  {screen:?}"
             ));
         }

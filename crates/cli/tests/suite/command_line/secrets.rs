@@ -110,7 +110,7 @@ fn node_with_other_secret_cannot_join() {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut node = RunningProcess::start(&mut command);
-        let line = log_line_with(&mut node, "cannot be talked to");
+        let line = log_line_with(&mut node, "the connection to a manager was rejected");
         assert!(line.contains(words), "{line}");
     }
     let nodes = run_with(&cluster, Some(&ours), &["node", "list", "--json"]);

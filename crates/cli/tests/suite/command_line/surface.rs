@@ -15,6 +15,7 @@ use std::process::Command;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::cluster::nodes::NodeCluster;
 use crate::command_line::secrets::new_secret;
 use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, wait_for};
@@ -280,6 +281,12 @@ fn add_help(name: &str, help: &str, lines: &mut SurfaceList) -> Vec<String> {
             text.push(line);
         }
     }
+    for (head, text) in
+        entries.iter().filter(|(head, _)| below.iter().any(|one| *head == format!("{name} {one}")))
+    {
+        let about = text.iter().flat_map(|line| line.split_whitespace()).collect::<Vec<_>>().join(" ");
+        lines.insert(format!("{head}: {}", about.split(" [").next().unwrap()));
+    }
     lines.extend(
         entries
             .iter()
@@ -332,16 +339,16 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     let up = "--nodes 1 --instances 1 --port 0 --data data --json";
     let cluster = ServingProgram::start(within(zerohop(&command_words("up", up))));
     paths.add("up", &cluster.ready);
-    let query = |command: &str, arguments: &str, input: &str, wanted: i32| {
+    let query = |command: &str, arguments: &str, input: &str, expected: i32| {
         let mut program = within(zerohop(&command_words(command, arguments)));
         program.env("ZEROHOP_ENDPOINT", cluster.endpoint());
         let answer = output(program, input.as_bytes());
-        assert_eq!(code(&answer), wanted, "zerohop {command} {arguments}: {answer:?}");
+        assert_eq!(code(&answer), expected, "zerohop {command} {arguments}: {answer:?}");
         stdout(&answer)
     };
     query("token new", "tok --all read --expires 1h", "", 0);
-    for JsonRow(command, arguments, input, wanted) in ROWS {
-        let printed = query(command, &format!("{arguments} --json"), input, *wanted);
+    for JsonRow(command, arguments, input, expected) in ROWS {
+        let printed = query(command, &format!("{arguments} --json"), input, *expected);
         assert!(!printed.is_empty(), "zerohop {command} {arguments} --json says nothing");
         paths.add_lines(command, &printed);
     }
@@ -362,6 +369,20 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     let made = within(zerohop(&command_words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
     assert_eq!(code(&made), 0, "{made:?}");
     paths.add_lines("folder new-cluster", &stdout(&made));
+
+    fs::create_dir(folder.join("group")).unwrap();
+    let mut group = NodeCluster::start(&folder.join("group"), 1);
+    group.wait_until_complete();
+    group.kill(0);
+    let (code, printed, error) = group.run(&[
+        "recover",
+        "--control-group",
+        folder.join("group/node-0").to_str().unwrap(),
+        "--accept-loss",
+        "--json",
+    ]);
+    assert_eq!(code, 0, "{error}");
+    paths.add_lines("recover --control-group", &printed);
     (metrics, paths.lines())
 }
 
@@ -488,18 +509,19 @@ fn help_is_parsed_in_both_layouts() {
                 - two: second\n\n  -h, --help  Print help [aliases: h]\n\nExit codes:\n  0    done\n       and more\n";
     let mut lines = SurfaceList::new();
     assert_eq!(add_help("zerohop do", help, &mut lines), [""; 0]);
-    let wanted = [
+    let expected = [
         "zerohop do --port <PORT> [default: any free one] [env: ZEROHOP_PORT]",
         "zerohop do -h, --help [aliases: h]",
         "zerohop do -k, --kind <KIND> [possible values: one, two]",
         "zerohop do <KEY>",
         "zerohop do usage: zerohop do [OPTIONS] <KEY>",
     ];
-    assert_eq!(lines.iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(lines.iter().collect::<Vec<_>>(), expected);
 
     let group = "Commands:\n  scan  Prints keys\n        and more [alias: ls]\n  help  Print this\n";
     assert_eq!(add_help("zerohop kv", group, &mut lines), ["scan"]);
     assert!(lines.contains("zerohop kv scan [alias: ls]"), "{lines:?}");
+    assert!(lines.contains("zerohop kv scan: Prints keys and more"), "{lines:?}");
     let renamed = lines.iter().map(|line| line.replace("--port", "--gate")).collect();
     assert_eq!(
         differences(&lines, &renamed),
@@ -512,15 +534,15 @@ fn help_is_parsed_in_both_layouts() {
 fn metrics_and_json_are_read_without_their_values() {
     let text = "# TYPE a counter\n# HELP a A.\na_total{instance=\"1\"} 1\na_total{instance=\"2\",kind=\"x, y\"} 1\n# TYPE b gauge\nb 1.0\n\
                 # TYPE c gauge\n# EOF\n";
-    let wanted = ["a_total counter {instance, kind}", "b gauge {}", "c gauge without series"];
-    assert_eq!(metrics(text).iter().collect::<Vec<_>>(), wanted);
+    let expected = ["a_total counter {instance, kind}", "b gauge {}", "c gauge without series"];
+    assert_eq!(metrics(text).iter().collect::<Vec<_>>(), expected);
 
     let mut paths = KeyPaths::default();
     paths.add_lines(
         "x",
         "{\"a\":[{\"b\":1}],\"c\":null,\"warnings\":[\"w\"]}\n{\"a\":[],\"c\":\"\",\"d\":[1]}\n",
     );
-    let wanted = [
+    let expected = [
         "x: a array",
         "x: a[].b number",
         "x: c null|string",
@@ -528,5 +550,5 @@ fn metrics_and_json_are_read_without_their_values() {
         "x: d[] number",
         "x: warnings array",
     ];
-    assert_eq!(paths.lines().iter().collect::<Vec<_>>(), wanted);
+    assert_eq!(paths.lines().iter().collect::<Vec<_>>(), expected);
 }

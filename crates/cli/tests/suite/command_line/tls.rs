@@ -118,7 +118,7 @@ fn node_with_other_ca_cannot_join() {
     command.args(["--ends-with-parent", &std::process::id().to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut node = RunningProcess::start(&mut command);
-    let line = log_line_with(&mut node, "cannot be talked to");
+    let line = log_line_with(&mut node, "the connection to a manager was rejected");
     assert!(line.contains("is not one by the CA given"), "{line}");
 }
 

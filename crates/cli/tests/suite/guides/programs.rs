@@ -41,7 +41,7 @@ macro_rules! programs {
             }),*]
         }
         $(
-            #[allow(unused_variables, reason = "a program may show what it brings and not use it")]
+            #[allow(unused_variables, reason = "a program may show what it has and not use it")]
             async fn $name() -> crate::guides::programs::Outcome {
                 $($($given)*)?
                 $($shows)*

@@ -48,7 +48,7 @@ fn guide_unit_starts_node_that_stops_cleanly_and_restarts() {
     let stop_within: u64 = setting(&unit, "TimeoutStopSec").parse().unwrap();
     assert!(stop_within > 0);
     assert_eq!(setting(&unit, "Restart"), "on-failure");
-    // A clean stop is no failure. A kill is one, so that systemd restarts the node, which then
+    // A clean shutdown is no failure. A kill is one, so that systemd restarts the node, which then
     // finds its data.
     for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
         let mut command = program(&words);

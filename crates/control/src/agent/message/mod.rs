@@ -280,19 +280,14 @@ fn write(body: &AgentBody) -> proto::BodyProto {
         AgentBody::BootstrapRequest { incarnation } => {
             proto::BodyProto::BootstrapQuery(proto::BootstrapQueryProto { incarnation: incarnation.get() })
         }
-        AgentBody::BootstrapState {
-            incarnation,
-            is_bootstrapped: founded,
-            expects,
-            known_starts: starts,
-        } => {
+        AgentBody::BootstrapState { incarnation, is_bootstrapped, expects, known_starts: starts } => {
             let start = |(member, incarnation): &(Address, Incarnation)| proto::BootstrapStartProto {
                 member: member.as_str().to_owned(),
                 incarnation: incarnation.get(),
             };
             proto::BodyProto::BootstrapReply(proto::BootstrapReplyProto {
                 incarnation: incarnation.get(),
-                founded: *founded,
+                is_bootstrapped: *is_bootstrapped,
                 expects: expects.get(),
                 starts: starts.iter().map(start).collect(),
             })
@@ -333,17 +328,17 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             },
             news: read_news(&answer.news)?,
         },
-        proto::BodyProto::MapWanted(wanted) => {
+        proto::BodyProto::MapWanted(requested) => {
             let of = DeltaPieceId {
-                since: MapEpoch(wanted.since),
-                epoch: MapEpoch(wanted.epoch),
-                piece: wanted.piece,
+                since: MapEpoch(requested.since),
+                epoch: MapEpoch(requested.epoch),
+                piece: requested.piece,
             };
             AgentBody::MapRequest {
-                node: wanted.known.then_some(NodeId(wanted.node)),
-                have: MapEpoch(wanted.have),
+                node: requested.known.then_some(NodeId(requested.node)),
+                have: MapEpoch(requested.have),
                 piece: (of.epoch != MapEpoch(0)).then_some(of),
-                is_confirmation: wanted.is_confirmation,
+                is_confirmation: requested.is_confirmation,
             }
         }
         proto::BodyProto::MapPiece(piece) => {
@@ -387,7 +382,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             };
             AgentBody::BootstrapState {
                 incarnation: Incarnation(is.incarnation),
-                is_bootstrapped: is.founded,
+                is_bootstrapped: is.is_bootstrapped,
                 expects: Incarnation(is.expects),
                 known_starts: is.starts.iter().map(start).collect::<Result<_, MessageError>>()?,
             }

@@ -156,7 +156,7 @@ pub(super) struct BootstrapReplyProto {
     #[prost(fixed64, tag = "1")]
     pub(super) incarnation: u64,
     #[prost(bool, tag = "2")]
-    pub(super) founded: bool,
+    pub(super) is_bootstrapped: bool,
     #[prost(fixed64, tag = "3")]
     pub(super) expects: u64,
     #[prost(message, repeated, tag = "4")]

@@ -17,7 +17,7 @@ pub(crate) struct Checker {
     /// The outcome of each request.
     pub(crate) decided: BTreeMap<RequestId, (CommandRequest, CommandOutcome)>,
     won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
-    /// Starts that found complete logs and the mark of a clean stop.
+    /// Starts that found complete logs and the clean-shutdown file.
     closed: BTreeSet<Incarnation>,
     /// Admissions that primaries have requested: of which group, at which epoch, and the replica.
     admissions: BTreeSet<(KeyspaceId, PartitionId, PartitionEpoch, InstanceId)>,
@@ -179,7 +179,7 @@ impl Checker {
             }
         }
         if kept {
-            self.saw("kept over a stop in order");
+            self.saw("kept over a clean shutdown");
         }
         violations.into_iter().for_each(|what| self.violation(what));
     }

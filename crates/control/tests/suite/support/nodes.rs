@@ -10,7 +10,7 @@ use zerohop_control::agent::{
     Agent, AgentEffect, AgentEvent, AgentSettings, ControlRole, EndReason, GroupRequest, LogEndQuery,
     LogNotice,
 };
-use zerohop_control::command::{ControlCommand, LogEnd, ManagerId, ManagerInfo, ReportedLog};
+use zerohop_control::command::{ControlCommand, LogEnd, LogReport, ManagerId, ManagerInfo};
 use zerohop_control::manager::LeadSettings;
 use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
@@ -54,7 +54,7 @@ pub(crate) enum SimulatedNodeEvent {
     LogEnds {
         at: usize,
         life: u64,
-        wanted: Vec<LogEndQuery>,
+        expected: Vec<LogEndQuery>,
     },
     /// Primaries repeat their requests.
     RepeatRequests {
@@ -205,8 +205,8 @@ impl Nodes {
                 let Machine { intact, closed, .. } = self.machines[at];
                 self.handle_event(at, AgentEvent::Opened { intact, closed });
             }
-            SimulatedNodeEvent::LogEnds { at, life, wanted } if self.machines[at].life == life => {
-                let end = |one: &LogEndQuery| ReportedLog {
+            SimulatedNodeEvent::LogEnds { at, life, expected } if self.machines[at].life == life => {
+                let end = |one: &LogEndQuery| LogReport {
                     keyspace: one.keyspace,
                     partition: one.partition,
                     epoch: one.epoch,
@@ -214,7 +214,7 @@ impl Nodes {
                     end: LogEnd { epoch: 1, index: LogIndex(1 + at as u64) },
                     intact: false,
                 };
-                self.handle_event(at, AgentEvent::LogEnds(wanted.iter().map(end).collect()));
+                self.handle_event(at, AgentEvent::LogEnds(expected.iter().map(end).collect()));
             }
             SimulatedNodeEvent::RepeatRequests { at, life } if self.machines[at].life == life => {
                 self.propose_admissions(at);
@@ -354,9 +354,9 @@ impl Nodes {
                 }
                 AgentEffect::Managers(_) => {}
                 AgentEffect::Log(notice) => self.machines[at].log_notices.push(notice),
-                AgentEffect::RequestLogEnds(wanted) => {
+                AgentEffect::RequestLogEnds(expected) => {
                     let done = self.now + self.network.below(5_000);
-                    self.at(done, SimulatedNodeEvent::LogEnds { at, life, wanted });
+                    self.at(done, SimulatedNodeEvent::LogEnds { at, life, expected });
                 }
                 AgentEffect::Answered { token, result } => {
                     self.machines[at].waiting.remove(&token);
@@ -371,7 +371,7 @@ impl Nodes {
     fn ended(&mut self, at: usize, why: &EndReason) {
         self.checker.saw(match why {
             EndReason::AnotherStart { .. } => "another start",
-            EndReason::BootstrappedBefore { .. } => "founded before",
+            EndReason::BootstrappedBefore { .. } => "bootstrapped before",
             EndReason::Removed { .. } => "removed",
             EndReason::Refused { .. } | EndReason::OtherCluster { .. } => "refused",
         });

@@ -74,5 +74,5 @@ pub(crate) fn info(id: u64) -> ManagerInfo {
 /// Three bootstrap members of a control group.
 pub(crate) fn bootstrap_members() -> [VotingMember; 3] {
     let members: Vec<ManagerInfo> = (1..=3).map(info).collect();
-    [1, 2, 3].map(|id| VotingMember::with_log(RaftManager::found(ManagerId(id), &members)))
+    [1, 2, 3].map(|id| VotingMember::with_log(RaftManager::bootstrap(ManagerId(id), &members)))
 }

@@ -1,7 +1,7 @@
 //! The commands of clients: all kinds, valid and invalid.
 
 use zerohop_control::command::{
-    ControlCommand, GroupStep, JoinNode, LogEnd, LogIndexReport, Regroup, RegroupOrigin, ReportedLog,
+    ControlCommand, GroupStep, JoinNode, LogEnd, LogIndexReport, LogReport, Regroup, RegroupOrigin,
 };
 use zerohop_control::state::ControlState;
 use zerohop_placement::{
@@ -129,7 +129,7 @@ fn log_reports(
         for instance in group.members().filter(|member| own.contains(member)) {
             let end = LogEnd { epoch: 1, index: LogIndex(random.below(100)) };
             let intact = random.chance(800);
-            logs.push(ReportedLog { keyspace, partition, epoch: group.epoch, instance, end, intact });
+            logs.push(LogReport { keyspace, partition, epoch: group.epoch, instance, end, intact });
         }
     }
     ControlCommand::ReportLogs(LogIndexReport { node, incarnation, logs })

@@ -119,7 +119,7 @@ impl ManagerWorld {
         let members: Vec<ManagerInfo> = (0..scenario.managers as usize)
             .map(|slot| ManagerInfo { id: ManagerId(slot as u64 + 1), addr: address(slot) })
             .collect();
-        let logs = members.iter().map(|member| (member.id, RaftManager::found(member.id, &members)));
+        let logs = members.iter().map(|member| (member.id, RaftManager::bootstrap(member.id, &members)));
         let spares = (1..=scenario.spares).map(|spare| ManagerId(100 + spare));
         let logs = logs.chain(spares.map(|id| (id, RaftManager::join(id))));
         let slots = logs.enumerate().map(|(slot, (id, log))| ManagerSlot {

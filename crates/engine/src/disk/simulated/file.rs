@@ -20,7 +20,7 @@ pub(super) struct FileBytes {
     issued: Vec<u8>,
     durable: Vec<u8>,
     since_sync: Changes,
-    begun: Vec<BegunSync>,
+    begun: Vec<PendingSync>,
     /// Bytes that a failed append may have left on the device past the end of the file.
     failed_tail: Vec<u8>,
     /// The length up to which the device may hold zeros behind it.
@@ -41,7 +41,7 @@ struct Changes {
 }
 
 #[derive(Clone, Debug)]
-struct BegunSync {
+struct PendingSync {
     ticket: SyncTicket,
     /// The previous contents of the written sectors, each run with the offset of its first byte.
     written: Vec<(usize, Vec<u8>)>,
@@ -129,7 +129,7 @@ impl FileBytes {
         });
         let mut since = Changes::default();
         since.restart(length);
-        self.begun.push(BegunSync { ticket, written: written.collect(), bytes: length, since });
+        self.begun.push(PendingSync { ticket, written: written.collect(), bytes: length, since });
     }
 
     /// Carries out a started sync. Those started before it must have been carried out.
@@ -246,7 +246,7 @@ impl FileBytes {
         self.begun.iter_mut().for_each(|begun| what(&mut begun.since));
     }
 
-    fn take_sync(&mut self, ticket: SyncTicket) -> Option<BegunSync> {
+    fn take_sync(&mut self, ticket: SyncTicket) -> Option<PendingSync> {
         let at = self.begun.iter().position(|begun| begun.ticket == ticket)?;
         Some(self.begun.remove(at))
     }
@@ -281,7 +281,7 @@ impl Changes {
     }
 }
 
-impl BegunSync {
+impl PendingSync {
     /// Drops the sectors that were not written again since.
     fn drop_unchanged(&mut self, since: &Changes) {
         let runs = std::mem::take(&mut self.written);

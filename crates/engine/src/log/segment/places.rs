@@ -39,7 +39,7 @@ impl Places {
 mod tests {
     use super::*;
     use crate::disk::FileId;
-    use crate::log::entry::{Base, EntryKind, Meta};
+    use crate::log::entry::{EntryBase, EntryKind, EntryMeta};
     use crate::log::header::{HEADER_BYTES, SegmentHeader};
     use crate::log::segment::Segment;
 
@@ -69,7 +69,7 @@ mod tests {
         segment.clear_metadata();
         let offset = |index: u64| 100 + (index - 5) * 5_000;
         let note = |segment: &mut Segment, index: u64| {
-            let meta = Meta { kind: EntryKind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
+            let meta = EntryMeta { kind: EntryKind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
             segment.record_entry(&meta, offset(index), 5_000);
         };
         (5..105).for_each(|index| note(&mut segment, index));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     fn header() -> SegmentHeader {
-        let base = Base { salt: 7, epoch: 3, index: 5, timestamp: 100 };
+        let base = EntryBase { salt: 7, epoch: 3, index: 5, timestamp: 100 };
         let (covers_through, covers_epoch, generation, compacted_at) = (0, 0, 0, 0);
         let partition = crate::PartitionId(1);
         SegmentHeader {

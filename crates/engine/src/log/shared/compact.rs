@@ -9,13 +9,13 @@
 //! A victim is used again once a flush has ended that began after it was judged. The flush makes the copies durable,
 //! and with them the entries and creations because of which others were left out.
 
+pub use super::compaction_scan::{JUDGED_AT_ONCE, LogOwner, STEP_COPY_BYTES, STEP_READ_BYTES, VictimEntry};
+use super::compaction_scan::{VictimWalk, WalkStep};
 use super::format::LogStream;
-use super::live::UsedBytes;
+use super::live_bytes::LiveBytes;
 use super::rounds::LogRounds;
 use super::streams::{LogSlot, SharedLog};
 use super::victims::{HoldRow, SlotOwners, Victim, choose, entry_bytes, has_hold, victims};
-pub use super::walk::{JUDGED_AT_ONCE, LogOwner, STEP_COPY_BYTES, STEP_READ_BYTES, VictimEntry};
-use super::walk::{VictimWalk, WalkStep};
 use crate::disk::Disk;
 use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
@@ -32,17 +32,17 @@ pub struct LogHold(u64);
 #[derive(Default)]
 pub struct LogCompaction {
     walk: Option<Box<VictimWalk>>,
-    waiting: Vec<JudgedVictim>,
+    waiting: Vec<EmptyVictim>,
     holds: Vec<HoldRow>,
     next_hold: u64,
-    pace: Pace,
+    pace: CompactionRate,
     /// The bytes of a step.
     bytes: Vec<u8>,
 }
 
 /// A victim of which nothing is used.
 #[derive(Clone, Copy, Debug)]
-struct JudgedVictim {
+struct EmptyVictim {
     segment: u64,
     /// So many flushes must have begun before the one that frees it has ended.
     flush: u64,
@@ -50,7 +50,7 @@ struct JudgedVictim {
 
 /// How much compaction may read.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct CompactionRate {
     /// Bytes appended when it was counted.
     counted_at: Option<u64>,
     /// Bytes that may be read.
@@ -80,7 +80,7 @@ pub struct CompactionStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamFigures {
     /// What is used. Of a split's parent, each child counts.
-    pub used: UsedBytes,
+    pub used: LiveBytes,
     /// Bytes of unused entries.
     pub dead: u64,
     /// The number of segments.
@@ -137,7 +137,7 @@ impl LogCompaction {
         let appended = log.marks.appended;
         let fresh = appended - self.pace.counted_at.unwrap_or(appended);
         let dead: u64 = figures(log).streams.iter().map(|stream| stream.dead).sum();
-        let room = free_bytes.saturating_add(log.spares() as u64 * log.options.segment_bytes);
+        let room = free_bytes.saturating_add(log.spare_count() as u64 * log.options.segment_bytes);
         let is_short = room < dead;
         let victims = self.victims(log, rounds);
         let sparse = victims.iter().filter(|victim| victim.is_sparse() && !victim.is_empty);
@@ -146,7 +146,7 @@ impl LogCompaction {
         let earned = u128::from(fresh) * u128::from(dead) / u128::from(used.max(1));
         let left = self.walk.as_ref().map_or(0, |walk| log.segment(walk.segment).map_or(0, |s| s.bytes));
         let most = dead + used + left;
-        self.pace = Pace {
+        self.pace = CompactionRate {
             counted_at: Some(appended),
             budget: self.pace.budget.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most),
             is_short,
@@ -204,7 +204,7 @@ impl LogCompaction {
         let empty = victims.iter().filter(|victim| victim.is_empty);
         let flush = log.flushes.count.begun + 1;
         let before = self.waiting.len();
-        self.waiting.extend(empty.map(|victim| JudgedVictim { segment: victim.segment, flush }));
+        self.waiting.extend(empty.map(|victim| EmptyVictim { segment: victim.segment, flush }));
         if self.waiting.len() > before {
             return true;
         }
@@ -225,7 +225,7 @@ impl LogCompaction {
         } else {
             segment.uses.clear();
             segment.state.are_removals_counted = true;
-            self.waiting.push(JudgedVictim { segment: walk.segment, flush });
+            self.waiting.push(EmptyVictim { segment: walk.segment, flush });
         }
     }
 
@@ -242,7 +242,7 @@ impl LogCompaction {
         let done = log.flushes.cold_done;
         let mut judged = self.waiting.iter();
         let owners = (!self.holds.is_empty()).then(|| SlotOwners::of(log));
-        let is_free = |victim: &&JudgedVictim| {
+        let is_free = |victim: &&EmptyVictim| {
             let segment = log.segment(victim.segment);
             let is_durable = victim.flush <= done || is_planted(Bug::VictimFreedEarly);
             is_durable
@@ -256,7 +256,7 @@ impl LogCompaction {
 
 /// What is used of a segment; `None` if it is not there.
 #[must_use]
-pub fn used_of(log: &SharedLog, segment: u64) -> Option<UsedBytes> {
+pub fn used_of(log: &SharedLog, segment: u64) -> Option<LiveBytes> {
     log.segment(segment).map(|segment| segment.uses.sums())
 }
 
@@ -270,7 +270,7 @@ pub fn damaged_segments(log: &SharedLog) -> Vec<u64> {
 /// What is used, dead and to be done, by stream.
 #[must_use]
 pub fn figures(log: &SharedLog) -> CompactionFigures {
-    let mut figures = CompactionFigures { spares: log.spares() as u64, ..CompactionFigures::default() };
+    let mut figures = CompactionFigures { spares: log.spare_count() as u64, ..CompactionFigures::default() };
     for segment in log.segments().into_iter().filter_map(|number| log.segment(number)) {
         let stream = &mut figures.streams[segment.header.stream as usize];
         let (used, total) = (segment.uses.sums(), entry_bytes(segment));

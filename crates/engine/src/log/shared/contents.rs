@@ -7,7 +7,7 @@ use super::format::{
     ALIGN_BYTES, FIRST_ENTRY_AT, LogPartition, LogStream, SharedHead, SharedHeader, SharedKind, is_long,
 };
 use super::local::{Creation, LogMark, RunRow, StreamEnd, VoidRange};
-use super::prefix::{FoundEntries, LogDamage, MarkedPartition, RecoveredLog, Sections};
+use super::prefix::{EntriesByPartition, LogDamage, MarkedPartition, RecoveredLog, Sections};
 use super::round::RoundDirectory;
 use super::scan::{LogItem, items};
 use super::streams::LogPlace;
@@ -24,7 +24,7 @@ pub(super) struct LogContents {
     /// Unreadable bytes.
     pub(super) bad: Vec<(LogStream, VoidRange)>,
     pub(super) voids: Vec<VoidRange>,
-    pub(super) entries: FoundEntries,
+    pub(super) entries: EntriesByPartition,
     pub(super) marked: BTreeMap<LogPartition, MarkedPartition>,
     pub(super) ends: [StreamEnd; 3],
     pub(super) checkpoint: u64,

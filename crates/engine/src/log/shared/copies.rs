@@ -2,7 +2,7 @@
 //! issued to the file before it is complete, so it can be taken away again.
 
 use super::format::{LogPartition, LogPlace, LogStream, SharedHead, place_for};
-use super::live::EntryUse;
+use super::live_bytes::EntryUse;
 use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog, add_to_run};
 use crate::error::EngineResult;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::failed::MovedEntry;
+use super::failed_files::RelocatedEntry;
 use super::flushes::SegmentSync;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedHead, SharedKind, place_for};
 use super::local::{Creation, LogMark, RunRow, StreamEnd, VoidRange};
@@ -188,7 +188,7 @@ impl SharedLog {
 
     /// The entries whose places have changed since the last call, in the order of the changes. The owner of
     /// recorded places changes them now, and before a checkpoint has them.
-    pub fn take_moved(&mut self) -> Vec<MovedEntry> {
+    pub fn take_moved(&mut self) -> Vec<RelocatedEntry> {
         if !self.failed.moved.is_empty() {
             self.sealed.values_mut().for_each(|segment| segment.state.is_pinned = false);
         }
@@ -253,7 +253,7 @@ impl SharedLog {
                         let slot = slots.get(&head.partition).copied();
                         let to = self.push_again(slot, stream, head, key, payload);
                         let from = LogPlace { segment: number, offset: offset as u32 };
-                        self.failed.moved.push(MovedEntry {
+                        self.failed.moved.push(RelocatedEntry {
                             number: head.partition,
                             index: head.index,
                             bytes: head.entry_bytes() as u32,

@@ -33,7 +33,7 @@
 //! All little-endian. `docs/formats/log.md` has the payloads, and where an entry may begin.
 
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{EntryKind, Head, Meta, crc, crc_of_pieces, u32_at, u64_at};
+use crate::log::entry::{EntryKind, EntryMeta, Head, crc, crc_of_pieces, u32_at, u64_at};
 
 /// Bytes of a segment's header.
 pub const HEADER_BYTES: usize = 64;
@@ -272,7 +272,7 @@ impl SharedKind {
 pub struct SharedHead {
     /// The kind.
     pub kind: SharedKind,
-    /// Flags, as in a [`Meta`].
+    /// Flags, as in a [`EntryMeta`].
     pub flags: u8,
     /// The log partition; none in local entries.
     pub partition: LogPartition,
@@ -319,7 +319,7 @@ impl SharedHead {
     pub fn replicated(&self) -> Option<Head> {
         let SharedKind::Replicated(kind) = self.kind else { return None };
         let &SharedHead { flags, epoch, index, timestamp, key_bytes, payload_bytes, payload_crc, .. } = self;
-        let meta = Meta { kind, flags, epoch, index, timestamp };
+        let meta = EntryMeta { kind, flags, epoch, index, timestamp };
         Some(Head { meta, key_bytes, payload_bytes, payload_crc, head_bytes: HEAD_BYTES as u32 })
     }
 

@@ -2,7 +2,7 @@
 
 use super::flushes::FlushCount;
 use super::format::{HEAD_BYTES, LogPartition, LogStream, SharedKind};
-use super::live::EntryUse;
+use super::live_bytes::EntryUse;
 use super::local::{Creation, LogMark, MarkRow};
 use super::marks::{MARK_EVERY_BYTES, MARK_EVERY_LENGTHS};
 use super::segment::SharedSegment;
@@ -13,7 +13,7 @@ use crate::error::{EngineError, EngineResult};
 
 /// An entry whose use is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CountedEntry {
+pub struct EntryUseCount {
     /// The slot of the partition that owns it.
     pub slot: LogSlot,
     /// The number of its segment.
@@ -203,7 +203,7 @@ impl SharedLog {
 
     /// Counts that an entry of a segment becomes something else for its partition; `None`: dead, or not counted yet. An entry
     /// that was appended is counted as live.
-    pub fn change_use(&mut self, entry: &CountedEntry, from: Option<EntryUse>, to: Option<EntryUse>) {
+    pub fn change_use(&mut self, entry: &EntryUseCount, from: Option<EntryUse>, to: Option<EntryUse>) {
         if let Some(segment) = self.segment_mut(entry.segment) {
             segment.uses.change(entry.slot.0, (entry.index, entry.bytes), from, to);
         }

@@ -17,15 +17,16 @@
 //! ```
 
 pub mod compact;
+mod compaction_scan;
 mod contents;
 mod copies;
 pub mod creations;
-pub mod failed;
+pub mod failed_files;
 mod flush;
 mod flushes;
 pub mod format;
 pub mod lifecycle;
-pub mod live;
+pub mod live_bytes;
 pub mod local;
 mod marks;
 pub mod prefix;
@@ -40,4 +41,3 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod victims;
-mod walk;

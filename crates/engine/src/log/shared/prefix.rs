@@ -80,11 +80,11 @@ pub struct LogEntryPlace {
 
 /// Entries by log partition.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FoundEntries {
+pub(super) struct EntriesByPartition {
     by_number: BTreeMap<LogPartition, Vec<LogEntryPlace>>,
 }
 
-impl FoundEntries {
+impl EntriesByPartition {
     pub(super) fn add(&mut self, head: &SharedHead, stream: LogStream, place: LogPlace, is_good: bool) {
         self.by_number.entry(head.partition).or_default().push(LogEntryPlace {
             index: head.index,
@@ -178,7 +178,7 @@ impl RecoveredLog {
     pub(super) fn of(
         creation: &Creation,
         creations: &Creations,
-        found: &FoundEntries,
+        found: &EntriesByPartition,
         marked: &BTreeMap<LogPartition, MarkedPartition>,
         sections: &Sections,
         is_proved: impl Fn(LogStream, LogPlace) -> bool,

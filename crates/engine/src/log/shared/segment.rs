@@ -12,7 +12,7 @@ use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END,
     SharedHead, SharedHeader, SharedKind, head_sum, is_long, place_for,
 };
-use super::live::SegmentUse;
+use super::live_bytes::SegmentUse;
 use super::local::{LogFooter, RunRow};
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::log::entry::crc;
@@ -507,8 +507,8 @@ impl SharedSegment {
 #[inline]
 fn reserve(block: &mut Vec<u8>, bytes: usize) {
     if block.capacity() < bytes {
-        let wanted = (4 * block.capacity()).clamp(bytes, LOG_BLOCK_BYTES);
-        block.reserve_exact(wanted - block.len());
+        let requested = (4 * block.capacity()).clamp(bytes, LOG_BLOCK_BYTES);
+        block.reserve_exact(requested - block.len());
     }
 }
 

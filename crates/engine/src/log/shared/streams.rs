@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::creations::Creations;
-use super::failed::FailedFiles;
+use super::failed_files::FailedFiles;
 use super::flushes::Flushes;
 pub use super::format::LogPlace;
 use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
     SharedKind, is_long,
 };
-use super::live::EntryUse;
+use super::live_bytes::EntryUse;
 use super::local::{LogFooter, RunRow, StreamEnd, VoidRange};
 use super::marks::MarkState;
 use super::segment::{SharedSegment, spare_path};
@@ -20,7 +20,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{Meta, TIMESTAMP_RANGE, crc, crc_of_pieces};
+use crate::log::entry::{EntryMeta, TIMESTAMP_RANGE, crc, crc_of_pieces};
 use crate::planted::{Bug, is_planted};
 
 /// Spares beyond the reserve stay too: the next segments are written into them.
@@ -183,7 +183,7 @@ impl SharedLog {
     pub fn append<const N: usize>(
         &mut self,
         slot: LogSlot,
-        meta: &Meta,
+        meta: &EntryMeta,
         key: &[u8],
         payload: [&[u8]; N],
     ) -> EngineResult<LogPlace> {
@@ -313,7 +313,7 @@ impl SharedLog {
 
     /// The number of spares.
     #[must_use]
-    pub fn spares(&self) -> usize {
+    pub fn spare_count(&self) -> usize {
         self.spares.len()
     }
 
@@ -386,7 +386,13 @@ impl SharedLog {
     }
 
     #[inline]
-    fn check_entry(&self, slot: LogSlot, meta: &Meta, key: &[u8], payload_bytes: usize) -> EngineResult<()> {
+    fn check_entry(
+        &self,
+        slot: LogSlot,
+        meta: &EntryMeta,
+        key: &[u8],
+        payload_bytes: usize,
+    ) -> EngineResult<()> {
         self.check_runs()?;
         if self.flushes.is_first_due {
             return Err(EngineError::DiskFull { free_bytes: 0 });
@@ -548,7 +554,7 @@ pub(super) fn add_to_run(
 #[inline]
 fn head_of(
     partition: LogPartition,
-    meta: &Meta,
+    meta: &EntryMeta,
     key: &[u8],
     payload_bytes: usize,
     payload_crc: u32,

@@ -8,7 +8,7 @@ use super::scan::{LogItem, items};
 use super::streams::{LogPlace, LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
 use crate::disk::simulated::SimulatedDisk;
 use crate::disk::{Disk, OpenMode};
-use crate::log::entry::{EntryKind, Meta};
+use crate::log::entry::{EntryKind, EntryMeta};
 use crate::{EngineError, PartitionId};
 use zerohop_base::random::Random;
 
@@ -23,8 +23,8 @@ fn options() -> SharedLogOptions {
     }
 }
 
-fn put(epoch: u32, index: u64) -> Meta {
-    Meta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: 1_000 + index }
+fn put(epoch: u32, index: u64) -> EntryMeta {
+    EntryMeta { kind: EntryKind::Put, flags: 0, epoch, index, timestamp: 1_000 + index }
 }
 
 /// The payload of an entry: what it is follows from its name.

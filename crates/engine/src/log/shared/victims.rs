@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::format::{LogPartition, LogStream};
-use super::live::UsedBytes;
+use super::live_bytes::LiveBytes;
 use super::rounds::LogRounds;
 use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
@@ -47,7 +47,7 @@ impl SlotOwners {
 /// For each partition, the lowest index from which on its removals must stay, because of dead entries in a segment that they would
 /// come to life without. Of two segments: one may be the victim.
 #[derive(Debug, Default)]
-pub(super) struct Obstacles {
+pub(super) struct CompactionBlockers {
     by_slot: BTreeMap<LogSlot, SlotObstacles>,
     /// There is a segment of which nothing is known.
     is_unknown: bool,
@@ -61,9 +61,9 @@ struct SlotObstacles {
     lowest: [(u64, u64); 2],
 }
 
-impl Obstacles {
-    pub(super) fn of(log: &SharedLog, owners: &SlotOwners) -> Obstacles {
-        let mut obstacles = Obstacles::default();
+impl CompactionBlockers {
+    pub(super) fn of(log: &SharedLog, owners: &SlotOwners) -> CompactionBlockers {
+        let mut obstacles = CompactionBlockers::default();
         for slot in log.slots() {
             let none = SlotObstacles { number: log.number(slot), lowest: [(u64::MAX, 0); 2] };
             obstacles.by_slot.insert(slot, none);
@@ -166,7 +166,7 @@ pub(super) fn victims(
         return Vec::new();
     }
     let owners = SlotOwners::of(log);
-    let obstacles = Obstacles::of(log, &owners);
+    let obstacles = CompactionBlockers::of(log, &owners);
     let numbers = log.segments();
     let mut victims = Vec::new();
     let mut blocking: Vec<u64> = Vec::new();
@@ -175,7 +175,7 @@ pub(super) fn victims(
         if busy(number) || !segment.state.is_counted || has_hold(segment, &owners, holds) {
             continue;
         }
-        let (total, UsedBytes { live, kept, .. }) = (entry_bytes(segment), segment.uses.sums());
+        let (total, LiveBytes { live, kept, .. }) = (entry_bytes(segment), segment.uses.sums());
         let (mut stay, mut obstacle) = (0, None);
         for (slot, bytes, last) in segment.uses.removals() {
             if !obstacles.may_go(log, LogSlot(slot), last, number) {

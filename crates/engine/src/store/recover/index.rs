@@ -52,9 +52,9 @@ impl Recovery<'_> {
         for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
             let path = format!("{}/{}", io.logs.separate(self.store.handle).folder, name.name);
             // Older ones are not needed now: they replace a newer one if that becomes corrupt.
-            let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
+            let requested = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
             let file = io.disk.open(&path, OpenMode::Existing)?;
-            let mut bytes = vec![0; wanted.min(name.bytes) as usize];
+            let mut bytes = vec![0; requested.min(name.bytes) as usize];
             let read = io.disk.read_at(file, 0, &mut bytes);
             io.disk.close(file);
             read?;

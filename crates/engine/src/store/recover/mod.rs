@@ -18,7 +18,7 @@ use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
 use crate::io::{Io, Logs};
 use crate::limits::BLOCK_BYTES;
-use crate::log::entry::{FLAG_CHUNK, Meta};
+use crate::log::entry::{EntryMeta, FLAG_CHUNK};
 use crate::log::scan::{self, ScanItem};
 use crate::log::{AppendedPlace, EntryRef, FIRST_ENTRY_AT};
 use crate::planted::{Bug, is_planted};
@@ -383,7 +383,7 @@ impl Recovery<'_> {
         payload_is_good: bool,
     ) -> EngineResult<()> {
         let EntryRef { head, key, payload } = entry;
-        let meta: &Meta = &head.meta;
+        let meta: &EntryMeta = &head.meta;
         let placed = AppendedPlace { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
         let segment = io.logs.separate_mut(self.store.handle).segment_mut(slot);
         segment.record_entry(meta, offset, placed.entry_bytes);

@@ -6,7 +6,7 @@ use zerohop_engine::disk::simulated::SimulatedFaults;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::log::shared::compact::LogCompaction;
 use zerohop_engine::log::shared::format::{HEAD_BYTES, SharedKind};
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 use zerohop_engine::log::shared::prefix::{LogDamage, RecoveredLog};
 use zerohop_engine::log::shared::recover::{read_section, recover, resume};
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, SharedLog};

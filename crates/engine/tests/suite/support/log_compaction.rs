@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_engine::log::shared::compact::{STEP_READ_BYTES, used_of};
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 use zerohop_engine::log::shared::streams::LogSlot;
 use zerohop_engine::{EngineError, PartitionId};
 

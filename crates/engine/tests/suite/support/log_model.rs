@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use zerohop_base::random::Random;
 use zerohop_engine::log::shared::compact::{LogHold, LogOwner, VictimEntry};
 use zerohop_engine::log::shared::format::SharedKind;
-use zerohop_engine::log::shared::lifecycle::CountedEntry;
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::lifecycle::EntryUseCount;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, SharedLog};
 use zerohop_engine::{EntryKind, PartitionId};
 
@@ -108,8 +108,8 @@ impl LoggedPartition {
     }
 }
 
-pub fn counted(slot: LogSlot, index: u64, used: &UsedEntry) -> CountedEntry {
-    CountedEntry { slot, segment: used.place.segment, index, bytes: used.bytes }
+pub fn counted(slot: LogSlot, index: u64, used: &UsedEntry) -> EntryUseCount {
+    EntryUseCount { slot, segment: used.place.segment, index, bytes: used.bytes }
 }
 
 /// The model as the owner of the indexes.

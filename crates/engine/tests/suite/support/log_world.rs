@@ -8,10 +8,10 @@ use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::{DiskOperation, Probability, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::log::shared::compact::LogCompaction;
 use zerohop_engine::log::shared::format::{HEAD_BYTES, LogId, LogStream};
-use zerohop_engine::log::shared::live::EntryUse;
+use zerohop_engine::log::shared::live_bytes::EntryUse;
 use zerohop_engine::log::shared::rounds::{LogRounds, RoundState, learn_runs};
 use zerohop_engine::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
-use zerohop_engine::{EngineError, EntryKind, FLAG_JOINED, Meta, PartitionId};
+use zerohop_engine::{EngineError, EntryKind, EntryMeta, FLAG_JOINED, PartitionId};
 
 use super::log_model::{EntrySpan, KEY, LoggedEntry, LoggedPartition, UsedEntry, counted};
 
@@ -199,7 +199,7 @@ impl LogWorld {
             is_removal,
         };
         let mut log = partition.now().to_vec();
-        let meta = Meta {
+        let meta = EntryMeta {
             kind: if is_removal { EntryKind::Remove } else { EntryKind::Put },
             flags: if is_joined { FLAG_JOINED } else { 0 },
             epoch: entry.epoch,

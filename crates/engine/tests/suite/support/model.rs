@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use zerohop_engine::{
-    CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, TrimPoint,
+    CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, TrimPoint,
 };
 
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelEntry {
-    pub meta: Meta,
+    pub meta: EntryMeta,
     pub key: Rc<[u8]>,
     pub payload: Rc<[u8]>,
 }

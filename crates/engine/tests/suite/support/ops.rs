@@ -4,7 +4,9 @@ use std::rc::Rc;
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedFaults};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{ChunkHead, Durability, EngineError, EntryKind, FLAG_CHUNK, FLAG_LIST, Meta, NewEntry};
+use zerohop_engine::{
+    ChunkHead, Durability, EngineError, EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, NewEntry,
+};
 
 use super::model::{ModelEntry, apply};
 use super::part::ModelledPartition;
@@ -204,7 +206,7 @@ impl EngineWorld {
             self.engine().append(handle, meta, key, payload)
         } else {
             let hint = self.hint_for(at, meta, key);
-            let &Meta { kind, flags, timestamp, .. } = meta;
+            let &EntryMeta { kind, flags, timestamp, .. } = meta;
             let new = NewEntry { kind, flags, timestamp, key, payload, hint: hint.as_ref() };
             let written = self.engine().write_entry(handle, &new);
             written.map(|index| assert_eq!(index, meta.index, "the returned index"))
@@ -460,7 +462,7 @@ impl EngineWorld {
 
     fn change_durability(&mut self, at: usize) -> Result<(), String> {
         let ModelledPartition { handle, durability, is_unsure, .. } = self.parts[at];
-        let wanted = match durability {
+        let expected = match durability {
             // The log of a memory partition lacks entries that an upper layer would read again; in
             // `crates/partition` such a change begins with a checkpoint.
             Durability::Memory if self.plan.has_state_in_log => return Ok(()),
@@ -475,8 +477,8 @@ impl EngineWorld {
         if is_unsure {
             return Ok(());
         }
-        self.trace(|| format!("p{at} durability {wanted:?}"));
-        match self.engine().set_durability(handle, wanted) {
+        self.trace(|| format!("p{at} durability {expected:?}"));
+        match self.engine().set_durability(handle, expected) {
             Ok(now) => {
                 let part = &mut self.parts[at];
                 part.durability = now;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use zerohop_engine::{
-    Durability, EngineResult, EntryKind, Handle, Hint, Meta, PartitionId, SegmentFile, copy_part_over,
+    Durability, EngineResult, EntryKind, EntryMeta, Handle, Hint, PartitionId, SegmentFile, copy_part_over,
 };
 
 use super::TestEngine as Engine;
@@ -86,7 +86,7 @@ impl ModelledPartition {
     /// The next entry.
     pub fn next(&self, kind: EntryKind, flags: u8, key: Rc<[u8]>, payload: Vec<u8>) -> ModelEntry {
         let epoch = if self.is_group { self.epoch.max(self.last_epoch()) } else { self.last_epoch().max(1) };
-        let meta = Meta { kind, flags, epoch, index: self.last() + 1, timestamp: self.timestamp };
+        let meta = EntryMeta { kind, flags, epoch, index: self.last() + 1, timestamp: self.timestamp };
         ModelEntry { meta, key, payload: payload.into() }
     }
 

@@ -29,9 +29,9 @@ impl EngineWorld {
         if entry.payload.len() < DISTINCT_BYTES_MIN {
             return Ok(());
         }
-        let wanted = [&*entry.key, &*entry.payload].concat();
+        let expected = [&*entry.key, &*entry.payload].concat();
         let within = entry.key.len() + self.random.below(entry.payload.len() as u64) as usize;
-        let Some((path, offset)) = self.find_on_disk(&format!("p-{:016x}", id.0), &wanted) else {
+        let Some((path, offset)) = self.find_on_disk(&format!("p-{:016x}", id.0), &expected) else {
             return Ok(());
         };
         let offset = offset + within as u64;
@@ -51,7 +51,7 @@ impl EngineWorld {
         self.disk.corrupt_at(&path, offset, 0x20).map_err(|e| format!("{path} cannot turn right: {e}"))
     }
 
-    fn find_on_disk(&self, folder: &str, wanted: &[u8]) -> Option<(String, u64)> {
+    fn find_on_disk(&self, folder: &str, expected: &[u8]) -> Option<(String, u64)> {
         let mut disk = self.disk.clone();
         let names = disk.list(folder).expect("lists");
         names.into_iter().filter(|name| name.name.ends_with(".seg")).find_map(|name| {
@@ -60,7 +60,7 @@ impl EngineWorld {
             let mut bytes = vec![0; name.bytes as usize];
             disk.read_at(file, 0, &mut bytes).expect("reads");
             disk.close(file);
-            let offset = bytes.windows(wanted.len()).position(|window| window == wanted)?;
+            let offset = bytes.windows(expected.len()).position(|window| window == expected)?;
             Some((path, offset as u64))
         })
     }

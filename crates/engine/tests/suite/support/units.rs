@@ -1,6 +1,6 @@
 //! Atomic batches of several entries, and hints for the location of a key.
 
-use zerohop_engine::{FLAG_JOINED, Hint, Meta, NewEntry};
+use zerohop_engine::{EntryMeta, FLAG_JOINED, Hint, NewEntry};
 
 use super::part::ModelledPartition;
 use super::world::{EngineWorld, ErrorVerdict};
@@ -8,7 +8,7 @@ use super::world::{EngineWorld, ErrorVerdict};
 impl EngineWorld {
     /// The location of the key: the present one, or one from an earlier lookup, whatever has
     /// happened since. It uses no random draw, so that seeds stay the same.
-    pub fn hint_for(&mut self, at: usize, meta: &Meta, key: &[u8]) -> Option<Hint> {
+    pub fn hint_for(&mut self, at: usize, meta: &EntryMeta, key: &[u8]) -> Option<Hint> {
         if !meta.kind.has_key() || meta.index.is_multiple_of(3) {
             return None;
         }
@@ -92,7 +92,7 @@ impl EngineWorld {
         let hints: Vec<_> = entries.iter().map(|entry| self.hint_for(at, &entry.meta, &entry.key)).collect();
         self.trace(|| format!("p{at} unit of {count} after {before}"));
         let new = entries.iter().zip(&hints).map(|(entry, hint)| {
-            let Meta { kind, flags, timestamp, .. } = entry.meta;
+            let EntryMeta { kind, flags, timestamp, .. } = entry.meta;
             let hint = hint.as_ref();
             NewEntry { kind, flags, timestamp, key: &entry.key, payload: &entry.payload, hint }
         });

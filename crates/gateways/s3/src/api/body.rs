@@ -166,7 +166,7 @@ fn verify(expected: &DeclaredBody, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>
     if !expected.announced.is_empty() {
         let trailers = expected.trailers.as_ref().and_then(TrailingHeaders::take).unwrap_or_default();
         let of_trailers = checksums_of(&trailers).ok_or_else(errors::malformed_trailer)?;
-        let came = |wanted: &Algorithm| of_trailers.iter().any(|(algorithm, _)| algorithm == wanted);
+        let came = |requested: &Algorithm| of_trailers.iter().any(|(algorithm, _)| algorithm == requested);
         if !expected.announced.iter().all(came) {
             return Err(errors::malformed_trailer());
         }
@@ -175,7 +175,9 @@ fn verify(expected: &DeclaredBody, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>
     let is_wrong = |(algorithm, value): &(Algorithm, Vec<u8>)| {
         values.iter().any(|(one, computed)| one == algorithm && computed != value)
     };
-    if expected.md5.as_ref().is_some_and(|wanted| wanted[..] != md5[..]) || checksums.iter().any(is_wrong) {
+    if expected.md5.as_ref().is_some_and(|requested| requested[..] != md5[..])
+        || checksums.iter().any(is_wrong)
+    {
         return Err(errors::refuse(S3ErrorCode::BadDigest, "A digest differs from that of the body."));
     }
     Ok(())

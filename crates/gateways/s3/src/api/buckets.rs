@@ -4,7 +4,7 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use zerohop_objects::{self as layer, DeleteBucket, ListBuckets, Store};
 
-use super::{ObjectApi, convert, errors, needs};
+use super::{ObjectApi, convert, errors, required_permissions};
 
 pub(super) async fn create_bucket<S: Store>(
     api: &ObjectApi<S>,
@@ -55,7 +55,7 @@ pub(super) async fn list_buckets<S: Store>(
     api: &ObjectApi<S>,
     request: S3Request<ListBucketsInput>,
 ) -> S3Result<ListBucketsOutput> {
-    let (input, user) = (&request.input, needs::user(&request)?);
+    let (input, user) = (&request.input, required_permissions::user(&request)?);
     let max = usize::try_from(input.max_buckets.unwrap_or(10_000)).ok().filter(|max| *max > 0);
     let max = max.ok_or_else(|| {
         errors::refuse(S3ErrorCode::InvalidArgument, "The number of buckets is not positive.")

@@ -68,7 +68,7 @@ pub(super) fn failed_condition(
 ) -> Option<S3ErrorCode> {
     let modified = second(object.modified);
     let precondition = match if_match {
-        Some(wanted) => etag_match(wanted).contains(object),
+        Some(requested) => etag_match(requested).contains(object),
         None => unmodified_since.is_none_or(|since| modified <= *since),
     };
     if !precondition {

@@ -6,8 +6,8 @@ mod convert;
 mod copies;
 mod errors;
 mod listings;
-mod needs;
 mod objects;
+mod required_permissions;
 mod uploads;
 
 use std::sync::Arc;
@@ -79,8 +79,8 @@ fn object_name(key: &str) -> S3Result<Vec<u8>> {
 }
 
 /// A limit of a listing: 1000 at most.
-fn page_limit(wanted: Option<i32>) -> S3Result<usize> {
-    let limit = usize::try_from(wanted.unwrap_or(1000))
+fn page_limit(requested: Option<i32>) -> S3Result<usize> {
+    let limit = usize::try_from(requested.unwrap_or(1000))
         .map_err(|_| errors::refuse(S3ErrorCode::InvalidArgument, "A limit is negative."))?;
     Ok(limit.min(1000))
 }
@@ -98,7 +98,7 @@ macro_rules! operations {
         #[async_trait::async_trait]
         impl<S: Store + 'static> S3 for ObjectApi<S> {
             $(async fn $name(&self, request: S3Request<$input>) -> S3Result<S3Response<$output>> {
-                needs::check(&request)?;
+                required_permissions::check(&request)?;
                 $module::$name(self, request).await.map(S3Response::new)
             })*
 
@@ -106,7 +106,7 @@ macro_rules! operations {
                 &self,
                 request: S3Request<GetObjectInput>,
             ) -> S3Result<S3Response<GetObjectOutput>> {
-                needs::check(&request)?;
+                required_permissions::check(&request)?;
                 objects::get_object(self, request).await
             }
 
@@ -114,7 +114,7 @@ macro_rules! operations {
                 &self,
                 request: S3Request<HeadObjectInput>,
             ) -> S3Result<S3Response<HeadObjectOutput>> {
-                needs::check(&request)?;
+                required_permissions::check(&request)?;
                 objects::head_object(self, request).await
             }
         }

@@ -3,12 +3,13 @@
 use hyper::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
-use zerohop_objects::{self as layer, BodyId, FoundObject, ObjectRecord, PutObject, Store, WHOLE_OBJECT};
+use zerohop_objects::{self as layer, BodyId, ObjectLocation, ObjectRecord, PutObject, Store, WHOLE_OBJECT};
 use zerohop_wire::Permission;
 
 use super::body::{DeclaredBody, receive, send};
 use super::{
-    BODY_MAX, ObjectApi, check_version, checksum_type, convert, errors, needs, object_name, set_checksum,
+    BODY_MAX, ObjectApi, check_version, checksum_type, convert, errors, object_name, required_permissions,
+    set_checksum,
 };
 
 pub(super) async fn put_object<S: Store>(
@@ -64,7 +65,7 @@ struct Selection {
 }
 
 /// The bytes that a range or a part number names.
-fn select(found: &FoundObject, range: Option<Range>, part: Option<i32>) -> S3Result<Selection> {
+fn select(found: &ObjectLocation, range: Option<Range>, part: Option<i32>) -> S3Result<Selection> {
     let size = found.object.size;
     let whole = Selection { offset: 0, length: size, content_range: None };
     let unsatisfiable = || {
@@ -237,13 +238,13 @@ pub(super) async fn delete_objects<S: Store>(
     if input.delete.objects.len() > 1000 || input.delete.objects.is_empty() {
         return Err(errors::refuse(S3ErrorCode::MalformedXML, "A delete names 1 to 1000 objects."));
     }
-    let user = needs::user(&request)?;
+    let user = required_permissions::user(&request)?;
     let is_quiet = input.delete.quiet == Some(true);
     let (mut deleted, mut failures) = (Vec::new(), Vec::new());
     for object in &input.delete.objects {
         let result = match user.may(Permission::Write, &input.bucket, &object.key) {
             true => delete_one(api, &input.bucket, object).await,
-            false => Err(needs::denied()),
+            false => Err(required_permissions::denied()),
         };
         match result {
             Ok(()) if is_quiet => {}

@@ -139,7 +139,7 @@ pub(super) async fn complete_multipart_upload<S: Store>(
         let etag = part.e_tag.as_ref().map(|etag| etag.value().to_owned());
         parts.push(NamedPart { number, etag, checksum });
     }
-    let wanted: Vec<(Algorithm, String)> = ALGORITHMS
+    let requested: Vec<(Algorithm, String)> = ALGORITHMS
         .into_iter()
         .filter_map(|algorithm| Some((algorithm, checksum_named!(input, algorithm)?.to_owned())))
         .collect();
@@ -159,7 +159,7 @@ pub(super) async fn complete_multipart_upload<S: Store>(
                     *text != value && *text != checksum::text(one, etag.parts)
                 })
             };
-            if wanted.iter().any(is_wrong)
+            if requested.iter().any(is_wrong)
                 || size.is_some_and(|size| size != parts.iter().map(|part| part.size).sum::<u64>())
             {
                 return Err(ObjectError::BadChecksum);

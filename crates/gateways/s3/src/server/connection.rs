@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use zerohop_objects::Store;
 
 use super::S3Gateway;
-use super::places::ConnectionPlace;
+use super::connection_slots::ConnectionPlace;
 use super::stream::Stream;
 
 /// How long a connection may wait for its next request, and for the rest of its head.
@@ -27,7 +27,7 @@ pub(super) fn refuse(stream: &TcpStream, has_tls: bool) {
     if !has_tls {
         let _ = stream.try_write(NO_PLACE);
     }
-    tracing::info!("a connection of S3 is refused: there are too many");
+    tracing::info!("S3 connection refused: too many connections");
 }
 
 impl<S: Store + 'static> S3Gateway<S> {
@@ -43,7 +43,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         let stream = match Stream::accepted(socket, self.tls.as_ref()) {
             Ok(stream) => stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection of S3 is not accepted");
+                tracing::warn!(%error, "S3 connection not accepted");
                 return;
             }
         };
@@ -74,7 +74,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             () = asks_late => return,
         };
         if let Err(error) = served {
-            tracing::debug!(%error, "a connection of S3 ends");
+            tracing::debug!(%error, "S3 connection ended");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The gateway: its options, the connections that it accepts, and the sweep.
 
 mod connection;
-mod places;
+mod connection_slots;
 mod request;
 mod stream;
 mod timed_body;
@@ -19,11 +19,11 @@ use tokio::task::JoinSet;
 use zerohop_objects::{Lifetimes, Store, Sweep, run};
 use zerohop_tls::ServerTls;
 
-use self::places::ConnectionPlaces;
+use self::connection_slots::ConnectionPlaces;
 use crate::access::{UserAccess, Users};
 use crate::api::ObjectApi;
 
-pub use self::places::ConnectionLimits;
+pub use self::connection_slots::ConnectionLimits;
 
 /// The most bytes of a document, such as the list of a bulk delete.
 const DOCUMENT_MAX: usize = 2 << 20;
@@ -165,7 +165,7 @@ impl<S: Store + 'static> S3Gateway<S> {
                     },
                     // The process has no descriptors left, or the client is gone already.
                     Err(error) => {
-                        tracing::warn!(%error, "a connection of S3 is not accepted");
+                        tracing::warn!(%error, "S3 connection not accepted");
                         tokio::time::sleep(Duration::from_millis(100)).await;
                     }
                 },
@@ -185,9 +185,11 @@ impl<S: Store + 'static> S3Gateway<S> {
             match run(&*self.store, Sweep::new(self.lifetimes, SWEEP_PAGE)).await {
                 // There may be more: a full page is followed at once.
                 Ok(report) if report.timers == SWEEP_PAGE as u64 => continue,
-                Ok(report) if report.bodies > 0 => tracing::debug!(bodies = report.bodies, "the sweep of S3"),
+                Ok(report) if report.bodies > 0 => {
+                    tracing::debug!(bodies = report.bodies, "S3 sweep finished")
+                }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the sweep of S3 stops"),
+                Err(error) => tracing::warn!(%error, "S3 sweep failed"),
             }
             tokio::time::sleep(SWEEP_PAUSE).await;
         }

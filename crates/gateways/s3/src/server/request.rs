@@ -148,9 +148,9 @@ fn error_code(response: &Response<Body>) -> Option<String> {
 fn check_digest(headers: &HeaderMap, body: &Bytes) -> Result<(), Box<Response<Body>>> {
     let mut has_digest = false;
     let mut is_wrong = |name: &str, computed: &[u8]| {
-        let Some(wanted) = headers.get(name) else { return false };
+        let Some(requested) = headers.get(name) else { return false };
         has_digest = true;
-        wanted.as_bytes() != base64::encode(computed).as_bytes()
+        requested.as_bytes() != base64::encode(computed).as_bytes()
     };
     let mut wrong = is_wrong("content-md5", &md5(body));
     for algorithm in ALGORITHMS {

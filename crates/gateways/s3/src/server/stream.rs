@@ -15,7 +15,7 @@ pub(super) struct Stream {
 }
 
 /// A socket as a non-blocking reader and writer.
-struct NonBlocking<'a>(&'a TcpStream);
+struct NonBlockingStream<'a>(&'a TcpStream);
 
 impl Stream {
     /// An accepted connection.
@@ -33,7 +33,9 @@ impl AsyncRead for Stream {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_read(cx, into) };
         loop {
-            match tls.read(&mut NonBlocking(&this.socket), into.remaining(), |piece| into.put_slice(piece)) {
+            match tls
+                .read(&mut NonBlockingStream(&this.socket), into.remaining(), |piece| into.put_slice(piece))
+            {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(this.socket.poll_read_ready(cx))?;
                 }
@@ -48,7 +50,7 @@ impl AsyncWrite for Stream {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_write(cx, bytes) };
         loop {
-            match tls.write(&mut NonBlocking(&this.socket), &[io::IoSlice::new(bytes)]) {
+            match tls.write(&mut NonBlockingStream(&this.socket), &[io::IoSlice::new(bytes)]) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     ready!(this.socket.poll_write_ready(cx))?;
                 }
@@ -60,7 +62,7 @@ impl AsyncWrite for Stream {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let Some(tls) = &mut this.tls else { return Poll::Ready(Ok(())) };
-        while !tls.flush(&mut NonBlocking(&this.socket))? {
+        while !tls.flush(&mut NonBlockingStream(&this.socket))? {
             ready!(this.socket.poll_write_ready(cx))?;
         }
         Poll::Ready(Ok(()))
@@ -75,13 +77,13 @@ impl AsyncWrite for Stream {
     }
 }
 
-impl Read for NonBlocking<'_> {
+impl Read for NonBlockingStream<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.0.try_read(into)
     }
 }
 
-impl Write for NonBlocking<'_> {
+impl Write for NonBlockingStream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }

@@ -13,7 +13,7 @@ async fn connect(gateway: &TestGateway) -> TcpStream {
     TcpStream::connect(("127.0.0.1", gateway.port)).await.expect("the gateway listens")
 }
 
-/// What a connection brings until it ends.
+/// What a connection delivers until it ends.
 async fn rest(stream: &mut TcpStream) -> Answer {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

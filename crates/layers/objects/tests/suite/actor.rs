@@ -4,10 +4,10 @@ use zerohop_base::random::Random;
 use zerohop_objects::keys::{self, RecordKey};
 use zerohop_objects::{
     BodyId, BodyRange, CompleteUpload, Conditions, CopyObject, CopyPart, CreateUpload, DeleteBucket, ETag,
-    ETagMatch, Effect, Event, FoundObject, Lifetimes, ListEntry, ListPage, ListRequest, NamedPart,
-    ObjectError, ObjectRecord, Procedure, PutObject, PutPart, SetId, Step, Sweep, WHOLE_OBJECT, abort_upload,
-    copy_object, copy_part, create_bucket, create_upload, delete_object, get_object, list_objects,
-    put_object, put_part, renew_body, stage_body, stage_part,
+    ETagMatch, Effect, Event, Lifetimes, ListEntry, ListPage, ListRequest, NamedPart, ObjectError,
+    ObjectLocation, ObjectRecord, Procedure, PutObject, PutPart, SetId, Step, Sweep, WHOLE_OBJECT,
+    abort_upload, copy_object, copy_part, create_bucket, create_upload, delete_object, get_object,
+    list_objects, put_object, put_part, renew_body, stage_body, stage_part,
 };
 
 use crate::world::{Intent, World};
@@ -20,7 +20,7 @@ const NAMES: [&str; 6] = ["a", "a/b", "a/c", "b", "b/", "c/d"];
 enum Outcome {
     Done,
     Until(u64),
-    Found(FoundObject),
+    Found(ObjectLocation),
     Page(ListPage<ObjectRecord>),
 }
 
@@ -59,7 +59,7 @@ enum Phase {
 
 /// An upload that the clients know.
 #[derive(Clone)]
-pub(crate) struct KnownUpload {
+pub(crate) struct ModelledUpload {
     target: (String, Vec<u8>),
     id: SetId,
     parts: Vec<(u16, ETag)>,
@@ -85,7 +85,7 @@ struct ActiveOperation {
 /// What the clients share.
 #[derive(Default)]
 pub(crate) struct SharedState {
-    pub(crate) uploads: Vec<KnownUpload>,
+    pub(crate) uploads: Vec<ModelledUpload>,
     values: u64,
     /// How many operations of each kind ended well.
     pub(crate) successes: std::collections::BTreeMap<&'static str, u64>,
@@ -425,7 +425,7 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
         }
         (11, _) => {
             let target = running.target.clone();
-            shared.uploads.push(KnownUpload { target: target.clone(), id: set, parts: Vec::new() });
+            shared.uploads.push(ModelledUpload { target: target.clone(), id: set, parts: Vec::new() });
             running.machine = done(create_upload(CreateUpload {
                 target,
                 id: set,
@@ -476,7 +476,7 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
 
 fn copy_range(
     running: &mut ActiveOperation,
-    upload: KnownUpload,
+    upload: ModelledUpload,
     world: &World,
     shared: &SharedState,
     random: &mut Random,
@@ -503,7 +503,7 @@ fn copy_range(
     }));
 }
 
-fn complete(running: &mut ActiveOperation, upload: KnownUpload, world: &World, random: &mut Random) {
+fn complete(running: &mut ActiveOperation, upload: ModelledUpload, world: &World, random: &mut Random) {
     let mut parts = upload.parts;
     if parts.len() > 1 && random.chance(1, 3) {
         parts.remove(random.below(parts.len() as u64) as usize);

@@ -18,10 +18,10 @@ fn lookup_of_absent_record_returns_absent() {
 fn byte_range_lookup_returns_total_length() {
     let mut bench = PartitionBench::new();
     bench.write(b"k", insert(b"0123456789")).number().expect("is done");
-    for (start, stop, wanted) in [(0, 3, &b"012"[..]), (-3, i64::MAX, b"789"), (5, 5, b""), (20, 30, b"")] {
+    for (start, stop, expected) in [(0, 3, &b"012"[..]), (-3, i64::MAX, b"789"), (5, 5, b""), (20, 30, b"")] {
         let range = Range { start, stop };
         let part = bench.read(b"k", Query::LookupRange(LookupRange { range }));
-        assert_eq!((part.bytes().as_deref(), part.length()), (Some(wanted), 10));
+        assert_eq!((part.bytes().as_deref(), part.length()), (Some(expected), 10));
     }
 }
 

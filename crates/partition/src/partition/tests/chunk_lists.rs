@@ -67,7 +67,7 @@ fn chunks_of_high_numbers_are_listed_also_after_crash_and_without_table() {
     bench.write(b"plain", insert(b"v")).number().expect("is done");
     remove(&mut bench, b"film", 5000);
     check(&mut bench);
-    // The table brings the numbers without a look at other records.
+    // The table gives the numbers without a look at other records.
     for n in 0..3000_u32 {
         bench.write(&n.to_be_bytes(), insert(b"v")).number().expect("is done");
     }

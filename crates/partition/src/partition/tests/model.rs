@@ -273,7 +273,7 @@ fn evaluate(
         Condition::Always => true,
         Condition::IfAbsent => found.is_none(),
         Condition::IfPresent => found.is_some(),
-        Condition::IfVersion(wanted) => found.is_some() && version == wanted,
+        Condition::IfVersion(expected) => found.is_some() && version == expected,
     };
     if !holds {
         return Err(Failure::ConditionFailed { version, found });

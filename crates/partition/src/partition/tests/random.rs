@@ -15,7 +15,7 @@ use zerohop_wire::{Elements, Failure, Message};
 use super::model::{ExpectedAnswer, ModelHistory};
 use super::requests::{BatchItem, ClientWrite, OwnedWaitUntil, WriteOp, with_write};
 use crate::testing::{OwnedAnswer, PartitionRig, token};
-use crate::{Now, PartitionEvent, Token};
+use crate::{ClockSample, PartitionEvent, Token};
 
 /// A client: its writes by sequence, and which of them are answered.
 struct WritingClient {
@@ -24,7 +24,7 @@ struct WritingClient {
     answered: BTreeMap<u64, bool>,
 }
 
-struct ParkedWait {
+struct QueuedWait {
     key: Vec<u8>,
     until: OwnedWaitUntil,
     deadline_ms: u64,
@@ -41,7 +41,7 @@ struct RandomRun {
     due: BTreeMap<Token, Vec<(u64, OwnedAnswer)>>,
     /// For each token: the writes of clients that its answer acknowledges.
     acknowledges: BTreeMap<Token, Vec<(usize, u64)>>,
-    queued: BTreeMap<Token, ParkedWait>,
+    queued: BTreeMap<Token, QueuedWait>,
 }
 
 impl WritingClient {
@@ -81,7 +81,7 @@ impl RandomRun {
         let durability =
             [Durability::Sync, Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory]
                 [random.below(4) as usize];
-        let now = Now::at_ms(1_000_000);
+        let now = ClockSample::at_ms(1_000_000);
         let rig = PartitionRig::with(SimulatedDisk::new(seed), durability, now, options());
         let client = |nonce| WritingClient {
             session: SessionId { issued: Timestamp::from_millis(900_000 + nonce), nonce },
@@ -212,7 +212,7 @@ impl RandomRun {
             });
             let woken: Vec<Token> = woken.map(|(token, _)| *token).collect();
             for token in woken {
-                let wait = self.queued.remove(&token).expect("is parked");
+                let wait = self.queued.remove(&token).expect("is blocked");
                 self.due.insert(token, vec![(index, model.lookup(&wait.key, Range::ALL))]);
             }
         }
@@ -228,13 +228,13 @@ impl RandomRun {
             .map(|(token, _)| *token)
             .collect();
         for token in ready {
-            let wanted: Vec<OwnedAnswer> =
+            let expected: Vec<OwnedAnswer> =
                 self.due.remove(&token).expect("is due").into_iter().map(|(_, answer)| answer).collect();
             let got = match self.rig.out.batches.remove(&token) {
                 Some(answers) => answers,
                 None => vec![self.rig.answer(token).unwrap_or_else(|| panic!("{token:?} has no answer"))],
             };
-            assert_eq!(got, wanted, "answer of {token:?}");
+            assert_eq!(got, expected, "answer of {token:?}");
             for (client, sequence) in self.acknowledges.remove(&token).unwrap_or_default() {
                 self.clients[client].answered.insert(sequence, true);
             }
@@ -312,7 +312,7 @@ impl RandomRun {
                     self.commit_through(self.history.now.last);
                 }
                 let deadline_ms = self.history.now_ms + u64::from(time_out_ms);
-                self.queued.insert(token, ParkedWait { key, until, deadline_ms });
+                self.queued.insert(token, QueuedWait { key, until, deadline_ms });
                 self.collect();
             }
         }
@@ -431,7 +431,7 @@ impl RandomRun {
             self.rig.step(PartitionEvent::Tick);
             let overdue = self.queued.iter().filter(|(_, wait)| wait.deadline_ms <= self.rig.now.ms);
             for token in overdue.map(|(token, _)| *token).collect::<Vec<_>>() {
-                let wait = self.queued.remove(&token).expect("is parked");
+                let wait = self.queued.remove(&token).expect("is blocked");
                 let version = commit.records.get(&wait.key).map(|record| record.version).unwrap_or_default();
                 let answer = OwnedAnswer::of(&Err(Failure::TimedOut { version }));
                 self.due.insert(token, vec![(0, answer)]);
@@ -460,7 +460,7 @@ impl RandomRun {
         let disk = SimulatedDisk::new(0);
         let rig = std::mem::replace(
             &mut self.rig,
-            PartitionRig::with(disk, self.durability, Now::at_ms(0), options()),
+            PartitionRig::with(disk, self.durability, ClockSample::at_ms(0), options()),
         );
         self.rig = rig.crash_with(self.durability, options());
         let last = self.rig.partition.stats().last;

@@ -149,7 +149,7 @@ fn log_on_disk_that_is_opened_in_memory_still_reaches_the_disk() {
 #[test]
 fn where_entries_are_missing_all_sessions_are_expired() {
     let disk = SimulatedDisk::new(1);
-    let mut rig = PartitionRig::on(disk.clone(), Durability::Sync, crate::Now::at_ms(1_000_000));
+    let mut rig = PartitionRig::on(disk.clone(), Durability::Sync, crate::ClockSample::at_ms(1_000_000));
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     rig.engine.sync().expect("syncs");
     assert_eq!(counter(&mut rig, 2, stamp(2, 1)), Some(Ok(2)));
@@ -186,7 +186,7 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
     let (mut engine, _) = Engine::open(disk, EngineOptions::default()).expect("opens");
     let options = PartitionOptions::default();
     let handle = engine.partition(PartitionId(1), options).expect("opens");
-    let meta = zerohop_engine::Meta { kind: EntryKind::Put, flags: 0, epoch: 3, index: 1, timestamp: 1 };
+    let meta = zerohop_engine::EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 3, index: 1, timestamp: 1 };
     engine.append(handle, &meta, b"k", b"v").expect("is accepted");
     let open = |engine: &mut _, epoch| {
         let epoch = PartitionEpoch(epoch);
@@ -227,7 +227,7 @@ fn entries_have_the_epoch_of_the_current_group() {
                 envelope: Default::default(),
                 message: &message,
             };
-            let now = crate::Now::at_ms(2_000_000);
+            let now = crate::ClockSample::at_ms(2_000_000);
             partition
                 .step(&mut engine, now.without_map(), PartitionEvent::Request(request), &mut out)
                 .expect("goes on");

@@ -17,7 +17,7 @@ use crate::planted::{Bug, is_planted};
 
 /// A request that owns its bytes.
 #[derive(Debug)]
-pub(super) struct ParkedRequest {
+pub(super) struct BlockedRequest {
     token: Token,
     envelope: Envelope,
     frame: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct ParkedRequest {
     until_ms: u64,
 }
 
-impl ParkedRequest {
+impl BlockedRequest {
     pub(super) fn fail(self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         effects.answer(self.token, &Message::Answer(Err(failure.clone())));
     }
@@ -165,16 +165,16 @@ impl Partition {
             ms => INTENT_WAIT_MS.min(u64::from(ms)),
         };
         transacting.queued_bytes += frame.len();
-        let parked = ParkedRequest { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
-        transacting.queued.insert(ticket, parked);
+        let blocked = BlockedRequest { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
+        transacting.queued.insert(ticket, blocked);
         true
     }
 
-    fn take_queued(&mut self, ticket: Ticket) -> Option<ParkedRequest> {
+    fn take_queued(&mut self, ticket: Ticket) -> Option<BlockedRequest> {
         let transacting = self.transacting.as_deref_mut()?;
-        let parked = transacting.queued.remove(&ticket)?;
-        transacting.queued_bytes -= parked.frame.len();
-        Some(parked)
+        let blocked = transacting.queued.remove(&ticket)?;
+        transacting.queued_bytes -= blocked.frame.len();
+        Some(blocked)
     }
 
     /// The intents that a read waited for are gone.
@@ -184,9 +184,9 @@ impl Partition {
         ticket: Ticket,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Some(parked) = self.take_queued(ticket) else { return };
-        parked.with(|request| {
-            if !self.waits_for_intents(request, parked.passed, effects) {
+        let Some(blocked) = self.take_queued(ticket) else { return };
+        blocked.with(|request| {
+            if !self.waits_for_intents(request, blocked.passed, effects) {
                 self.evaluate_unblocked(engine, request, effects);
             }
         });
@@ -199,24 +199,24 @@ impl Partition {
         ticket: Ticket,
         effects: &mut dyn PartitionEffects,
     ) {
-        let Some(parked) = self.take_queued(ticket) else { return };
+        let Some(blocked) = self.take_queued(ticket) else { return };
         if !self.terms.has_copies {
             // Copies were lost while it waited. It is not started, since it would be acknowledged with too few copies.
             let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
-            return parked.fail(&Failure::Unavailable { retry_after_ms }, effects);
+            return blocked.fail(&Failure::Unavailable { retry_after_ms }, effects);
         }
-        parked.with(|request| self.evaluate_unblocked(engine, request, effects));
+        blocked.with(|request| self.evaluate_unblocked(engine, request, effects));
     }
 
     /// Answers requests that have waited too long. Nothing was done for them.
     pub(super) fn time_out_queued(&mut self, effects: &mut dyn PartitionEffects) {
         let now_ms = self.clock.now_ms();
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        let late = transacting.queued.iter().filter(|(_, parked)| parked.until_ms <= now_ms);
+        let late = transacting.queued.iter().filter(|(_, blocked)| blocked.until_ms <= now_ms);
         let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
         for ticket in late {
-            if let Some(parked) = self.take_queued(ticket) {
-                parked.fail(&Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }, effects);
+            if let Some(blocked) = self.take_queued(ticket) {
+                blocked.fail(&Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }, effects);
             }
         }
     }
@@ -225,8 +225,8 @@ impl Partition {
     pub(in crate::partition) fn disconnect_transactions(&mut self, connection: u64) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.clients.retain(|_, client| client.token.connection != connection);
-        transacting.queued.retain(|_, parked| parked.token.connection != connection);
-        transacting.queued_bytes = transacting.queued.values().map(|parked| parked.frame.len()).sum();
+        transacting.queued.retain(|_, blocked| blocked.token.connection != connection);
+        transacting.queued_bytes = transacting.queued.values().map(|blocked| blocked.frame.len()).sum();
     }
 
     /// Whether a request of some connection waits here.

@@ -1,7 +1,7 @@
 //! Log entries of transactions: a mark each and, in one atomic batch with it, the resulting changes of records.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EntryKind, Meta, ReserveShare};
+use zerohop_engine::{Engine, EntryKind, EntryMeta, ReserveShare};
 use zerohop_transaction::TransactionEntry;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
@@ -30,7 +30,7 @@ fn is_admitted_when_full(entry: &TransactionEntry) -> bool {
 }
 
 /// The same for an entry that a primary has admitted.
-pub(in crate::partition) fn is_mark_admitted_when_full(meta: &Meta, payload: &[u8]) -> bool {
+pub(in crate::partition) fn is_mark_admitted_when_full(meta: &EntryMeta, payload: &[u8]) -> bool {
     let entry =
         (meta.kind == EntryKind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
     matches!(entry, Some(Mark::Transaction { entry, .. }) if is_admitted_when_full(&entry))
@@ -77,7 +77,7 @@ impl Partition {
         let share = if is_admitted_when_full(&entry) { ReserveShare::Half } else { ReserveShare::Nothing };
         self.log_writer.set_reserve_share(engine, share);
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
-        let logged = if beside.is_nothing() {
+        let logged = if beside.is_empty() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
         } else {
             self.log_changes(engine, at, (&payload, &beside), effects)

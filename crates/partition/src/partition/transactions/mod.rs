@@ -40,7 +40,7 @@ use crate::reply::Reply;
 use crate::state::TransactionEvent as CommittedEvent;
 
 use host::HostRecords;
-use intents::ParkedRequest;
+use intents::BlockedRequest;
 
 pub(super) use evaluate::undo_entries;
 pub(super) use log::is_mark_admitted_when_full;
@@ -54,7 +54,7 @@ pub(super) struct PrimaryTransactions {
     /// Clients that wait for the end of their transaction, with the routing keys of its parts.
     clients: BTreeMap<Ticket, WaitingClient>,
     /// Requests that wait for intents.
-    queued: BTreeMap<Ticket, ParkedRequest>,
+    queued: BTreeMap<Ticket, BlockedRequest>,
     queued_bytes: usize,
     tickets: u64,
     /// For requests that are not in the log: the lowest unanswered sequence that their client has reported, and the ticket to
@@ -181,12 +181,12 @@ impl Partition {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
                 transacting.has_only_read_locks = false;
-                if map.is_closing(message.to.keyspace) {
+                if map.is_dropping(message.to.keyspace) {
                     transacting.transactions.close();
                 }
             }
-            self.act(engine, effects, |transactions, now, host, wanted| {
-                transactions.message(now, host, message, wanted);
+            self.act(engine, effects, |transactions, now, host, requested| {
+                transactions.message(now, host, message, requested);
             });
         }
     }
@@ -210,9 +210,9 @@ impl Partition {
         self.time_out_queued(effects);
         let others = self.transacting.as_ref().map(|one| one.transactions.others()).unwrap_or_default();
         let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !map.has_keyspace(*one)).collect();
-        self.act(engine, effects, |transactions, now, host, wanted| {
-            transactions.tick(now, host, wanted);
-            transactions.without(now, &missing, wanted);
+        self.act(engine, effects, |transactions, now, host, requested| {
+            transactions.tick(now, host, requested);
+            transactions.without(now, &missing, requested);
         });
     }
 
@@ -238,8 +238,8 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
         query: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) {
-        let wanted = self.begin_transaction(engine, query);
-        self.apply_effects(engine, wanted, effects);
+        let requested = self.begin_transaction(engine, query);
+        self.apply_effects(engine, requested, effects);
         self.notify_committed(engine, effects);
     }
 
@@ -248,9 +248,9 @@ impl Partition {
         engine: &mut Engine<D>,
         query: impl FnOnce(&mut Transactions, Time, &mut HostRecords<'_, D>, &mut Vec<TransactionEffect>),
     ) -> Vec<TransactionEffect> {
-        let mut wanted = Vec::new();
+        let mut requested = Vec::new();
         let (now, hash_range) = (self.transactions_now(), self.hash_range());
-        let Some(mut transacting) = self.transacting.take() else { return wanted };
+        let Some(mut transacting) = self.transacting.take() else { return requested };
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         let mut records = HostRecords::of(
             engine,
@@ -258,10 +258,10 @@ impl Partition {
             (&mut self.clock, &mut staged),
             hash_range,
         );
-        query(&mut transacting.transactions, now, &mut records, &mut wanted);
+        query(&mut transacting.transactions, now, &mut records, &mut requested);
         self.buffers.staged = Some(staged);
         self.transacting = Some(transacting);
-        wanted
+        requested
     }
 
     /// Requests that wait for read locks which have expired continue.
@@ -273,8 +273,8 @@ impl Partition {
         let now_ms = self.clock.elapsed_ms();
         let first = self.transacting.as_deref().and_then(PrimaryTransactions::first_read_lock_end_ms);
         if first.is_some_and(|until_ms| until_ms <= now_ms) {
-            self.act(engine, effects, |transactions, now, host, wanted| {
-                transactions.expire_read_locks(now, host, now_ms, wanted);
+            self.act(engine, effects, |transactions, now, host, requested| {
+                transactions.expire_read_locks(now, host, now_ms, requested);
             });
         }
     }
@@ -286,10 +286,10 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) {
         while let Some((index, entry)) = self.transacting.as_mut().and_then(|one| one.committed.pop_front()) {
-            let wanted = self.begin_transaction(engine, |transactions, now, host, wanted| {
-                transactions.committed(now, host, LogIndex(index), &entry, wanted);
+            let requested = self.begin_transaction(engine, |transactions, now, host, requested| {
+                transactions.committed(now, host, LogIndex(index), &entry, requested);
             });
-            self.apply_effects(engine, wanted, effects);
+            self.apply_effects(engine, requested, effects);
         }
     }
 
@@ -312,10 +312,10 @@ impl Partition {
     fn apply_effects<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        wanted: Vec<TransactionEffect>,
+        requested: Vec<TransactionEffect>,
         effects: &mut dyn PartitionEffects,
     ) {
-        for effect in wanted {
+        for effect in requested {
             if self.transacting.is_none() {
                 // An entry could not be appended. All transactions in progress were forgotten, and those in the log are resumed.
                 return;
@@ -333,8 +333,8 @@ impl Partition {
                 TransactionEffect::Read(ticket) => self.read_now(engine, ticket, effects),
                 TransactionEffect::Write(ticket) => {
                     self.write_now(engine, ticket, effects);
-                    let more = self.begin_transaction(engine, |transactions, now, host, wanted| {
-                        transactions.leave(now, host, ticket, wanted);
+                    let more = self.begin_transaction(engine, |transactions, now, host, requested| {
+                        transactions.leave(now, host, ticket, requested);
                     });
                     self.apply_effects(engine, more, effects);
                 }
@@ -395,8 +395,8 @@ impl Partition {
         for client in transacting.clients.into_values() {
             effects.answer(client.token, &requests::unknown_outcome());
         }
-        for parked in transacting.queued.into_values() {
-            parked.fail(failure, effects);
+        for blocked in transacting.queued.into_values() {
+            blocked.fail(failure, effects);
         }
     }
 

@@ -139,8 +139,8 @@ impl Partition {
         }
         let request = TransactionRequest { id, parts };
         let mut refused = None;
-        self.act(engine, effects, |transactions, now, host, wanted| {
-            refused = transactions.request(now, host, (ticket, request), wanted).err();
+        self.act(engine, effects, |transactions, now, host, requested| {
+            refused = transactions.request(now, host, (ticket, request), requested).err();
         });
         let Some(reason) = refused else { return };
         if let Some(transacting) = self.transacting.as_deref_mut() {
@@ -193,8 +193,8 @@ impl Partition {
         // An entry that could not be appended would end all transactions in progress.
         let bytes = MARKS_BYTES + pieces.len() as u64 * RELEASED_PIECE_BYTES;
         self.log_writer.check_space_for(engine, bytes, true).map_err(|error| failure_of(&error))?;
-        self.act(engine, effects, |transactions, _, _, wanted| {
-            transactions.release_staged(stamp.session, pieces, wanted);
+        self.act(engine, effects, |transactions, _, _, requested| {
+            transactions.release_staged(stamp.session, pieces, requested);
         });
         Ok((self.log_writer.last(), WriteOutcome::Done { version: Default::default(), number: 0 }))
     }
@@ -217,8 +217,8 @@ impl Partition {
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;
-        let wanted = self.begin_transaction(engine, |transactions, _, _, wanted| {
-            refused = transactions.stage((id, bytes), Durability::Memory, wanted).err();
+        let requested = self.begin_transaction(engine, |transactions, _, _, requested| {
+            refused = transactions.stage((id, bytes), Durability::Memory, requested).err();
         });
         if let Some(reason) = refused {
             return Err(aborted(reason));
@@ -228,7 +228,7 @@ impl Partition {
             let unlogged = (stamp.lowest_unanswered.0, ticket);
             transacting.unlogged_requests.insert((stamp.session, stamp.sequence), unlogged);
         }
-        let entry = wanted.into_iter().find_map(|effect| match effect {
+        let entry = requested.into_iter().find_map(|effect| match effect {
             TransactionEffect::Append { entry, .. } => Some(entry),
             _ => None,
         });

@@ -61,7 +61,7 @@ impl EntryAttachment {
         beside
     }
 
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.effect.is_none() && self.staged_piece.is_none() && self.removed_pieces.is_empty()
     }
 

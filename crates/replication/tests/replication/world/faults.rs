@@ -21,7 +21,7 @@ impl ReplicationWorld {
             self.corruption();
             return;
         }
-        if self.rots_at == Some(host) && !self.may_restart(host) {
+        if self.corrupt_at == Some(host) && !self.may_restart(host) {
             return;
         }
         match self.faults.below(9) {
@@ -111,7 +111,7 @@ impl ReplicationWorld {
 
     /// Changes some bytes of the one disk that becomes corrupt in this run.
     fn corruption(&mut self) {
-        let host = *self.rots_at.get_or_insert(self.faults.below(HOSTS as u64) as usize);
+        let host = *self.corrupt_at.get_or_insert(self.faults.below(HOSTS as u64) as usize);
         let partition = self.faults.below(self.partitions as u64);
         let folder = format!("p-{partition:016x}");
         let mut disk = self.hosts[host].disk.clone();
@@ -125,7 +125,7 @@ impl ReplicationWorld {
         // Data that is not durable yet does not become corrupt.
         let (offset, mask) = (self.faults.below(name.bytes), 1 + self.faults.below(255) as u8);
         if disk.corrupt_at(&format!("{folder}/{}", name.name), offset, mask).is_ok() {
-            self.past.rots += 1;
+            self.past.corruptions += 1;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::{Program, ProgramResult, Token};
-use zerohop_reactor::{ConnectionId, Now, Replies};
+use zerohop_reactor::{ClockSample, ConnectionId, Replies};
 use zerohop_relay::UnitAnswer;
 use zerohop_shard::{ClockReading, Instance};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
@@ -16,7 +16,7 @@ pub struct InstanceContext<'a, 'r, D: Disk> {
     /// The instance.
     pub instance: &'a mut Instance<D>,
     /// The time of this call.
-    pub now: Now,
+    pub now: ClockSample,
     /// Where clients are answered.
     pub replies: &'a mut Replies<'r>,
     /// Where the other effects of the instance go.

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zerohop_disk::NodeDisk;
 use zerohop_engine::disk::Disk;
-use zerohop_reactor::{ConnectionId, FOREIGN_ANSWER, ForeignResult, Now, Replies};
+use zerohop_reactor::{ClockSample, ConnectionId, FOREIGN_ANSWER, ForeignResult, Replies};
 use zerohop_relay::{ReplyBatch, Units};
 use zerohop_resp::Ticket;
 use zerohop_shard::Instance;
@@ -132,7 +132,7 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     fn stop(&mut self, at: &mut InstanceContext<'_, '_, D>) {}
 
     /// New writes wait for other instances to take over; `done` is notified once those under way have ended.
-    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: Now) {
+    fn yield_writes(&mut self, done: oneshot::Sender<()>, now: ClockSample) {
         // A receiver that is gone does not matter.
         _ = done.send(());
     }

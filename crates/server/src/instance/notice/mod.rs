@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogEndQuery;
-use zerohop_control::command::ReportedLog;
+use zerohop_control::command::LogReport;
 use zerohop_placement::{MapDelta, Reachability};
 use zerohop_reactor::{ConnectionId, ReactorCounters};
 use zerohop_replication::GroupChange;
@@ -39,7 +39,7 @@ pub(crate) enum InstanceNotice {
         /// The logs, with the epochs of their groups.
         logs: Vec<LogEndQuery>,
         /// The channel for the answer.
-        reply_to: oneshot::Sender<Vec<ReportedLog>>,
+        reply_to: oneshot::Sender<Vec<LogReport>>,
     },
     /// The manager's answer to a control request that was forwarded to it.
     Admin {

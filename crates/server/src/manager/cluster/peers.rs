@@ -131,7 +131,7 @@ async fn connect(shared: &ManagerShared, to: &Address, is_logged: &mut bool) -> 
         }
         Ok(Err(RejectedPeer { reason, is_final })) => {
             if !std::mem::replace(is_logged, true) {
-                warn!(to = to.as_str(), reason, "a manager cannot be talked to");
+                warn!(to = to.as_str(), reason, "the connection to a manager was rejected");
             }
             if is_final && let Some(cluster) = shared.cluster_handle() {
                 // The attempt is repeated, and so is this report.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use zerohop_base::time::Time;
 use zerohop_control::agent::{Agent, AgentEffect, AgentEvent, GroupRequest, LogEndQuery, NoOutcome};
-use zerohop_control::command::{CommandOutcome, KeyspaceDrained, ReportedLog};
+use zerohop_control::command::{CommandOutcome, KeyspaceDrained, LogReport};
 use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_replication::GroupChange;
 use zerohop_system::clock::{Stopwatch, unix_ms};
@@ -182,7 +182,7 @@ impl Runner {
             Input::LogEnds(logs) => self.handle_event(AgentEvent::LogEnds(logs)),
             Input::Leave => self.handle_event(AgentEvent::Leave),
             // A caller that has stopped waiting does not need the answer.
-            Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
+            Input::Pins { keyspace, answer } => drop(answer.send(self.agent.placement_overrides(keyspace))),
             Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
             Input::ClusterState(answer) => drop(answer.send(self.agent.cluster_state(self.now()))),
             Input::Managers(answer) => {
@@ -288,7 +288,7 @@ impl Runner {
                 self.saved.contacts = others.collect::<Vec<Address>>();
                 self.is_unsaved = true;
             }
-            AgentEffect::RequestLogEnds(wanted) => self.find_log_ends(wanted),
+            AgentEffect::RequestLogEnds(requested) => self.find_log_ends(requested),
             AgentEffect::Answered { token, result } => {
                 if let Some(answer) = self.answers.remove(&token) {
                     // A caller that has stopped waiting reads the map.
@@ -352,7 +352,7 @@ impl Runner {
         if lines.len() > before.len() {
             // The status has the rest: the partitions of a keyspace arrive one after the other.
             warn!(
-                "data may be missing since nodes were started again: `zerohop status` tells of which keyspaces, and how much"
+                "data may be missing after nodes restarted: `zerohop status` lists the keyspaces and amounts"
             );
         }
     }
@@ -427,13 +427,13 @@ impl Runner {
     }
 
     /// Requests the ends of logs from the instances.
-    fn find_log_ends(&self, wanted: Vec<LogEndQuery>) {
+    fn find_log_ends(&self, requested: Vec<LogEndQuery>) {
         let shared = Rc::clone(&self.shared);
         spawn_local(async move {
             let mut logs = Vec::new();
             for handle in shared.instances() {
                 let of_it: Vec<LogEndQuery> =
-                    wanted.iter().filter(|one| one.instance == handle.id).copied().collect();
+                    requested.iter().filter(|one| one.instance == handle.id).copied().collect();
                 if !of_it.is_empty() {
                     logs.extend(log_ends(handle, of_it).await);
                 }
@@ -448,10 +448,10 @@ impl Runner {
     }
 }
 
-async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogEndQuery>) -> Vec<ReportedLog> {
+async fn log_ends(handle: &InstanceHandle, requested: Vec<LogEndQuery>) -> Vec<LogReport> {
     let (requester, answer) = oneshot::channel();
     let due = Instant::now() + STATS_WAIT;
-    if !handle.leave(InstanceNotice::LogEnds { logs: wanted, reply_to: requester }, due).await {
+    if !handle.leave(InstanceNotice::LogEnds { logs: requested, reply_to: requester }, due).await {
         return Vec::new();
     }
     match tokio::time::timeout_at(due, answer).await {

@@ -116,7 +116,7 @@ fn memory_keyspaces_are_lost_with_the_process() {
             keyspace.insert("k", name).await.unwrap();
         }
     });
-    // A clean stop syncs every keyspace with a disk.
+    // A clean shutdown syncs every keyspace with a disk.
     server.stop().unwrap();
     let server = Server::start(on(folder.path(), anywhere())).unwrap();
     block_on(async {

@@ -16,14 +16,14 @@ use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
 };
 
-use super::{Blob, KnownHeader};
+use super::{Blob, CachedHeader};
 use crate::procedures::error::Error;
 use crate::procedures::limits::{BLOB_CHUNK_LISTS_PARALLEL, BLOB_LISTED_CHUNKS, BLOB_TRUNCATES_PARALLEL};
 use crate::procedures::unfinished_truncations::{BegunTruncation, ChunkProgress, ChunkWalk, TruncationName};
 
 /// The numbers of a blob's chunks as the partitions list them, page by page, in no order. A number may be listed twice.
 #[derive(Debug)]
-pub(crate) struct ListedChunks<'b> {
+pub(crate) struct ChunkLister<'b> {
     list: ChunkList<'b>,
     walk: ChunkWalk,
 }
@@ -37,7 +37,7 @@ struct ChunkList<'b> {
     numbers: (u64, u64),
 }
 
-impl<'b> ListedChunks<'b> {
+impl<'b> ChunkLister<'b> {
     /// `contents` is the name in the keys of the chunks.
     pub(crate) fn new(blob: &'b Blob<'b>, contents: Bytes, numbers: (u64, u64)) -> Self {
         let walk = ChunkWalk::new(blob.keyspace.config().partitions);
@@ -114,11 +114,11 @@ pub(super) enum AbsentChunks {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlobChunks<'b> {
     blob: &'b Blob<'b>,
-    header: &'b KnownHeader,
+    header: &'b CachedHeader,
 }
 
 impl<'b> BlobChunks<'b> {
-    pub(super) fn of(blob: &'b Blob<'b>, header: &'b KnownHeader) -> Self {
+    pub(super) fn of(blob: &'b Blob<'b>, header: &'b CachedHeader) -> Self {
         Self { blob, header }
     }
 

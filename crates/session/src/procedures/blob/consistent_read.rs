@@ -20,7 +20,7 @@ use zerohop_wire::messages::{Confirm, Query, ReadChunk, RecordOperation as WireO
 use zerohop_wire::{AbortReason, Failure};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, ChunkRange, KnownHeader, known_of};
+use super::{Blob, CachedHeader, ChunkRange, known_of};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
@@ -41,7 +41,7 @@ pub struct BlobReadVersion {
 
 /// The result of reading a part of a chunk.
 #[derive(Clone, Debug)]
-pub(super) struct FoundPart {
+pub(super) struct ChunkReadResult {
     /// Zero: the chunk is absent.
     pub(super) version: Timestamp,
     /// The bytes, without trailing zeros.
@@ -50,7 +50,7 @@ pub(super) struct FoundPart {
 
 impl Blob<'_> {
     /// Sends a read of a part of a chunk.
-    pub(super) fn read_part(&self, header: &KnownHeader, part: ChunkRange) -> Result<PendingReply, Error> {
+    pub(super) fn read_part(&self, header: &CachedHeader, part: ChunkRange) -> Result<PendingReply, Error> {
         let key = self.chunk_key(header, part.number)?;
         let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
         self.start(&WireOperation::Read(RecordRead { key: &key, query }))
@@ -59,19 +59,19 @@ impl Blob<'_> {
     /// Interprets the reply for a reader with this header. `None`: the chunk belongs to a later generation.
     pub(super) fn interpret_part(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         answer: Result<Reply, Reason>,
-    ) -> Result<Option<FoundPart>, Error> {
+    ) -> Result<Option<ChunkReadResult>, Error> {
         let known = header.chunk_stamp();
         Ok(Some(match answer {
             Ok(Reply::Chunk { stamp, .. }) if stamp > known => return Ok(None),
             Ok(Reply::Chunk { version, stamp, bytes }) if stamp.id == known.id => {
-                FoundPart { version, bytes }
+                ChunkReadResult { version, bytes }
             }
             // A chunk with another id is left over from an earlier blob of this name and does not belong to this blob.
-            Ok(Reply::Chunk { version, .. }) => FoundPart { version, bytes: Bytes::new() },
+            Ok(Reply::Chunk { version, .. }) => ChunkReadResult { version, bytes: Bytes::new() },
             Err(Reason::Answer { failure: Failure::NotFound }) => {
-                FoundPart { version: Timestamp::ZERO, bytes: Bytes::new() }
+                ChunkReadResult { version: Timestamp::ZERO, bytes: Bytes::new() }
             }
             Ok(_) => return Err(Error::Unexpected),
             Err(reason) => return Err(Error::about(&self.name, reason)),
@@ -81,9 +81,9 @@ impl Blob<'_> {
     /// Reads all the parts, with a limited number of bytes in flight.
     pub(super) async fn read_parts(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         parts: &[ChunkRange],
-    ) -> Result<Vec<FoundPart>, Error> {
+    ) -> Result<Vec<ChunkReadResult>, Error> {
         let mut all = Vec::with_capacity(parts.len());
         let mut under_way: VecDeque<(PendingReply, u64)> = VecDeque::new();
         let (mut next, mut ahead) = (0, 0);
@@ -104,9 +104,9 @@ impl Blob<'_> {
     /// Reads all the parts in parallel. Returns whether they are known to be of one moment.
     async fn read_parts_parallel(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         parts: &[ChunkRange],
-    ) -> Result<(Vec<FoundPart>, bool), Error> {
+    ) -> Result<(Vec<ChunkReadResult>, bool), Error> {
         let about = |reason| Error::about(&self.name, reason);
         let mut items = Vec::with_capacity(parts.len());
         for part in parts {
@@ -132,7 +132,7 @@ impl Blob<'_> {
     /// Asks the primaries whether all chunks still have these versions, in one frame for each partition. Returns the chunks that do not.
     pub(super) async fn unconfirmed(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         chunks: &[(u64, Timestamp)],
     ) -> Result<Vec<u64>, Error> {
         let mut changed = Vec::new();
@@ -160,7 +160,7 @@ impl Blob<'_> {
     }
 
     /// Whether the header still has the same generation and size.
-    pub(super) async fn is_unchanged(&self, header: &KnownHeader) -> Result<bool, Error> {
+    pub(super) async fn is_unchanged(&self, header: &CachedHeader) -> Result<bool, Error> {
         let now = self.known().await?;
         Ok(now.stamp == header.stamp && now.size == header.size)
     }
@@ -177,14 +177,14 @@ impl Blob<'_> {
         &self,
         ranges: &[(u64, u64)],
     ) -> Result<(Vec<Bytes>, BlobReadVersion), Error> {
-        let (header, wanted, looked) = self.read_consistent(ranges, u64::MAX).await?;
-        Ok(wanted.joined(&header, looked))
+        let (header, requested, looked) = self.read_consistent(ranges, u64::MAX).await?;
+        Ok(requested.joined(&header, looked))
     }
 
     /// Same as [`Blob::read_whole`] for one range, in one piece for each chunk. Refuses more than `bytes_max` bytes.
     pub(super) async fn read_pieces(&self, range: (u64, u64), bytes_max: u64) -> Result<Vec<Bytes>, Error> {
-        let (_, wanted, looked) = self.read_consistent(&[range], bytes_max).await?;
-        let lengths = wanted.parts.iter().map(|part| part.length as usize);
+        let (_, requested, looked) = self.read_consistent(&[range], bytes_max).await?;
+        let lengths = requested.parts.iter().map(|part| part.length as usize);
         Ok(looked
             .into_iter()
             .zip(lengths)
@@ -196,37 +196,37 @@ impl Blob<'_> {
         &self,
         ranges: &[(u64, u64)],
         bytes_max: u64,
-    ) -> Result<(KnownHeader, WantedRanges, Vec<FoundPart>), Error> {
+    ) -> Result<(CachedHeader, ChunkRanges, Vec<ChunkReadResult>), Error> {
         let (mut blob, mut failures) = (self.in_call(), 0);
         while failures < BLOB_CHECKS_MAX {
             let mut header = blob.recalled().await?;
-            let passes_end = |header: &KnownHeader| {
+            let passes_end = |header: &CachedHeader| {
                 ranges.iter().any(|(at, length)| at.saturating_add(*length) > header.size)
             };
             if passes_end(&header) && failures == 0 {
                 // The remembered header may be older than the last growth of the blob.
                 header = blob.known().await?;
             }
-            let wanted = WantedRanges::of(&header, ranges);
-            if wanted.bytes() > bytes_max {
+            let requested = ChunkRanges::of(&header, ranges);
+            if requested.bytes() > bytes_max {
                 return Err(self.error(BlobError::TooLong { limit: bytes_max }));
             }
-            if failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
-                match blob.read_in_transaction(&header, &wanted).await? {
-                    Some(looked) => return Ok((header, wanted, looked)),
+            if failures >= BLOB_CONFIRMS_MAX && requested.bytes() <= BLOB_SHARED_BYTES_MAX {
+                match blob.read_in_transaction(&header, &requested).await? {
+                    Some(looked) => return Ok((header, requested, looked)),
                     None => failures += 1,
                 }
                 continue;
             }
-            let looked = match wanted.is_short(self.limits().ahead_bytes) {
-                true => blob.read_parts_parallel(&header, &wanted.parts).await,
-                false if wanted.bytes() > BLOB_AHEAD_BYTES => {
+            let looked = match requested.is_short(self.limits().ahead_bytes) {
+                true => blob.read_parts_parallel(&header, &requested.parts).await,
+                false if requested.bytes() > BLOB_AHEAD_BYTES => {
                     // Each part has a time limit of its own, and the call begins again with the confirmation.
-                    let looked = self.outside_calls().read_parts(&header, &wanted.parts).await;
+                    let looked = self.outside_calls().read_parts(&header, &requested.parts).await;
                     blob = self.outside_calls().in_call();
                     looked.map(|looked| (looked, false))
                 }
-                false => blob.read_parts(&header, &wanted.parts).await.map(|looked| (looked, false)),
+                false => blob.read_parts(&header, &requested.parts).await.map(|looked| (looked, false)),
             };
             let (looked, is_one_moment) = match looked {
                 Ok(looked) => looked,
@@ -237,9 +237,9 @@ impl Blob<'_> {
                 Err(error) => return Err(error),
             };
             if let Some(looked) =
-                blob.confirm_parts(&header, &wanted, (looked, is_one_moment), &mut failures).await?
+                blob.confirm_parts(&header, &requested, (looked, is_one_moment), &mut failures).await?
             {
-                return Ok((header, wanted, looked));
+                return Ok((header, requested, looked));
             }
         }
         Err(self.error(BlobError::Contended))
@@ -249,12 +249,12 @@ impl Blob<'_> {
     /// generation now.
     async fn confirm_parts(
         &self,
-        header: &KnownHeader,
-        wanted: &WantedRanges,
-        (mut looked, mut is_one_moment): (Vec<FoundPart>, bool),
+        header: &CachedHeader,
+        requested: &ChunkRanges,
+        (mut looked, mut is_one_moment): (Vec<ChunkReadResult>, bool),
         failures: &mut u32,
-    ) -> Result<Option<Vec<FoundPart>>, Error> {
-        let parts = &wanted.parts;
+    ) -> Result<Option<Vec<ChunkReadResult>>, Error> {
+        let parts = &requested.parts;
         loop {
             let has_holes = has_holes(&looked);
             // A single chunk that exists was read at one moment.
@@ -270,7 +270,7 @@ impl Blob<'_> {
                     if *failures >= BLOB_CHECKS_MAX {
                         return Err(self.error(BlobError::Contended));
                     }
-                    if *failures >= BLOB_CONFIRMS_MAX && wanted.bytes() <= BLOB_SHARED_BYTES_MAX {
+                    if *failures >= BLOB_CONFIRMS_MAX && requested.bytes() <= BLOB_SHARED_BYTES_MAX {
                         // The read is short enough for a transaction, which waits for its turn.
                         return Ok(None);
                     }
@@ -287,7 +287,7 @@ impl Blob<'_> {
                     continue;
                 }
             }
-            if (wanted.is_to_the_end || has_holes) && !self.is_unchanged(header).await? {
+            if (requested.is_to_the_end || has_holes) && !self.is_unchanged(header).await? {
                 *failures += 1;
                 return Ok(None);
             }
@@ -296,7 +296,7 @@ impl Blob<'_> {
     }
 
     /// Same as [`Blob::unconfirmed`], but with a transaction that checks the versions: it waits for writers.
-    async fn unchecked(&self, header: &KnownHeader, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
+    async fn unchecked(&self, header: &CachedHeader, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
         let mut attempts = Attempts::new(self.client());
         for _ in 0..BLOB_CHECKS_MAX {
             let mut transaction = self.transaction();
@@ -325,14 +325,14 @@ impl Blob<'_> {
     /// Reads header and chunks in one transaction, which waits for writers. `None`: the header has changed.
     async fn read_in_transaction(
         &self,
-        header: &KnownHeader,
-        wanted: &WantedRanges,
-    ) -> Result<Option<Vec<FoundPart>>, Error> {
+        header: &CachedHeader,
+        requested: &ChunkRanges,
+    ) -> Result<Option<Vec<ChunkReadResult>>, Error> {
         let mut attempts = Attempts::new(self.client());
         let answers = loop {
             let mut transaction = self.transaction();
             transaction.add_header_read()?;
-            wanted.parts.iter().try_for_each(|part| transaction.add_part_read(header, *part))?;
+            requested.parts.iter().try_for_each(|part| transaction.add_part_read(header, *part))?;
             match transaction.commit().await {
                 Ok((_, answers)) => break answers,
                 Err(error) => {
@@ -352,18 +352,18 @@ impl Blob<'_> {
         if !is_same {
             return Ok(None);
         }
-        let mut looked = Vec::with_capacity(wanted.parts.len());
+        let mut looked = Vec::with_capacity(requested.parts.len());
         for answer in answers {
             let answer = answer.map_err(|failure| Reason::Answer { failure });
             looked.extend(self.interpret_part(header, answer)?);
         }
-        Ok(Some(looked).filter(|looked| looked.len() == wanted.parts.len()))
+        Ok(Some(looked).filter(|looked| looked.len() == requested.parts.len()))
     }
 }
 
 /// Ranges of a blob, split into parts that lie within one chunk each.
 #[derive(Debug)]
-struct WantedRanges {
+struct ChunkRanges {
     parts: Vec<ChunkRange>,
     /// The number of parts of each range.
     counts: Vec<usize>,
@@ -371,8 +371,8 @@ struct WantedRanges {
     is_to_the_end: bool,
 }
 
-impl WantedRanges {
-    fn of(header: &KnownHeader, ranges: &[(u64, u64)]) -> WantedRanges {
+impl ChunkRanges {
+    fn of(header: &CachedHeader, ranges: &[(u64, u64)]) -> ChunkRanges {
         let (mut parts, mut counts, mut is_to_the_end) = (Vec::new(), Vec::new(), false);
         for &(offset, length) in ranges {
             let before = parts.len();
@@ -381,7 +381,7 @@ impl WantedRanges {
             parts.extend(header.parts(offset, end.min(header.size).saturating_sub(offset)));
             counts.push(parts.len() - before);
         }
-        WantedRanges { parts, counts, is_to_the_end }
+        ChunkRanges { parts, counts, is_to_the_end }
     }
 
     fn bytes(&self) -> u64 {
@@ -395,7 +395,7 @@ impl WantedRanges {
     }
 
     /// The bytes of each range, and the versions that they depend on.
-    fn joined(&self, header: &KnownHeader, looked: Vec<FoundPart>) -> (Vec<Bytes>, BlobReadVersion) {
+    fn joined(&self, header: &CachedHeader, looked: Vec<ChunkReadResult>) -> (Vec<Bytes>, BlobReadVersion) {
         let seen = BlobReadVersion {
             stamp: header.stamp,
             size: self.is_to_the_end.then_some(header.size),
@@ -426,11 +426,11 @@ impl WantedRanges {
     }
 }
 
-fn has_holes(looked: &[FoundPart]) -> bool {
+fn has_holes(looked: &[ChunkReadResult]) -> bool {
     looked.iter().any(|one| one.version == Timestamp::ZERO)
 }
 
 /// The chunks that were read, with their versions.
-fn versions_of(parts: &[ChunkRange], looked: &[FoundPart]) -> Vec<(u64, Timestamp)> {
+fn versions_of(parts: &[ChunkRange], looked: &[ChunkReadResult]) -> Vec<(u64, Timestamp)> {
     parts.iter().zip(looked).map(|(part, one)| (part.number, one.version)).collect()
 }

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot};
 
-use super::KnownHeader;
+use super::CachedHeader;
 
 /// The attributes of an unfinished blob begin with this mark.
 pub(super) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
 
-impl KnownHeader {
+impl CachedHeader {
     /// Whether the blob is complete.
     pub(super) fn is_finished(&self) -> bool {
         !self.attributes.starts_with(UNFINISHED)
@@ -104,7 +104,7 @@ mod tests {
         let contents = Contents { name: &place, stamp: BlobStamp { id: 7, generation: 2 } };
         contents.encode(&mut attributes);
         attributes.extend_from_slice(b"own");
-        let header = |attributes: &[u8]| KnownHeader {
+        let header = |attributes: &[u8]| CachedHeader {
             version: zerohop_wire::ids::Timestamp(1),
             stamp: BlobStamp { id: 9, generation: 3 },
             size: 0,

@@ -159,12 +159,12 @@ impl<'a> BlobList<'a> {
     /// Requests the next page from those partitions whose names are used up.
     async fn request_pages(&mut self) -> Result<(), Error> {
         loop {
-            let wanted = self.merge.missing_pages();
-            if wanted.is_empty() {
+            let requested = self.merge.missing_pages();
+            if requested.is_empty() {
                 return Ok(());
             }
             let (mut requests, mut answers) = (Vec::new(), Vec::new());
-            for at in wanted {
+            for at in requested {
                 let (token, answer): (_, PendingReply) = oneshot::channel();
                 requests.push((self.request(at), token));
                 answers.push((at, answer));

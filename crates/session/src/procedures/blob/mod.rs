@@ -40,9 +40,9 @@ use zerohop_wire::messages::{
     BlobChange, Condition, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, WriteChange,
 };
 
-use consistent_read::FoundPart;
+use consistent_read::ChunkReadResult;
 
-pub(crate) use chunks::ListedChunks;
+pub(crate) use chunks::ChunkLister;
 pub use consistent_read::BlobReadVersion;
 pub(crate) use contents::{contents_of, is_staged, own_attributes};
 pub use list::BlobList;
@@ -53,8 +53,8 @@ pub use read::BlobRead;
 pub use stage::StagedContents;
 pub use staged_append::StagedAppend;
 pub use transactional::TransactionBlob;
-pub(crate) use transactional::{BlobKnowledge, PresentBlob as SeenBlob};
-pub(crate) use write_buffer::Edits;
+pub(crate) use transactional::{BlobKnowledge, PresentBlob};
+pub(crate) use write_buffer::BlobWrites;
 
 use crate::planted::{Bug, is_planted};
 use crate::procedures::cluster_handle::ClusterHandle;
@@ -71,7 +71,7 @@ pub struct Blob<'a> {
     client: ClusterHandle,
     name: Bytes,
     /// Shared with clones. The lock is never held across an `await`.
-    known: Arc<Mutex<Option<KnownHeader>>>,
+    known: Arc<Mutex<Option<CachedHeader>>>,
     /// The handle also reads and changes the blob while it is unfinished.
     has_unfinished: bool,
 }
@@ -97,7 +97,7 @@ pub struct BlobInfo {
 
 /// A header as it was read.
 #[derive(Clone, Debug)]
-struct KnownHeader {
+struct CachedHeader {
     version: Timestamp,
     stamp: BlobStamp,
     size: u64,
@@ -107,7 +107,7 @@ struct KnownHeader {
     attributes: Bytes,
 }
 
-impl KnownHeader {
+impl CachedHeader {
     fn chunk_bytes(&self) -> u64 {
         1 << self.chunk_bits
     }
@@ -246,7 +246,7 @@ impl Blob<'_> {
         }
         match made? {
             Reply::Done { version, number } => {
-                let known = KnownHeader {
+                let known = CachedHeader {
                     version,
                     stamp: BlobStamp { id: number, generation: 0 },
                     size: 0,
@@ -299,7 +299,7 @@ impl Blob<'_> {
     }
 
     /// Reads the current header; `None` if the blob is absent.
-    async fn header(&self) -> Result<Option<KnownHeader>, Error> {
+    async fn header(&self) -> Result<Option<CachedHeader>, Error> {
         let key = self.header_key()?;
         let reply = self.call(&WireOperation::Read(RecordRead { key: &key, query: Query::Lookup })).await;
         let known = match reply {
@@ -312,12 +312,12 @@ impl Blob<'_> {
     }
 
     /// Reads the current header of an existing blob.
-    async fn known(&self) -> Result<KnownHeader, Error> {
+    async fn known(&self) -> Result<CachedHeader, Error> {
         self.finished(self.header().await?.ok_or_else(|| self.not_found())?)
     }
 
     /// The header that this handle has seen last; if there is none, the current header.
-    async fn recalled(&self) -> Result<KnownHeader, Error> {
+    async fn recalled(&self) -> Result<CachedHeader, Error> {
         match self.recall() {
             Some(known) if self.has_unfinished || known.is_finished() => Ok(known),
             _ => self.known().await,
@@ -326,7 +326,7 @@ impl Blob<'_> {
 
     /// Same as [`Self::recalled`], but without a pending truncation or staged append: the client first completes a pending truncation, and cuts off
     /// the bytes of a staged append.
-    async fn completed_header(&self) -> Result<KnownHeader, Error> {
+    async fn completed_header(&self) -> Result<CachedHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
             if known.pending_truncation_end == 0 || is_planted(Bug::BlobCutNotCompleted) {
@@ -338,11 +338,11 @@ impl Blob<'_> {
         Err(self.error(BlobError::Contended))
     }
 
-    fn recall(&self) -> Option<KnownHeader> {
+    fn recall(&self) -> Option<CachedHeader> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn remember(&self, known: Option<KnownHeader>) {
+    fn remember(&self, known: Option<CachedHeader>) {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
     }
 
@@ -382,12 +382,12 @@ impl Blob<'_> {
     }
 
     /// The key of a chunk of the blob with this header.
-    fn chunk_key(&self, header: &KnownHeader, number: u64) -> Result<Vec<u8>, Error> {
+    fn chunk_key(&self, header: &CachedHeader, number: u64) -> Result<Vec<u8>, Error> {
         chunk_key(header.contents_name(&self.name), number).map_err(|failure| self.failed(failure))
     }
 
     /// Checks that a blob with chunks of this size may end at `end`, or already does.
-    fn check_end(&self, header: &KnownHeader, end: u64) -> Result<(), Error> {
+    fn check_end(&self, header: &CachedHeader, end: u64) -> Result<(), Error> {
         let limit = bytes_max(header.chunk_bits);
         if end > header.size.max(limit) {
             Err(self.error(BlobError::ExceedsMaximumSize { limit }))
@@ -415,7 +415,7 @@ impl Blob<'_> {
 }
 
 impl BlobInfo {
-    fn of(known: &KnownHeader) -> BlobInfo {
+    fn of(known: &CachedHeader) -> BlobInfo {
         BlobInfo {
             id: Timestamp(known.stamp.id),
             generation: known.stamp.generation,
@@ -429,10 +429,10 @@ impl BlobInfo {
 }
 
 /// The header in the reply to a lookup.
-fn known_of(reply: &Reply) -> Result<KnownHeader, Error> {
+fn known_of(reply: &Reply) -> Result<CachedHeader, Error> {
     let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
     let header = BlobHeader::decode(bytes).ok_or(Error::Unexpected)?;
-    Ok(KnownHeader {
+    Ok(CachedHeader {
         version: *version,
         stamp: header.stamp,
         size: header.size,
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_range_falls_apart_at_the_borders_of_chunks() {
-        let known = KnownHeader {
+        let known = CachedHeader {
             version: Timestamp(1),
             stamp: BlobStamp::default(),
             size: 0,

@@ -9,7 +9,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{AbortReason, Failure};
 
-use super::{Blob, ChunkRange, KnownHeader};
+use super::{Blob, CachedHeader, ChunkRange};
 use crate::procedures::error::Error;
 
 /// The operations of one transaction over a blob.
@@ -51,7 +51,7 @@ impl BlobTransaction<'_, '_> {
     /// Adds a change of a chunk, which must have the version in `seen`, if one is given.
     pub(super) fn chunk(
         &mut self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         number: u64,
         change: BlobChange<'_>,
         seen: Option<Timestamp>,
@@ -63,7 +63,7 @@ impl BlobTransaction<'_, '_> {
     }
 
     /// Adds a write of bytes at an offset. The blob grows to their end if it is shorter; absent chunks are created.
-    pub(super) fn write(&mut self, header: &KnownHeader, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn write(&mut self, header: &CachedHeader, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         for part in header.parts(offset, bytes.len() as u64) {
             let from = (part.at - offset) as usize;
             self.write_part(header, part, &bytes[from..from + part.length as usize], None)?;
@@ -74,7 +74,7 @@ impl BlobTransaction<'_, '_> {
     /// Adds a write within one chunk, which must have the given version.
     pub(super) fn write_part(
         &mut self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         part: ChunkRange,
         bytes: &[u8],
         seen: Option<Timestamp>,
@@ -92,14 +92,14 @@ impl BlobTransaction<'_, '_> {
     }
 
     /// Adds a read of a part of a chunk.
-    pub(super) fn add_part_read(&mut self, header: &KnownHeader, part: ChunkRange) -> Result<(), Error> {
+    pub(super) fn add_part_read(&mut self, header: &CachedHeader, part: ChunkRange) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, part.number)?;
         let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
         self.add(&WireOperation::Read(RecordRead { key: &key, query }), None)
     }
 
     /// Adds a check: the chunk must have the version that was seen.
-    pub(super) fn check(&mut self, header: &KnownHeader, number: u64, seen: Timestamp) -> Result<(), Error> {
+    pub(super) fn check(&mut self, header: &CachedHeader, number: u64, seen: Timestamp) -> Result<(), Error> {
         let key = self.blob.chunk_key(header, number)?;
         self.add(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }), Some(seen))
     }

@@ -19,7 +19,7 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordOperation, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobInfo, ChunkRange, KnownHeader, known_of};
+use super::{Blob, BlobInfo, CachedHeader, ChunkRange, known_of};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::{
@@ -42,7 +42,7 @@ pub struct PinnedBlobs {
 #[derive(Debug)]
 struct PinnedBlob {
     name: Bytes,
-    header: KnownHeader,
+    header: CachedHeader,
     /// All bytes, if they are few.
     contents: Option<Bytes>,
 }
@@ -243,7 +243,7 @@ impl PinnedBlobs {
 }
 
 /// The header in an answer, of a blob that is finished.
-fn pinned_header(blob: &Blob<'_>, answer: Result<Reply, Reason>) -> Result<KnownHeader, Error> {
+fn pinned_header(blob: &Blob<'_>, answer: Result<Reply, Reason>) -> Result<CachedHeader, Error> {
     match answer {
         Ok(reply) => blob.finished(known_of(&reply)?),
         Err(Reason::Answer { failure: Failure::NotFound }) => Err(blob.not_found()),
@@ -252,7 +252,7 @@ fn pinned_header(blob: &Blob<'_>, answer: Result<Reply, Reason>) -> Result<Known
 }
 
 /// The parts of a range, each within one chunk and one request.
-fn pieces(header: &KnownHeader, offset: u64, end: u64) -> impl Iterator<Item = ChunkRange> + use<> {
+fn pieces(header: &CachedHeader, offset: u64, end: u64) -> impl Iterator<Item = ChunkRange> + use<> {
     let (header, mut at) = (header.clone(), offset);
     std::iter::from_fn(move || {
         let part = header.parts(at, end.saturating_sub(at).min(BLOB_PIECE_BYTES)).next()?;

@@ -16,7 +16,7 @@ use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
-use super::{Blob, BlobInfo, KnownHeader, StagedAppend, StagedContents};
+use super::{Blob, BlobInfo, CachedHeader, StagedAppend, StagedContents};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_STAGED_BYTES_MIN,
@@ -96,7 +96,7 @@ impl<'a> Blob<'a> {
     }
 
     /// Returns the header to a reader or writer, or the error for an unfinished blob.
-    pub(super) fn finished(&self, known: KnownHeader) -> Result<KnownHeader, Error> {
+    pub(super) fn finished(&self, known: CachedHeader) -> Result<CachedHeader, Error> {
         match self.has_unfinished || known.is_finished() {
             true => Ok(known),
             false => Err(self.error(BlobError::Unfinished)),
@@ -260,7 +260,7 @@ impl<'a> BlobPut<'a> {
         error
     }
 
-    fn exists(&self, header: &KnownHeader) -> Error {
+    fn exists(&self, header: &CachedHeader) -> Error {
         self.blob.failed(Failure::ConditionFailed { version: header.version, found: None })
     }
 
@@ -283,8 +283,8 @@ impl<'a> BlobPut<'a> {
         for _ in 0..BLOB_ATTEMPTS_MAX {
             match self.blob.header().await? {
                 Some(header) if header.is_finished() => return Err(self.exists(&header)),
-                Some(KnownHeader { version, stamp, .. }) => {
-                    let is_it = |now: &KnownHeader| now.stamp.id == stamp.id && now.version == version;
+                Some(CachedHeader { version, stamp, .. }) => {
+                    let is_it = |now: &CachedHeader| now.stamp.id == stamp.id && now.version == version;
                     self.blob.delete_if(is_it).await?;
                 }
                 None => {}

@@ -20,7 +20,7 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobInfo, BlobReadVersion, ChunkRange, KnownHeader, known_of};
+use super::{Blob, BlobInfo, BlobReadVersion, CachedHeader, ChunkRange, known_of};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX, STREAM_SNAPSHOT_ATTEMPTS,
@@ -32,7 +32,7 @@ use crate::procedures::snapshot_lease::StreamSnapshot;
 #[derive(Debug)]
 pub struct BlobRead<'a> {
     blob: Blob<'a>,
-    header: KnownHeader,
+    header: CachedHeader,
     offset: u64,
     /// The offset of the next request.
     next: u64,
@@ -87,7 +87,7 @@ impl<'a> Blob<'a> {
     }
 
     /// Checks the number of chunks of a stream.
-    fn check_length(&self, header: &KnownHeader, offset: u64, end: u64) -> Result<(), Error> {
+    fn check_length(&self, header: &CachedHeader, offset: u64, end: u64) -> Result<(), Error> {
         if end.saturating_sub(offset) >> header.chunk_bits > BLOB_STREAM_CHUNKS_MAX {
             let limit = BLOB_STREAM_CHUNKS_MAX << header.chunk_bits;
             return Err(self.error(BlobError::TooLong { limit }));

@@ -23,7 +23,7 @@ use zerohop_wire::limits::{BLOB_ATTRIBUTES_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
-use super::{Blob, BlobInfo, KnownHeader, TransactionBlob};
+use super::{Blob, BlobInfo, CachedHeader, TransactionBlob};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
@@ -115,7 +115,7 @@ impl<'a> Blob<'a> {
     /// Same as [`Blob::delete`].
     pub async fn unstage(&self, staged: &StagedContents) -> Result<(), Error> {
         let blob = &self.in_call();
-        let is_it = |header: &KnownHeader| header.stamp.id == staged.id && !header.is_finished();
+        let is_it = |header: &CachedHeader| header.stamp.id == staged.id && !header.is_finished();
         blob.staged_blob(&staged.name).delete_if(is_it).await.map(drop)
     }
 
@@ -130,7 +130,7 @@ impl<'a> Blob<'a> {
         let leaves_rest = client.transaction(|transaction| async move {
             let of = |blob: Blob<'a>| TransactionBlob::of(&transaction, blob);
             // Another generation means that another client truncates the contents in order to remove them.
-            let is_it = |new: &KnownHeader| new.stamp == stamp && stamp.id == staged.id;
+            let is_it = |new: &CachedHeader| new.stamp == stamp && stamp.id == staged.id;
             let place = of(self.staged_blob(&staged.name));
             let new = match is_planted(Bug::BlobContentsBoundTwice) {
                 true => place.header_now().await?.filter(is_it),
@@ -149,7 +149,7 @@ impl<'a> Blob<'a> {
             let left = of(self.staged_blob(&rest));
             if left.header_now().await?.is_some() {
                 // The remains of still older contents come first.
-                self.staged_blob(&rest).delete_if(KnownHeader::is_remains).await?;
+                self.staged_blob(&rest).delete_if(CachedHeader::is_remains).await?;
                 return Err(self.changed());
             }
             left.create_with(old.chunk_bits, &[UNFINISHED, &at(&place, b"")].concat()).await?;
@@ -158,7 +158,7 @@ impl<'a> Blob<'a> {
         });
         if let Some(rest) = leaves_rest.await.map_err(|error| self.contended(error))? {
             // The new contents are visible, whether or not this succeeds.
-            drop(self.staged_blob(&rest).delete_if(KnownHeader::is_remains).await);
+            drop(self.staged_blob(&rest).delete_if(CachedHeader::is_remains).await);
         }
         self.remember(None);
         Ok(size)
@@ -199,7 +199,7 @@ impl<'a> Blob<'a> {
 
     /// Removes what of these names is not renewed at this time in milliseconds since 1970.
     async fn remove_staged_of(&self, names: Vec<Bytes>, now_ms: u64) -> Result<(), Error> {
-        let is_left = |header: &KnownHeader| {
+        let is_left = |header: &CachedHeader| {
             header.is_remains()
                 || !header.is_finished() && is_older(header.version, now_ms, BLOB_RENEWED_MS_MAX)
         };
@@ -292,7 +292,7 @@ fn at(place: &Contents<'_>, own: &[u8]) -> Vec<u8> {
 
 impl TransactionBlob<'_> {
     /// Removes the header of a blob, and its chunks if there are at most 4,096. Returns the header if chunks are left.
-    async fn remove_returning_header(&self) -> Result<Option<KnownHeader>, Error> {
+    async fn remove_returning_header(&self) -> Result<Option<CachedHeader>, Error> {
         match self.header_now().await? {
             Some(header) if header.chunks() > self.blob.limits().transaction_chunks => {
                 self.buffer_header_removal(|_| true).await

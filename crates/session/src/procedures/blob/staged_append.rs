@@ -12,7 +12,7 @@ use zerohop_wire::messages::{
 };
 
 use super::truncate::next;
-use super::{Blob, ChunkRange, KnownHeader};
+use super::{Blob, CachedHeader, ChunkRange};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
@@ -24,7 +24,7 @@ use crate::procedures::shell::PendingReply;
 pub struct StagedAppend<'a> {
     pub(super) blob: Blob<'a>,
     /// The header after the last announcement of the staged append.
-    pub(super) header: KnownHeader,
+    pub(super) header: CachedHeader,
     /// The fence of the chunk writes: the generation before the append.
     stamp: BlobStamp,
     /// The end of the blob before the append, and the end of the pushed bytes.
@@ -67,16 +67,16 @@ impl<'a> Blob<'a> {
     /// Announces in the header the end up to which chunks are being written. `None`: the header has changed.
     async fn announce_end(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         until: u64,
         condition: Condition,
-    ) -> Result<Option<KnownHeader>, Error> {
+    ) -> Result<Option<CachedHeader>, Error> {
         let (key, stamp) = (self.header_key()?, header.stamp);
         let append = BlobChange::StageAppend { stamp, until };
         match self.change(&key, condition, append).await {
             Ok(Reply::Done { version, number: generation }) => {
                 let stamp = BlobStamp { generation, ..stamp };
-                let filled = KnownHeader {
+                let filled = CachedHeader {
                     version,
                     stamp,
                     pending_truncation_end: until,
@@ -201,7 +201,7 @@ impl StagedAppend<'_> {
 }
 
 /// The end that the header announces next, once the append has reached `end`.
-fn step_behind(header: &KnownHeader, end: u64) -> u64 {
+fn step_behind(header: &CachedHeader, end: u64) -> u64 {
     // The announcement does not go beyond the last chunk that a blob may have.
     let most = bytes_max(header.chunk_bits).max(header.size);
     end.saturating_add(BLOB_STAGED_STEP_CHUNKS << header.chunk_bits).min(most)

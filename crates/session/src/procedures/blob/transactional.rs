@@ -19,8 +19,8 @@ use zerohop_wire::messages::{
 };
 
 use super::truncate::next;
-use super::write_buffer::{self, Edits};
-use super::{Blob, BlobInfo, ChunkRange, FoundPart, KnownHeader, with_trailing_zeros};
+use super::write_buffer::{self, BlobWrites};
+use super::{Blob, BlobInfo, CachedHeader, ChunkRange, ChunkReadResult, with_trailing_zeros};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::BLOB_WRITE_BYTES_MAX;
@@ -51,7 +51,7 @@ pub(crate) enum BlobKnowledge {
 pub(crate) struct PresentBlob {
     /// The header as it was read, with the fence and the attributes that result from this transaction's changes, and the greatest size that it had
     /// before a truncation. For a new blob, the version of what was there before.
-    header: KnownHeader,
+    header: CachedHeader,
     /// Size of the blob after the transaction's changes.
     size: u64,
     /// Contents that were read are valid up to this offset.
@@ -61,7 +61,7 @@ pub(crate) struct PresentBlob {
 }
 
 impl PresentBlob {
-    pub(super) fn found(header: KnownHeader) -> Self {
+    pub(super) fn found(header: CachedHeader) -> Self {
         Self { size: header.size, found_end: header.size, header, has_changed_header: false }
     }
 
@@ -79,7 +79,7 @@ impl PresentBlob {
 /// The data to read for one range, and the header that it belongs to.
 #[derive(Debug)]
 pub(crate) struct ReadSpan {
-    pub(super) header: KnownHeader,
+    pub(super) header: CachedHeader,
     requested: (u64, u64),
     /// The range, extended to include every number that lies partly in it.
     wide: (u64, u64),
@@ -158,7 +158,7 @@ impl TransactionBlob<'_> {
     pub(super) fn bytes_with_changes(
         &self,
         span: &ReadSpan,
-        looked: Vec<FoundPart>,
+        looked: Vec<ChunkReadResult>,
     ) -> Result<Option<Bytes>, Error> {
         if looked.iter().any(|one| one.version == Timestamp::ZERO) {
             // An absent chunk may have existed before a truncation, which the header shows.
@@ -311,7 +311,7 @@ impl TransactionBlob<'_> {
             _ => Timestamp::ZERO,
         };
         self.change_header(BlobChange::Create { chunk_bits, attributes })?;
-        let header = KnownHeader {
+        let header = CachedHeader {
             version,
             stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
             size: 0,
@@ -347,7 +347,7 @@ impl TransactionBlob<'_> {
             return Ok(false);
         }
         let seen = self.present_blob_to_change().await?.ok_or_else(|| self.blob.not_found())?;
-        let KnownHeader { version, chunk_bits, .. } = seen.header;
+        let CachedHeader { version, chunk_bits, .. } = seen.header;
         self.check_truncation(seen.chunks(), chunk_bits)?;
         self.add_header_dependency(&seen.header)?;
         let key = self.blob.header_key()?;
@@ -367,12 +367,12 @@ impl TransactionBlob<'_> {
     }
 
     /// The header as it was read.
-    pub(super) async fn header_now(&self) -> Result<Option<KnownHeader>, Error> {
+    pub(super) async fn header_now(&self) -> Result<Option<CachedHeader>, Error> {
         Ok(self.present_blob().await?.map(|seen| seen.header))
     }
 
     /// The header as it was read, which must be unchanged when the transaction commits.
-    pub(super) async fn header_as_dependency(&self) -> Result<Option<KnownHeader>, Error> {
+    pub(super) async fn header_as_dependency(&self) -> Result<Option<CachedHeader>, Error> {
         let Some(header) = self.header_now().await? else { return Ok(None) };
         self.add_header_dependency(&header)?;
         Ok(Some(header))
@@ -381,8 +381,8 @@ impl TransactionBlob<'_> {
     /// Buffers the removal of the header as it was read, without the chunks. Returns the header; `None`: there is no such header.
     pub(super) async fn buffer_header_removal(
         &self,
-        is_meant: impl FnOnce(&KnownHeader) -> bool,
-    ) -> Result<Option<KnownHeader>, Error> {
+        is_meant: impl FnOnce(&CachedHeader) -> bool,
+    ) -> Result<Option<CachedHeader>, Error> {
         let Some(header) = self.header_now().await?.filter(is_meant) else { return Ok(None) };
         self.add_header_dependency(&header)?;
         let key = self.blob.header_key()?;
@@ -476,7 +476,7 @@ impl TransactionBlob<'_> {
     }
 
     /// Adds a read dependency: the header must be unchanged when the transaction commits.
-    fn add_header_dependency(&self, header: &KnownHeader) -> Result<(), Error> {
+    fn add_header_dependency(&self, header: &CachedHeader) -> Result<(), Error> {
         self.transaction.add_read_dependency(self.header_read()?, header.version)
     }
 
@@ -485,7 +485,7 @@ impl TransactionBlob<'_> {
         self.item(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }))
     }
 
-    fn chunk_read(&self, header: &KnownHeader, number: u64) -> Result<CompositeItem, Error> {
+    fn chunk_read(&self, header: &CachedHeader, number: u64) -> Result<CompositeItem, Error> {
         let key = self.blob.chunk_key(header, number)?;
         self.item(&WireOperation::Read(RecordRead { key: &key, query: Query::Inspect }))
     }
@@ -499,7 +499,7 @@ impl TransactionBlob<'_> {
     /// Buffers a change of a chunk and returns the write's index.
     fn change_chunk(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         number: u64,
         change: BlobChange<'_>,
     ) -> Result<usize, Error> {
@@ -519,11 +519,11 @@ impl TransactionBlob<'_> {
         item.map_err(|invalid| Error::about(&self.blob.name, Reason::InvalidTransaction(invalid)))
     }
 
-    fn record_change(&self, change: impl FnOnce(&mut PresentBlob, &mut Edits)) -> Result<(), Error> {
+    fn record_change(&self, change: impl FnOnce(&mut PresentBlob, &mut BlobWrites)) -> Result<(), Error> {
         self.transaction.change_blob(&self.record_name(), change)
     }
 
-    fn own<R: Default>(&self, look: impl FnOnce(&Edits) -> R) -> Result<R, Error> {
+    fn own<R: Default>(&self, look: impl FnOnce(&BlobWrites) -> R) -> Result<R, Error> {
         self.transaction.blob_edits(&self.record_name(), look)
     }
 

@@ -15,7 +15,7 @@ use zerohop_wire::messages::{
 };
 
 use super::chunks::{AbsentChunks, BlobChunks};
-use super::{Blob, KnownHeader};
+use super::{Blob, CachedHeader};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
@@ -102,7 +102,7 @@ impl Blob<'_> {
     }
 
     /// Same as [`Blob::delete`], if the header satisfies `is_meant`. A handle inside a call does all steps in that call.
-    pub(super) async fn delete_if(&self, is_meant: impl Fn(&KnownHeader) -> bool) -> Result<bool, Error> {
+    pub(super) async fn delete_if(&self, is_meant: impl Fn(&CachedHeader) -> bool) -> Result<bool, Error> {
         let mut blob = self.in_call();
         let mut attempts = Attempts::new(blob.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
@@ -142,7 +142,7 @@ impl Blob<'_> {
 
     /// Removes a blob with more chunks than fit in one transaction: the client truncates them, removes the header, and then removes the rest of the
     /// chunks.
-    async fn delete_in_steps(&self, header: &KnownHeader) -> Result<bool, Error> {
+    async fn delete_in_steps(&self, header: &CachedHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
         if header.is_staged_append != StagedAppendState::Not {
             // Only the positions behind the size are marked. A truncation to nothing would mark those of all chunks.
@@ -180,7 +180,7 @@ impl Blob<'_> {
     }
 
     /// Completes a pending truncation, or cuts off the bytes of a staged append.
-    pub(super) async fn complete_truncation(&self, header: &KnownHeader) -> Result<(), Error> {
+    pub(super) async fn complete_truncation(&self, header: &CachedHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
         if header.is_staged_append == StagedAppendState::UnderWay {
@@ -206,7 +206,7 @@ impl Blob<'_> {
     }
 
     /// Whether a truncation of more chunks than one transaction changes is pending.
-    fn is_long(&self, header: &KnownHeader) -> bool {
+    fn is_long(&self, header: &CachedHeader) -> bool {
         let (first, end) = pending_numbers(header);
         end.saturating_sub(first) > self.limits().transaction_chunks
     }
@@ -224,7 +224,7 @@ impl Blob<'_> {
 }
 
 /// The numbers of the chunks that a pending truncation changes: the first one, and the one behind the last.
-fn pending_numbers(header: &KnownHeader) -> (u64, u64) {
+fn pending_numbers(header: &CachedHeader) -> (u64, u64) {
     (header.size >> header.chunk_bits, header.pending_truncation_end.div_ceil(header.chunk_bytes()))
 }
 
@@ -347,7 +347,7 @@ mod tests {
     fn listing_leaves_out_blob_that_vanishes_meanwhile() {
         let script = Arc::new(Script::default());
         let keyspace = keyspace(&handle(&script));
-        let key = |name: &'static str| crate::ListedKey {
+        let key = |name: &'static str| crate::ScanKey {
             key: Bytes::from_static(name.as_bytes()),
             partition: zerohop_wire::ids::PartitionId(0),
             record: zerohop_wire::messages::RecordType::Bytes,

@@ -5,7 +5,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::messages::{BlobChange, Condition, Number, ReturnedNumber};
 
 use super::multi_chunk::is_refused;
-use super::{Blob, BlobReadVersion, ChunkRange, KnownHeader};
+use super::{Blob, BlobReadVersion, CachedHeader, ChunkRange};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_APPEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
@@ -111,7 +111,7 @@ impl Blob<'_> {
             transaction.write(&header, offset, bytes)?;
             match transaction.commit().await {
                 Ok((version, _)) => {
-                    blob.remember(Some(KnownHeader { version, size, ..header }));
+                    blob.remember(Some(CachedHeader { version, size, ..header }));
                     return Ok(offset);
                 }
                 Err(error) => blob.retry_after(error, &mut attempts).await?,
@@ -186,7 +186,7 @@ impl Blob<'_> {
     /// Transforms a number that lies in two chunks: the client reads it, and writes it if both chunks are unchanged.
     async fn transform_across(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         (offset, end): (u64, u64),
         transform: zerohop_wire::messages::Transform,
     ) -> Result<u64, Error> {
@@ -219,7 +219,7 @@ impl Blob<'_> {
     /// Writes into one existing chunk, within the blob. `false`: there is no such chunk, or the blob has changed.
     async fn write_single_chunk(
         &self,
-        header: &KnownHeader,
+        header: &CachedHeader,
         offset: u64,
         bytes: &[u8],
     ) -> Result<bool, Error> {
@@ -260,7 +260,7 @@ impl Blob<'_> {
     }
 
     /// Remembers that the blob is at least this large now.
-    fn remember_size(&self, header: &KnownHeader, end: u64) {
+    fn remember_size(&self, header: &CachedHeader, end: u64) {
         let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.as_mut().filter(|known| known.stamp == header.stamp) {
             known.size = known.size.max(end);

@@ -5,10 +5,10 @@ use zerohop_wire::messages::Transform;
 
 /// Changes of bytes, in the order in which the commit applies them.
 #[derive(Debug, Default)]
-pub(crate) struct Edits(Vec<Edit>);
+pub(crate) struct BlobWrites(Vec<BlobWrite>);
 
 #[derive(Debug)]
-enum Edit {
+enum BlobWrite {
     /// These bytes, at an offset.
     Write(u64, Bytes),
     /// A transform of a number at an offset.
@@ -17,25 +17,25 @@ enum Edit {
     Truncate(u64),
 }
 
-impl Edits {
+impl BlobWrites {
     pub(super) fn write(&mut self, offset: u64, bytes: Bytes) {
-        self.0.push(Edit::Write(offset, bytes));
+        self.0.push(BlobWrite::Write(offset, bytes));
     }
 
     pub(super) fn transform(&mut self, offset: u64, transform: Transform) {
-        self.0.push(Edit::Transform(offset, transform));
+        self.0.push(BlobWrite::Transform(offset, transform));
     }
 
     /// Drops the changes that lie completely behind the new end.
     pub(super) fn truncate(&mut self, size: u64) {
         self.0.retain_mut(|edit| match edit {
-            Edit::Write(at, bytes) => {
+            BlobWrite::Write(at, bytes) => {
                 bytes.truncate(usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX));
                 !bytes.is_empty()
             }
-            Edit::Transform(at, _) | Edit::Truncate(at) => *at < size,
+            BlobWrite::Transform(at, _) | BlobWrite::Truncate(at) => *at < size,
         });
-        self.0.push(Edit::Truncate(size));
+        self.0.push(BlobWrite::Truncate(size));
     }
 
     /// The range to read so that this range can be computed: it includes every number that lies partly in it.
@@ -46,7 +46,7 @@ impl Edits {
         loop {
             let before = (from, end);
             for edit in &self.0 {
-                let Edit::Transform(at, transform) = edit else { continue };
+                let BlobWrite::Transform(at, transform) = edit else { continue };
                 let to = at + transform.number.bytes() as u64;
                 if *at < end && from < to {
                     (from, end) = (from.min(*at), end.max(to));
@@ -58,26 +58,26 @@ impl Edits {
         }
     }
 
-    /// Applies all changes to the bytes that were read from an offset on. The range must come from [`Edits::widened`].
+    /// Applies all changes to the bytes that were read from an offset on. The range must come from [`BlobWrites::widened`].
     pub(super) fn apply_over(&self, from: u64, found: &mut [u8]) {
         let end = from + found.len() as u64;
         for edit in &self.0 {
             match edit {
-                Edit::Write(at, bytes) => {
+                BlobWrite::Write(at, bytes) => {
                     let (begin, to) = (from.max(*at), end.min(at + bytes.len() as u64));
                     if begin < to {
                         let own = &bytes[(begin - at) as usize..(to - at) as usize];
                         found[(begin - from) as usize..(to - from) as usize].copy_from_slice(own);
                     }
                 }
-                Edit::Transform(at, transform) => {
+                BlobWrite::Transform(at, transform) => {
                     let width = transform.number.bytes();
                     if *at >= from && at + width as u64 <= end {
                         let place = (at - from) as usize;
                         change(&mut found[place..place + width], transform);
                     }
                 }
-                Edit::Truncate(size) => {
+                BlobWrite::Truncate(size) => {
                     let begin = (*size).clamp(from, end);
                     found[(begin - from) as usize..].fill(0);
                 }
@@ -108,7 +108,7 @@ mod tests {
         transform::Transform::add(operand).parts(ReturnedNumber::Nothing).1
     }
 
-    fn over(edits: &Edits, range: (u64, u64), found: &[u8]) -> Vec<u8> {
+    fn over(edits: &BlobWrites, range: (u64, u64), found: &[u8]) -> Vec<u8> {
         let (from, end) = edits.widened(range);
         let mut all = found[from as usize..end as usize].to_vec();
         edits.apply_over(from, &mut all);
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn later_edits_overlay_earlier_ones() {
         let found: Vec<u8> = (0..32).collect();
-        let mut edits = Edits::default();
+        let mut edits = BlobWrites::default();
         edits.write(4, Bytes::from_static(&[255; 4]));
         edits.transform(6, add(1_u32));
         edits.transform(8, add(256_u16));
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn partial_read_equals_that_part_of_complete_read() {
         let found: Vec<u8> = (100..140).collect();
-        let mut edits = Edits::default();
+        let mut edits = BlobWrites::default();
         for at in [3, 5, 7, 9, 20, 17, 14] {
             edits.transform(at, add(0x0102_0304_u32 << (at % 8)));
             edits.write(at + 9, Bytes::from_static(b"xy"));

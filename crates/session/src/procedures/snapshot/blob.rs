@@ -10,7 +10,7 @@ use zerohop_wire::limits::CHUNKS_LISTED_FROM;
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::Snapshot;
-use crate::procedures::blob::{BlobInfo, ListedChunks, contents_of, own_attributes, with_trailing_zeros};
+use crate::procedures::blob::{BlobInfo, ChunkLister, contents_of, own_attributes, with_trailing_zeros};
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::shell::PendingReply;
@@ -104,7 +104,7 @@ impl SnapshotBlob<'_> {
         }
         let now = self.keyspace.blob(self.name.clone());
         let mut numbers = Vec::new();
-        let mut list = ListedChunks::new(&now, self.contents.clone(), (CHUNKS_LISTED_FROM, end));
+        let mut list = ChunkLister::new(&now, self.contents.clone(), (CHUNKS_LISTED_FROM, end));
         while let Some(page) = list.next_page().await? {
             numbers.extend(page);
         }

@@ -10,7 +10,7 @@ use super::Snapshot;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::range_scan::{RangeScanState, check_order, options_of_ranges};
-use crate::{KeyRange, ListedKey};
+use crate::{KeyRange, ScanKey};
 
 /// A scan of a range of an ordered keyspace in a snapshot: see [`Snapshot::scan_range`].
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl SnapshotRangeScan<'_> {
     ///
     /// # Errors
     /// As [`RangeScan::next_page`](crate::procedures::RangeScan::next_page); `SnapshotExpired`; the keyspace is not in the snapshot.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         check_order(self.keyspace)?;
         let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
             let failure = Failure::from(BadRequestReason::NoSuchPartition);

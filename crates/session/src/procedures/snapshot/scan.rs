@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::planted::{Bug, is_planted};
-use crate::{KeyRange, ListedKey, Reply};
+use crate::{KeyRange, Reply, ScanKey};
 use bytes::Bytes;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
@@ -57,7 +57,7 @@ impl SnapshotChunks<'_> {
     /// The next numbers; `None` at the end.
     pub(super) async fn next_page(&mut self) -> Result<Option<Vec<u64>>, Error> {
         let Some(keys) = self.pages.next().await? else { return Ok(None) };
-        let number = |key: ListedKey| key.key[..].try_into().map(u64::from_be_bytes);
+        let number = |key: ScanKey| key.key[..].try_into().map(u64::from_be_bytes);
         keys.into_iter().map(number).collect::<Result<_, _>>().map(Some).map_err(|_| Error::Unexpected)
     }
 }
@@ -131,7 +131,7 @@ impl SnapshotScan<'_> {
     ///
     /// # Errors
     /// `SnapshotExpired`; the keyspace is not in the snapshot; the page cannot be read within the client's deadline.
-    pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         self.pages.next().await
     }
 }
@@ -156,7 +156,7 @@ impl SnapshotBlobList<'_> {
 }
 
 impl Pages<'_> {
-    async fn next(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
+    async fn next(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         let inner = &self.snapshot.inner;
         let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
             let failure = Failure::from(BadRequestReason::NoSuchPartition);

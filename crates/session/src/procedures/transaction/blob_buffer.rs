@@ -1,16 +1,16 @@
 //! What a transaction keeps for one blob.
 
-use crate::procedures::blob::{BlobKnowledge, Edits};
+use crate::procedures::blob::{BlobKnowledge, BlobWrites};
 
 /// The state that a transaction keeps for one blob.
 #[derive(Debug)]
 pub(super) struct BlobBuffer {
     pub(super) within: BlobKnowledge,
-    pub(super) edits: Edits,
+    pub(super) edits: BlobWrites,
 }
 
 impl BlobBuffer {
     pub(super) fn of(within: BlobKnowledge) -> Self {
-        Self { within, edits: Edits::default() }
+        Self { within, edits: BlobWrites::default() }
     }
 }

@@ -9,7 +9,7 @@ use super::Transaction;
 use super::blob_buffer::BlobBuffer;
 use super::buffer::RecordName;
 use super::staged_pieces::KeyLocation;
-use crate::procedures::blob::{BlobKnowledge, Edits, SeenBlob};
+use crate::procedures::blob::{BlobKnowledge, BlobWrites, PresentBlob};
 use crate::procedures::error::Error;
 
 /// Length of a chunk's number, which follows the name in a key.
@@ -61,7 +61,7 @@ impl Transaction {
     pub(crate) fn change_blob(
         &self,
         place: &RecordName,
-        change: impl FnOnce(&mut SeenBlob, &mut Edits),
+        change: impl FnOnce(&mut PresentBlob, &mut BlobWrites),
     ) -> Result<(), Error> {
         self.with(|buffer| {
             if let Some(BlobBuffer { within: BlobKnowledge::There(seen), edits }) =
@@ -76,7 +76,7 @@ impl Transaction {
     pub(crate) fn blob_edits<R: Default>(
         &self,
         place: &RecordName,
-        look: impl FnOnce(&Edits) -> R,
+        look: impl FnOnce(&BlobWrites) -> R,
     ) -> Result<R, Error> {
         self.with(|buffer| buffer.blobs.get(place).map(|kept| look(&kept.edits)).unwrap_or_default())
     }

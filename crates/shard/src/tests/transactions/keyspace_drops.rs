@@ -10,8 +10,8 @@ impl InstanceNetwork {
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
     }
 
-    fn close_keyspace(&mut self, id: u32) {
-        let delta = next(self.map(), vec![MapChange::CloseKeyspace(KeyspaceId(id))]);
+    fn begin_drop_keyspace(&mut self, id: u32) {
+        let delta = next(self.map(), vec![MapChange::BeginDropKeyspace(KeyspaceId(id))]);
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
     }
 
@@ -108,7 +108,7 @@ fn dropping_keyspace_drains_after_its_decisions() {
         world.run_batches(5);
     }
     assert!(world.answer(request).expect("is there").expect("is done").starts_with("transacted 2"));
-    world.close_keyspace(OTHER);
+    world.begin_drop_keyspace(OTHER);
     world.run_batches(3_000);
     assert!(!world.is_drained(OTHER), "the participant has not heard what was acknowledged");
     let gone = Some(Err(Failure::UnknownKeyspace { keyspace: KeyspaceId(OTHER) }));
@@ -141,7 +141,7 @@ fn draining_keyspace_refuses_new_parts_and_waits_for_prepared_ones() {
     let request = world.transact_over_both(1, OTHER);
     world.run_batches(100);
     assert_eq!(world.answer(request), None);
-    world.close_keyspace(KEYSPACE);
+    world.begin_drop_keyspace(KEYSPACE);
     world.run_batches(200);
     assert!(!world.is_drained(KEYSPACE), "it is prepared there");
     let again = world.transact_over_both(2, OTHER);
@@ -163,7 +163,7 @@ fn draining_keyspace_refuses_new_parts_and_waits_for_prepared_ones() {
 fn participant_in_draining_keyspace_refuses_unaware_coordinator() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
-    let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
+    let delta = next(world.map(), vec![MapChange::BeginDropKeyspace(KeyspaceId(KEYSPACE))]);
     world.benches[0].apply(&delta);
     world.run_batches(100);
     let request = world.transact_over_both(1, OTHER);
@@ -181,7 +181,7 @@ fn participant_in_draining_keyspace_refuses_unaware_coordinator() {
 fn drained_report_is_repeated_with_backoff() {
     let mut world = InstanceNetwork::new(2, Durability::Sync);
     world.create_other(OTHER);
-    world.close_keyspace(OTHER);
+    world.begin_drop_keyspace(OTHER);
     let drained = |world: &mut InstanceNetwork| std::mem::take(&mut world.benches[0].sent.drained);
     world.run_batches(10_000);
     let epoch = world.map().epoch();
@@ -190,7 +190,7 @@ fn drained_report_is_repeated_with_backoff() {
     world.drop_keyspace(KEYSPACE);
     world.run_batches(1_000);
     assert_eq!(drained(&mut world), vec![]);
-    world.close_keyspace(OTHER);
+    world.begin_drop_keyspace(OTHER);
     world.run_batches(1_000);
     let epoch = world.map().epoch();
     assert_eq!(drained(&mut world), vec![(KeyspaceId(OTHER), epoch); 2]);
@@ -223,7 +223,7 @@ fn drained_keyspace_refuses_transactions_of_unaware_coordinator_group() {
             }
         }
         world.run_batches(3_000);
-        let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
+        let delta = next(world.map(), vec![MapChange::BeginDropKeyspace(KeyspaceId(KEYSPACE))]);
         for knows in [closed, closed_follower] {
             world.benches[knows as usize - 1].apply(&delta);
         }

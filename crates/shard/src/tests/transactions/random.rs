@@ -192,8 +192,8 @@ impl CounterSimulation {
         for (sequence, (is_done, keys)) in &self.done {
             for (key, found) in all.iter().enumerate() {
                 let times = found.iter().filter(|one| *one == sequence).count();
-                let wanted = usize::from(*is_done && keys.contains(&key));
-                assert_eq!(times, wanted, "{sequence} in {found:?}, key {key}");
+                let expected = usize::from(*is_done && keys.contains(&key));
+                assert_eq!(times, expected, "{sequence} in {found:?}, key {key}");
             }
         }
         for (one, other) in all.iter().flat_map(|one| all.iter().map(move |other| (one, other))) {

@@ -13,7 +13,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::contents::{VersionedContents, read_actions, streamed_actions, tail_of};
 use crate::cycles::CheckedAction;
-use crate::transacted::BlobLife;
+use crate::transaction_results::BlobLife;
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, BLOBS, BlobChangeKind, BlobOperationPlan, BlobPlace, BlobReadKind, CHUNK_BITS,
     CHUNK_BYTES, MARKED, MARKS, NUMBERS, PutEnd, RECORD_BYTES, RECORDS_MAX, SHARES, attributes, base_bytes,

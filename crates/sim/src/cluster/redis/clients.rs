@@ -66,7 +66,7 @@ struct PendingCommand {
     call: Option<usize>,
     since: Time,
     replies: Vec<RespValue>,
-    wanted: usize,
+    requested: usize,
 }
 
 /// The names of the keys of all groups of a keyspace. Those of one group are in one partition, however
@@ -78,11 +78,11 @@ pub(super) fn key_names(config: &KeyspaceConfig, is_apart: bool) -> Vec<[String;
     let of_group = |group: usize| {
         let within = if group + 1 == GROUPS { config.partitions } else { finest };
         let text = format!("t{group}");
-        let wanted = partition_in(&text, within);
+        let requested = partition_in(&text, within);
         let other = |letter: char| {
             let mut names = (0..).map(|number| format!("{letter}{group}-{number}"));
             let is_elsewhere = is_apart && group + 1 == GROUPS && within.get() > 1;
-            names.find(|name| (partition_in(name, within) == wanted) != is_elsewhere).unwrap_or_default()
+            names.find(|name| (partition_in(name, within) == requested) != is_elsewhere).unwrap_or_default()
         };
         let (counter, list) = (other('n'), other('l'));
         [text, counter, list]
@@ -362,8 +362,8 @@ impl RedisRun<'_> {
         let Some(names) = self.world.redis.names.get(&keyspace) else { return };
         let found = &mut self.world.redis.clients[client];
         found.unsent = add_whole(out, &names[group], &command, rests);
-        let (call, wanted) = (Some(self.world.history.redis.calls.len()), replies_to(&command));
-        found.pending.push_back(PendingCommand { call, since: now, replies: Vec::new(), wanted });
+        let (call, requested) = (Some(self.world.history.redis.calls.len()), replies_to(&command));
+        found.pending.push_back(PendingCommand { call, since: now, replies: Vec::new(), requested });
         let connection = found.connection;
         self.world.trace.record(now, format_args!("r{client} asks {keyspace} group {group}: {command:?}"));
         self.world.history.redis.calls.push(RedisCall {
@@ -458,7 +458,7 @@ impl RedisRun<'_> {
                     call: None,
                     since: now,
                     replies: Vec::new(),
-                    wanted: 1,
+                    requested: 1,
                 });
                 let name = found.keyspace.and_then(|id| self.world.watch.map.keyspace(id));
                 let name = name
@@ -501,7 +501,7 @@ impl RedisRun<'_> {
                 let call = &mut self.world.history.redis.calls[call];
                 call.watched = matches!(call.command, RedisCommand::Watched(_)).then_some(now);
             }
-            if pending.replies.len() < pending.wanted {
+            if pending.replies.len() < pending.requested {
                 continue;
             }
             let Some(pending) = found.pending.pop_front() else { return };

@@ -1,4 +1,4 @@
-//! A node with Redis clients that stops in order, as a server does.
+//! A node with Redis clients that shuts down cleanly, as a server does.
 //!
 //! ```text
 //!   yield ──> writes under way end ──> the agent leaves: other nodes take over
@@ -26,7 +26,7 @@ const STEP_US_MAX: u64 = 1_500 * MS;
 /// The longest time between the last commands of clients and the end: some have arrived and are not answered then.
 const LAST_COMMANDS_US_MAX: u64 = 5 * MS;
 
-/// A node that stops in order.
+/// A node that shuts down cleanly.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeavingNode {
     life: u32,
@@ -44,14 +44,14 @@ enum LeaveStep {
 }
 
 impl RedisRun<'_> {
-    /// A node is to stop in order.
+    /// A node is to shut down cleanly.
     pub(in crate::cluster) fn begin_leave(&mut self, host: usize) {
         let (now, life) = (self.world.now(), self.world.hosts[host].life);
         let is_leaving = self.world.redis.leaving.get(&host).is_some_and(|leaving| leaving.life == life);
         if is_leaving || !self.world.hosts[host].is_up {
             return;
         }
-        self.world.trace.record(now, format_args!("n{host} is to stop in order"));
+        self.world.trace.record(now, format_args!("n{host} is to shut down cleanly"));
         let shown = self.world.hosts[host].clock.show(now);
         for slot in 0..self.world.hosts[host].slots.len() {
             if let Some(side) = &mut self.world.hosts[host].slots[slot].redis {
@@ -146,7 +146,7 @@ impl RedisRun<'_> {
             }
         }
         for what in unanswered {
-            self.world.record_violation("redis", format!("n{host} stops in order, and {what}"));
+            self.world.record_violation("redis", format!("n{host} shuts down cleanly, and {what}"));
         }
         is_so
     }

@@ -12,10 +12,10 @@
 //! would be without this module.
 
 mod clients;
+mod cross_partition;
 mod leaving;
 mod replies;
 mod side;
-mod spanning;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -33,10 +33,10 @@ use crate::network::{LinkArrival, LinkEnd, LinkId, Network, Opener, PacketInTran
 use crate::scenario::NetworkFaults;
 use crate::streams::Draw;
 use clients::RedisClient;
+use cross_partition::NodeClients;
+pub(super) use cross_partition::PendingCrossPartitionUnits;
 use leaving::LeavingNode;
 pub(super) use side::{RedisArrival, RedisSide};
-use spanning::NodeClients;
-pub(super) use spanning::SpanningUnits;
 
 const MS: u64 = 1_000;
 
@@ -57,9 +57,9 @@ const BREAKS: u64 = 6;
 const SHOWN_BYTES: usize = 200;
 
 /// Bytes as text, which is made only where lines of a trace are kept.
-struct ShownText<'b>(&'b [u8]);
+struct BytesText<'b>(&'b [u8]);
 
-impl fmt::Display for ShownText<'_> {
+impl fmt::Display for BytesText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(self.0))
     }
@@ -137,7 +137,7 @@ pub(super) struct RedisWorld {
     sibling_order: BTreeMap<(usize, usize, usize), Time>,
     /// The clients of nodes, which execute units over several partitions.
     node_clients: NodeClients,
-    /// Nodes that stop in order.
+    /// Nodes that shut down cleanly.
     leaving: BTreeMap<usize, LeavingNode>,
     /// The keyspaces of which the operator has asked for a split, and how often.
     pub(super) splits: u32,
@@ -295,7 +295,7 @@ impl RedisRun<'_> {
         let now = self.world.now();
         match what {
             LinkArrival::Bytes(bytes) => {
-                let text = ShownText(&bytes[..bytes.len().min(SHOWN_BYTES)]);
+                let text = BytesText(&bytes[..bytes.len().min(SHOWN_BYTES)]);
                 self.world.trace.record_frequent(
                     now,
                     format_args!("redis {link} to {to:?}: {} bytes {text}", bytes.len()),
@@ -345,7 +345,7 @@ impl RedisRun<'_> {
                 .at(at, ClusterEvent::Redis(RedisEvent::Sibling { host, life, slot: to, message }));
         }
         for unit in turn.spanning {
-            SpanningUnits { world: self.world }.start(host, slot, unit);
+            PendingCrossPartitionUnits { world: self.world }.start(host, slot, unit);
         }
         self.count(turn.counts);
     }

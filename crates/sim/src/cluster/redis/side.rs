@@ -70,7 +70,7 @@ struct ConnectionEnds {
     leave: LeaveProgress,
 }
 
-/// How far the end of an orderly stop has come.
+/// How far the end of a clean shutdown has come.
 #[derive(Debug, Default)]
 struct LeaveProgress {
     has_yielded: bool,

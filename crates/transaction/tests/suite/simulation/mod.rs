@@ -1,8 +1,8 @@
-//! Whole transactions in a small world: partitions with logs of which the committed part survives;
-//! primaries that are replaced at any moment and moved, and deposed ones that do not know it yet; a
-//! network that loses, repeats, delays and reorders; clients that retry and vanish. Checks of each
-//! seed: an order explains all reads, account sums are right, snapshots have past states, and in
-//! the end nothing is left of any transaction.
+//! Whole transactions in a small world. The committed part of a partition's log survives. Primaries
+//! are replaced and moved at any moment, and deposed ones do not know it yet. The network loses,
+//! repeats, delays and reorders messages. Clients retry and vanish. Checks of each seed: an order
+//! explains all reads, account sums are right, snapshots have past states, and in the end nothing
+//! is left of any transaction.
 
 mod check;
 mod client;

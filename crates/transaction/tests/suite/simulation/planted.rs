@@ -25,11 +25,11 @@ fn found(bug: Bug, seeds: u64) -> Option<(u64, String)> {
 
 #[test]
 fn planted_bugs_are_found() {
-    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let expected = std::env::var("ZEROHOP_BUG").ok();
     let seeds = std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let mut missed = Vec::new();
     for bug in Bug::ALL {
-        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+        if expected.as_ref().is_some_and(|expected| *expected != format!("{bug:?}")) {
             continue;
         }
         match found(bug, seeds) {

@@ -3,8 +3,8 @@
 use zerohop_base::time::Time;
 use zerohop_transaction::limits::STAGED_US_MAX;
 use zerohop_transaction::{
-    Access, Attempt, Durability, Floor, ItemBody, Items, KeyspaceRange, Message, Reason, RoutingKey, StageId,
-    TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
+    Access, Attempt, DecisionFloor, Durability, ItemBody, Items, KeyspaceRange, Message, Reason, RoutingKey,
+    StageId, TransactionEntry, TransactionId, TransactionItem, TransactionMessage, TransactionPart,
 };
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
@@ -51,7 +51,7 @@ fn prepare(group: &mut SimulatedPartition, now: Time, (sequence, counter): (u64,
     };
     let part =
         TransactionPart { routing_key: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
-    let floor = Floor {
+    let floor = DecisionFloor {
         hash_range: KeyspaceRange { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };
@@ -144,7 +144,7 @@ fn staged_piece_belongs_to_one_transaction_until_release() {
     prepare(&mut group, Time(2), (3, 2));
     assert_eq!((appended(&group), refused(&mut group)), (vec![], vec![Reason::Overloaded]));
     let id = TransactionId { coordinator: COORDINATOR, session: SESSION, sequence: Sequence(2) };
-    let floor = Floor {
+    let floor = DecisionFloor {
         hash_range: KeyspaceRange { keyspace: COORDINATOR.keyspace, first: 0, last: u64::MAX },
         index: LogIndex(1),
     };

@@ -31,9 +31,9 @@ impl ManagerWorld {
             }
         }
         let (voters, learners) = self.slots[leader].process.as_ref().expect("runs").members();
-        let mut wanted: Vec<ManagerId> = state.managers().iter().map(|manager| manager.id).collect();
-        wanted.sort_unstable();
-        if (voters, learners) != (wanted, Vec::new()) {
+        let mut expected: Vec<ManagerId> = state.managers().iter().map(|manager| manager.id).collect();
+        expected.sort_unstable();
+        if (voters, learners) != (expected, Vec::new()) {
             self.checker.violations.push("the control group is not as it was set".to_owned());
         }
         let decided: Vec<_> = self.checker.decided.values().cloned().collect();

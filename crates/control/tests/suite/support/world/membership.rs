@@ -53,11 +53,11 @@ impl ManagerWorld {
     fn next_removed(&self, at: usize) -> Option<usize> {
         let manager = self.slots[at].process.as_ref().filter(|manager| manager.leading().is_some())?;
         let (voters, learners) = manager.members();
-        let wanted: Vec<ManagerId> = manager.state().managers().iter().map(|one| one.id).collect();
-        if !learners.is_empty() || !wanted.iter().all(|id| voters.contains(id)) {
+        let expected: Vec<ManagerId> = manager.state().managers().iter().map(|one| one.id).collect();
+        if !learners.is_empty() || !expected.iter().all(|id| voters.contains(id)) {
             return None;
         }
-        let removed = voters.iter().find(|id| !wanted.contains(id) && **id != manager.id())?;
+        let removed = voters.iter().find(|id| !expected.contains(id) && **id != manager.id())?;
         self.slots.iter().position(|slot| slot.id == *removed)
     }
 
@@ -74,14 +74,14 @@ impl ManagerWorld {
         let Some(new) = self.slots.iter().find(is_free).filter(|_| is_whole) else { return };
         let (new, id) = (info(new), self.slots[leader].id);
         let others = self.slots.iter().filter(|slot| voters.contains(&slot.id) && slot.id != id);
-        let mut wanted: Vec<ManagerInfo> = others.map(info).collect();
-        let paused = self.faults.pick(&wanted).id;
-        wanted.insert(self.faults.below(wanted.len() as u64 + 1) as usize, new);
+        let mut expected: Vec<ManagerInfo> = others.map(info).collect();
+        let paused = self.faults.pick(&expected).id;
+        expected.insert(self.faults.below(expected.len() as u64 + 1) as usize, new);
         for slot in self.slots.iter_mut().filter(|slot| slot.id == paused) {
             slot.paused_until = QUIET_END + 1;
         }
         self.checker.saw("leaders replaced");
-        let command = ControlCommand::SetManagers(wanted);
+        let command = ControlCommand::SetManagers(expected);
         let id = RequestId { origin: OPERATOR, number: 1 };
         let request = CommandRequest { id, after: 0, command };
         self.handle_event(leader, ManagerEvent::Request { token: OPERATOR_TOKEN << 8, request });

@@ -5,7 +5,7 @@ use crate::disk::path::join;
 
 /// The test's knowledge of one file that it made.
 #[derive(Clone, Default)]
-struct KnownFile {
+struct ModelledFile {
     issued: Vec<u8>,
     /// The bytes issued when the last successful sync ended, truncated by later truncations.
     synced: Vec<u8>,
@@ -19,7 +19,7 @@ struct FolderHistory<'a> {
     disk: SimulatedDisk,
     folder: &'a str,
     random: Random,
-    files: Vec<KnownFile>,
+    files: Vec<ModelledFile>,
     open: Vec<(FileId, usize)>,
     begun: Vec<(SyncTicket, usize, Vec<u8>)>,
     states: Vec<FolderNames>,
@@ -77,7 +77,7 @@ impl FolderHistory<'_> {
         if let Ok(id) = self.disk.open(&join(self.folder, &name), OpenMode::Create) {
             self.open.push((id, self.files.len()));
             now.insert(name, self.files.len());
-            self.files.push(KnownFile::default());
+            self.files.push(ModelledFile::default());
             self.states.push(now);
         }
     }
@@ -230,7 +230,7 @@ fn ids_and_tickets_end_with_a_crash_and_are_not_reused() {
     assert!(disk.bytes(id).is_err());
     assert!(disk.sync_done(ticket).is_err());
     assert_ne!(disk.open("f", OpenMode::Existing).unwrap(), id);
-    assert_eq!(read(&mut disk, "f").unwrap(), b"x", "an orderly stop keeps what was not synced");
+    assert_eq!(read(&mut disk, "f").unwrap(), b"x", "a clean shutdown keeps what was not synced");
 }
 
 #[test]

@@ -25,8 +25,9 @@ pub(super) fn nodes_of(instances: usize) -> Vec<Server> {
     let hosts: Vec<SocketAddr> =
         (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
     let start = |me: usize| {
-        let way = JoinMethod::Together { hosts: hosts.clone(), own_index: me, name: "redis".to_owned() };
-        let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1, balance_after: None });
+        let method = JoinMethod::Together { hosts: hosts.clone(), own_index: me, name: "redis".to_owned() };
+        let cluster =
+            Some(ClusterOptions { method, domain: me as u32 + 1, capacity: 1, balance_after: None });
         let options = ServerOptions {
             instances: Some(instances),
             cluster,

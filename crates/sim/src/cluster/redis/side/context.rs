@@ -13,7 +13,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Encoder, Envelope, Failure, Message, Permission};
 
-use super::super::super::redis_turn::SpanningUnit;
+use super::super::super::redis_turn::SimulatedCrossPartitionUnit;
 use super::{LinkProgress, SiblingMessage, SimulatedContext};
 
 /// How often a queue to another instance of the node is full: one of so many times.
@@ -188,7 +188,11 @@ impl RelayContext for SimulatedContext<'_, '_> {
         let has_room = !self.ends.random.chance(1, FULL_ONE_OF);
         if has_room {
             self.ends.turn.counts.spanning += 1;
-            self.ends.turn.spanning.push(SpanningUnit { keyspace: keyspace.to_owned(), unit, requester });
+            self.ends.turn.spanning.push(SimulatedCrossPartitionUnit {
+                keyspace: keyspace.to_owned(),
+                unit,
+                requester,
+            });
         }
         has_room
     }

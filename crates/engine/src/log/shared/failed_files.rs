@@ -13,7 +13,7 @@ use super::local::VoidRange;
 
 /// An entry whose place has changed, because the file of its segment failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MovedEntry {
+pub struct RelocatedEntry {
     /// Its log partition.
     pub number: LogPartition,
     /// Its log index.
@@ -36,5 +36,5 @@ pub(super) struct FailedFiles {
     /// Files that have failed so far.
     pub(super) count: u64,
     /// Entries whose places the owner does not know yet.
-    pub(super) moved: Vec<MovedEntry>,
+    pub(super) moved: Vec<RelocatedEntry>,
 }

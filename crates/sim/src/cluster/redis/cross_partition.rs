@@ -18,7 +18,7 @@ use zerohop_resp::Ticket;
 use zerohop_session::procedures::ProcedureSettings;
 
 use super::super::SimulatedCluster;
-use super::super::redis_turn::SpanningUnit;
+use super::super::redis_turn::SimulatedCrossPartitionUnit;
 use super::{MS, RedisArrival};
 use crate::network::LinkEnd;
 use crate::streams::Draw;
@@ -30,7 +30,7 @@ const DEADLINES_MS: [u64; 3] = [300, 1_500, 4_000];
 #[derive(Debug, Default)]
 pub(super) struct NodeClients {
     by_host: BTreeMap<usize, NodeClient>,
-    replies: Arc<Mutex<VecDeque<SpannedReply>>>,
+    replies: Arc<Mutex<VecDeque<CrossPartitionReply>>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct NodeClient {
 
 /// The reply to a unit.
 #[derive(Debug)]
-struct SpannedReply {
+struct CrossPartitionReply {
     host: usize,
     slot: usize,
     life: u32,
@@ -52,16 +52,16 @@ struct SpannedReply {
 }
 
 /// The clients of nodes, while one of them begins a unit or has a turn.
-pub(in crate::cluster) struct SpanningUnits<'w> {
+pub(in crate::cluster) struct PendingCrossPartitionUnits<'w> {
     pub(in crate::cluster) world: &'w mut SimulatedCluster,
 }
 
-impl SpanningUnits<'_> {
+impl PendingCrossPartitionUnits<'_> {
     /// Starts the execution of a unit of an instance's Redis client.
-    pub(super) fn start(&mut self, host: usize, slot: usize, unit: SpanningUnit) {
+    pub(super) fn start(&mut self, host: usize, slot: usize, unit: SimulatedCrossPartitionUnit) {
         let (now, life) = (self.world.now(), self.world.hosts[host].life);
         let (client, units) = self.client_of_node(host);
-        let SpanningUnit { keyspace, unit, requester } = unit;
+        let SimulatedCrossPartitionUnit { keyspace, unit, requester } = unit;
         let text = format_args!("n{host}/{slot} executes a unit of {} bytes by c{client}", unit.len());
         self.world.trace.record(now, text);
         let replies = Arc::clone(&self.world.redis.node_clients.replies);
@@ -70,7 +70,7 @@ impl SpanningUnits<'_> {
         self.world.clients[client].procedures.start(async move {
             let mut reply = Vec::new();
             units.execute(&keyspace, &unit, || now_ms, &mut reply).await;
-            let reply = SpannedReply { host, slot, life, requester, reply };
+            let reply = CrossPartitionReply { host, slot, life, requester, reply };
             replies.lock().unwrap_or_else(PoisonError::into_inner).push_back(reply);
         });
         self.world.schedule_client(client, now.after_us(1));
@@ -81,7 +81,7 @@ impl SpanningUnits<'_> {
         loop {
             let replies = &self.world.redis.node_clients.replies;
             let reply = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            let Some(SpannedReply { host, slot, life, requester, reply }) = reply else { return };
+            let Some(CrossPartitionReply { host, slot, life, requester, reply }) = reply else { return };
             let found = &mut self.world.hosts[host];
             if found.life == life && found.is_up {
                 found.slots[slot].arrive_redis(RedisArrival::Spanned(requester, reply));

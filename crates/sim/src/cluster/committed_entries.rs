@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 /// Of the entries that a member applies in one turn, only the last so many are compared: a snapshot
-/// install brings thousands.
+/// install delivers thousands.
 pub(super) const COMPARED_ENTRIES_MAX: u64 = 64;
 
 /// A partition, with its keyspace's number of partitions.
@@ -86,14 +86,14 @@ impl AgreedEntries {
         self.groups.get(&(keyspace, partition, epoch)).map_or(&[], Vec::as_slice)
     }
 
-    /// The number of copies of what is acknowledged in an epoch, if it is lower than `wanted`.
+    /// The number of copies of what is acknowledged in an epoch, if it is lower than `requested`.
     pub(super) fn too_few(
         &self,
         (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
-        wanted: u8,
+        requested: u8,
     ) -> Option<usize> {
         let copies = self.in_sync(keyspace, partition, epoch).len();
-        (1..usize::from(wanted)).contains(&copies).then_some(copies)
+        (1..usize::from(requested)).contains(&copies).then_some(copies)
     }
 
     /// A member has applied entries.

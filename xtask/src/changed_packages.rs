@@ -59,15 +59,15 @@ impl ChangedPackages {
     }
 
     /// The differences between the commit `base` and the work tree, including new files.
-    pub fn since(shop: &Workspace, base: &str) -> Result<Self, Failure> {
-        let mut files = git(shop, &["diff", "--name-only", base])?;
-        files.extend(git(shop, &["ls-files", "--others", "--exclude-standard"])?);
-        let mut cargo = shop.cargo();
+    pub fn since(workspace: &Workspace, base: &str) -> Result<Self, Failure> {
+        let mut files = git(workspace, &["diff", "--name-only", base])?;
+        files.extend(git(workspace, &["ls-files", "--others", "--exclude-standard"])?);
+        let mut cargo = workspace.cargo();
         cargo.args(["metadata", "--format-version", "1", "--no-deps", "--locked"]);
         let text = output(&mut cargo)?;
         let metadata: Value = serde_json::from_str(&text)
             .map_err(|error| Failure::new(format!("`cargo metadata` is not read: {error}")))?;
-        let root = shop.root.to_string_lossy().into_owned();
+        let root = workspace.root.to_string_lossy().into_owned();
         Ok(Self::of(&files, &packages(&metadata, &root)))
     }
 
@@ -150,8 +150,8 @@ fn with_dependants<'a>(mut touched: BTreeSet<&'a str>, packages: &'a [Package]) 
     touched
 }
 
-fn git(shop: &Workspace, words: &[&str]) -> Result<Vec<String>, Failure> {
-    let text = output(Command::new("git").args(words).current_dir(&shop.root))?;
+fn git(workspace: &Workspace, words: &[&str]) -> Result<Vec<String>, Failure> {
+    let text = output(Command::new("git").args(words).current_dir(&workspace.root))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 

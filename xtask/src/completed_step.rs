@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A step that has succeeded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FinishedStep {
+pub struct CompletedStep {
     /// Its name.
     pub step: &'static str,
     /// Elapsed time.
@@ -16,8 +16,8 @@ pub struct FinishedStep {
 }
 
 /// The line of a step.
-pub fn line(verdict: &str, done: &FinishedStep) -> String {
-    let FinishedStep { step, took, cost, summary: summary_line } = done;
+pub fn line(verdict: &str, done: &CompletedStep) -> String {
+    let CompletedStep { step, took, cost, summary: summary_line } = done;
     format!(
         "xtask: {verdict:6} {step:11} {:7.1} s {:7.1} s of processor  {summary_line}",
         took.as_secs_f64(),

@@ -11,7 +11,7 @@ use super::shared::ManagerShared;
 
 /// A connection, which counts as long as this value lives.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct ManagerConnectionGuard {
     pub(super) shared: Rc<ManagerShared>,
     key: u64,
     slot: UnprovenSlot,
@@ -20,15 +20,15 @@ pub(super) struct Visitor {
     _counted: CountedConnection,
 }
 
-impl Visitor {
+impl ManagerConnectionGuard {
     pub(super) fn new(
         shared: &Rc<ManagerShared>,
         key: u64,
         place: UnprovenSlot,
         counted: CountedConnection,
-    ) -> Visitor {
+    ) -> ManagerConnectionGuard {
         let due = Instant::now() + shared.about.connections.unproven_time_out;
-        Visitor { shared: Rc::clone(shared), key, slot: place, due, _counted: counted }
+        ManagerConnectionGuard { shared: Rc::clone(shared), key, slot: place, due, _counted: counted }
     }
 
     /// Sets the task that must end if the place is needed.
@@ -44,7 +44,7 @@ impl Visitor {
     }
 }
 
-impl Drop for Visitor {
+impl Drop for ManagerConnectionGuard {
     fn drop(&mut self) {
         self.shared.door.borrow_mut().leave(self.key, self.slot);
     }

@@ -2,11 +2,11 @@
 
 use super::copies::LongCopy;
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogPlace, SharedHead, SharedKind};
-use super::lifecycle::CountedEntry;
-use super::live::EntryUse;
+use super::lifecycle::EntryUseCount;
+use super::live_bytes::EntryUse;
 use super::scan::may_begin;
 use super::streams::{LogSlot, SharedLog};
-use super::victims::{Obstacles, SlotOwners};
+use super::victims::{CompactionBlockers, SlotOwners};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::log::entry::crc;
@@ -32,9 +32,9 @@ pub struct VictimEntry<'a> {
 }
 
 impl VictimEntry<'_> {
-    fn counted(&self) -> CountedEntry {
+    fn counted(&self) -> EntryUseCount {
         let bytes = self.head.entry_bytes() as u32;
-        CountedEntry { slot: self.slot, segment: self.place.segment, index: self.head.index, bytes }
+        EntryUseCount { slot: self.slot, segment: self.place.segment, index: self.head.index, bytes }
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) struct VictimWalk {
     window: usize,
     /// Bytes before this offset are bad, and the next valid entry is looked for.
     searched_from: Option<u64>,
-    obstacles: Obstacles,
+    obstacles: CompactionBlockers,
     owners: SlotOwners,
     /// When the owners were looked up: numbers given so far, and free slots.
     owners_of: (u32, usize),
@@ -99,7 +99,7 @@ impl VictimWalk {
             at: super::format::FIRST_ENTRY_AT as u64,
             window: STEP_READ_BYTES,
             searched_from: None,
-            obstacles: Obstacles::of(log, &owners),
+            obstacles: CompactionBlockers::of(log, &owners),
             owners,
             owners_of: owners_of(log),
             long: None,
@@ -128,8 +128,8 @@ impl VictimWalk {
         if self.at >= end {
             return Ok(WalkStep { is_done: true, ..WalkStep::default() });
         }
-        let wanted = self.window.min((end - self.at) as usize);
-        match segment.read(disk, self.at, wanted, bytes) {
+        let requested = self.window.min((end - self.at) as usize);
+        match segment.read(disk, self.at, requested, bytes) {
             Ok(()) => {}
             Err(error) if error.is_temporary() => return Err(EngineError::from(error)),
             Err(_) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::cycles::TransactionFate;
-use crate::transacted::{BlobLife, TransactionRecord};
+use crate::transaction_results::{BlobLife, TransactionRecord};
 
 /// The observations of one name.
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::runner::job::{EndedJob, Job, SUITES_LINGER, WAITING};
+use crate::runner::job::{Job, JobOutcome, SUITES_LINGER, WAITING};
 use crate::runner::{pool, programs};
 use crate::workspace::{Failure, Workspace, cannot_start};
 
@@ -31,7 +31,7 @@ pub struct RepeatTask {
 }
 
 /// Repeats the tests; fails if any run failed, and shows each failed run.
-pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
+pub fn run(workspace: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
     let is_meant = |label: &str| task.names.iter().any(|name| label.contains(name.as_str()));
     let mut tests = Vec::new();
     let suites: Vec<&str> = ["redis", "slurm", "python"]
@@ -39,7 +39,7 @@ pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
         .filter(|one| task.names.iter().any(|name| name == one))
         .collect();
     if suites.len() < task.names.len() {
-        for program in programs::build(shop, &[])? {
+        for program in programs::build(workspace, &[])? {
             let all = program.tests()?;
             let meant = all.into_iter().filter(|test| is_meant(&format!("{} {test}", program.label())));
             tests.extend(meant.map(|test| (program.clone(), test)));
@@ -60,7 +60,7 @@ pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
         jobs.extend(tests.iter().map(|(program, test)| program.job(test)));
         for suite in &suites {
             let mut command = Command::new(&this);
-            command.arg(suite).current_dir(&shop.root);
+            command.arg(suite).current_dir(&workspace.root);
             let (program, name) = ((*suite).to_owned(), (*suite).to_owned());
             jobs.push(Job {
                 group: "processes",
@@ -86,7 +86,7 @@ pub fn run(shop: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
     let rows = rows(&ended);
     rows.iter().for_each(|(label, row)| println!("xtask: {label}: {row}"));
     if task.is_recorded {
-        record(&shop.root.join(TABLE), &rows, task.beside)?;
+        record(&workspace.root.join(TABLE), &rows, task.beside)?;
     }
     let failed = ended.iter().filter(|one| one.failure.is_some()).count();
     println!("{} passed, {failed} failed", ended.len() - failed);
@@ -127,7 +127,7 @@ impl Drop for BusyProcesses {
 }
 
 /// The results of each test: runs, failed runs, median and longest time in seconds.
-fn rows(ended: &[EndedJob]) -> BTreeMap<String, String> {
+fn rows(ended: &[JobOutcome]) -> BTreeMap<String, String> {
     let mut by_label: BTreeMap<String, (Vec<Duration>, usize)> = BTreeMap::new();
     for one in ended {
         let (took, failed) = by_label.entry(one.label()).or_default();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_test_form_one_row() {
-        let ended = |seconds: u64, failure: Option<&str>| EndedJob {
+        let ended = |seconds: u64, failure: Option<&str>| JobOutcome {
             group: "processes",
             program: "zerohop suite".to_owned(),
             name: "a".to_owned(),

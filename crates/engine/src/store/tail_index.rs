@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use crate::index::location::Location;
 use crate::log::AppendedPlace;
-use crate::log::entry::Meta;
+use crate::log::entry::EntryMeta;
 use crate::planted::{Bug, is_planted};
 
 /// Committed entries whose places are kept: 8 KiB of places. A follower that is further behind is served by a search.
@@ -20,7 +20,7 @@ const RECENT_MAX: usize = 1024;
 /// An entry that is in the log and not in the index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingEntry {
-    pub(crate) meta: Meta,
+    pub(crate) meta: EntryMeta,
     pub(crate) location: AppendedPlace,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct RecentEntries {
 impl RecentEntries {
     /// An entry was appended: it waits to be committed.
     #[inline]
-    pub(crate) fn push(&mut self, meta: &Meta, location: AppendedPlace) {
+    pub(crate) fn push(&mut self, meta: &EntryMeta, location: AppendedPlace) {
         self.pending.push_back(PendingEntry { meta: *meta, location });
     }
 
@@ -151,7 +151,7 @@ mod tests {
     }
 
     fn push(recent: &mut RecentEntries, index: u64) {
-        recent.push(&Meta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: 1 }, at(index));
+        recent.push(&EntryMeta { kind: EntryKind::Put, flags: 0, epoch: 1, index, timestamp: 1 }, at(index));
     }
 
     fn place(index: u64) -> Option<Location> {

@@ -27,7 +27,7 @@ pub const UNSYNCED_BYTES_MAX: u64 = 1 << 30;
 
 /// Real files that receive only synced data; see the module.
 #[derive(Debug)]
-pub struct HoldUnsyncedDisk {
+pub struct PowerLossDisk {
     real: FilesDisk,
     names: DiskNames,
     /// By the numbers of `names`. A removed file stays until its removal is durable.
@@ -55,13 +55,13 @@ enum SyncedPart {
     NameNotDurable(Vec<u8>),
 }
 
-impl HoldUnsyncedDisk {
+impl PowerLossDisk {
     /// Opens the folder `root`, and creates it if it does not exist.
     ///
     /// # Errors
     /// As [`FilesDisk::open`].
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
-        let mut disk = HoldUnsyncedDisk {
+        let mut disk = PowerLossDisk {
             real: FilesDisk::open(root)?,
             names: DiskNames::default(),
             files: BTreeMap::new(),
@@ -150,7 +150,7 @@ impl HoldUnsyncedDisk {
     }
 }
 
-impl Disk for HoldUnsyncedDisk {
+impl Disk for PowerLossDisk {
     fn open(&mut self, path: &str, mode: OpenMode<'_>) -> DiskResult<FileId> {
         let file = match mode {
             OpenMode::Existing => self.names.file(path, "open")?,
@@ -375,14 +375,14 @@ mod tests {
     #[test]
     fn keeps_the_contract() {
         let root = tempfile::tempdir().unwrap();
-        check_contract(&mut HoldUnsyncedDisk::open(root.path()).unwrap());
+        check_contract(&mut PowerLossDisk::open(root.path()).unwrap());
     }
 
     #[test]
     fn disk_matches_model_and_keeps_no_bytes_after_sync() {
         for seed in 0..10 {
             let root = tempfile::tempdir().unwrap();
-            let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+            let mut disk = PowerLossDisk::open(root.path()).unwrap();
             check_against_model(&mut disk, seed, 300);
             let mut files = disk.names.files();
             files.sort();
@@ -399,7 +399,7 @@ mod tests {
             }
             assert_eq!(disk.unsynced_bytes, 0);
             drop(disk);
-            let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+            let mut disk = PowerLossDisk::open(root.path()).unwrap();
             assert_eq!(disk.names.files().len(), expected.len());
             for (path, bytes) in expected {
                 assert!(contents(&mut disk, &path) == bytes, "seed {seed}: {path}");
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn bytes_reach_files_only_with_their_sync() {
         let root = tempfile::tempdir().unwrap();
-        let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+        let mut disk = PowerLossDisk::open(root.path()).unwrap();
         let file = disk.open("d/f", OpenMode::Create).unwrap();
         disk.append(file, b"synced, not named").unwrap();
         disk.sync(file).unwrap();
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn unsynced_bytes_count_as_used() {
         let root = tempfile::tempdir().unwrap();
-        let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+        let mut disk = PowerLossDisk::open(root.path()).unwrap();
         let file = disk.open("f", OpenMode::Create).unwrap();
         let mut data = vec![0; 1 << 20];
         Random::new(1).fill(&mut data);

@@ -26,7 +26,7 @@ use super::transaction_reads::intended;
 use super::{ClusterPhase, SimulatedCluster};
 use crate::cycles::TransactionFate;
 use crate::streams::Draw;
-use crate::transacted::{TransactionFailure, TransactionRecord};
+use crate::transaction_results::{TransactionFailure, TransactionRecord};
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{ClassedKey, ClientOperationPlan, KeyClass, PlanDraws, TransactionStep};
 

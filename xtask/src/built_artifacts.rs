@@ -25,9 +25,9 @@ const PYTHON: &str = "zerohop-python";
 /// # Errors
 ///
 /// It does not compile.
-pub fn program(shop: &Workspace) -> Result<PathBuf, Failure> {
-    build(shop, PACKAGE)?;
-    Ok(shop.target.join("debug").join(PACKAGE))
+pub fn program(workspace: &Workspace) -> Result<PathBuf, Failure> {
+    build(workspace, PACKAGE)?;
+    Ok(workspace.target.join("debug").join(PACKAGE))
 }
 
 /// Builds the native half of the Python package in the profile `dev`, unless that is done; returns
@@ -36,28 +36,28 @@ pub fn program(shop: &Workspace) -> Result<PathBuf, Failure> {
 /// # Errors
 ///
 /// It does not compile.
-pub fn python_library(shop: &Workspace) -> Result<PathBuf, Failure> {
-    build(shop, PYTHON)?;
-    Ok(shop.target.join("debug").join("libzerohop_python.so"))
+pub fn python_library(workspace: &Workspace) -> Result<PathBuf, Failure> {
+    build(workspace, PYTHON)?;
+    Ok(workspace.target.join("debug").join("libzerohop_python.so"))
 }
 
-fn build(shop: &Workspace, package: &str) -> Result<(), Failure> {
+fn build(workspace: &Workspace, package: &str) -> Result<(), Failure> {
     if env::var_os(SUITE).is_some() {
         return Ok(());
     }
-    let mut cargo = shop.cargo();
+    let mut cargo = workspace.cargo();
     cargo.args(["build", "--locked", "--quiet", "--package", package]);
     run(&mut cargo, "what went wrong is shown above")
 }
 
 /// A command that runs the program's integration tests whose names contain `filter`.
-pub fn tests(shop: &Workspace, filter: &str) -> Command {
+pub fn tests(workspace: &Workspace, filter: &str) -> Command {
     let Some(suite) = env::var_os(SUITE) else {
-        let mut cargo = shop.cargo();
+        let mut cargo = workspace.cargo();
         cargo.args(["test", "--quiet", "--locked", "--package", PACKAGE, "--test", "suite", filter]);
         return cargo;
     };
-    let folder = shop.root.join("crates").join("cli");
+    let folder = workspace.root.join("crates").join("cli");
     let mut command = Command::new(suite);
     command.args(["--quiet", filter]).env("CARGO_MANIFEST_DIR", &folder).current_dir(&folder);
     command

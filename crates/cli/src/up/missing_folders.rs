@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use zerohop_wire::words::{by_number, counted};
+use zerohop_wire::plurals::{by_number, counted};
 
 use super::UpArguments;
 use super::folder::DataFolder;

@@ -18,16 +18,16 @@ pub enum EntryUse {
 
 /// Bytes of entries of one segment, or of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UsedBytes {
-    /// Of those that are live.
+pub struct LiveBytes {
+    /// Bytes of live entries.
     pub live: u64,
-    /// Of those that only snapshots need.
+    /// Bytes of entries that only snapshots need.
     pub kept: u64,
-    /// Of removals.
+    /// Bytes of tombstones.
     pub removals: u64,
 }
 
-impl UsedBytes {
+impl LiveBytes {
     /// All of them.
     #[must_use]
     pub fn sum(&self) -> u64 {
@@ -49,7 +49,7 @@ pub(crate) struct SegmentUse {
     /// Live bytes by slot.
     live: Vec<u32>,
     others: BTreeMap<u32, OtherUse>,
-    sums: UsedBytes,
+    sums: LiveBytes,
 }
 
 /// What few partitions have in a segment.
@@ -139,7 +139,7 @@ impl SegmentUse {
     }
 
     /// The counts of all slots.
-    pub(crate) fn sums(&self) -> UsedBytes {
+    pub(crate) fn sums(&self) -> LiveBytes {
         self.sums
     }
 
@@ -184,9 +184,9 @@ mod tests {
         segment.add_live(0, 30);
         segment.change(2, (7, 40), Some(EntryUse::Live), Some(EntryUse::Removal));
         segment.change(2, (5, 20), Some(EntryUse::Live), Some(EntryUse::Kept));
-        assert_eq!(segment.sums(), UsedBytes { live: 70, kept: 20, removals: 40 });
+        assert_eq!(segment.sums(), LiveBytes { live: 70, kept: 20, removals: 40 });
         segment.share(2, 3);
-        assert_eq!(segment.sums(), UsedBytes { live: 110, kept: 40, removals: 80 });
+        assert_eq!(segment.sums(), LiveBytes { live: 110, kept: 40, removals: 80 });
         segment.forget(2);
         assert_eq!(segment.removals().collect::<Vec<_>>(), [(3, 40, 7)]);
         segment.change(3, (7, 40), Some(EntryUse::Removal), None);
