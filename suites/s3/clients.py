@@ -215,6 +215,44 @@ def test_transfers(s3):
     assert into.getvalue() == body
 
 
+def test_versions(s3):
+    s3.create_bucket(Bucket="versions")
+    assert "Status" not in s3.get_bucket_versioning(Bucket="versions")
+    s3.put_object(Bucket="versions", Key="a", Body=b"0")
+    s3.put_bucket_versioning(Bucket="versions", VersioningConfiguration={"Status": "Enabled"})
+    assert s3.get_bucket_versioning(Bucket="versions")["Status"] == "Enabled"
+    ids = [s3.put_object(Bucket="versions", Key="a", Body=b"%d" % one)["VersionId"] for one in (1, 2)]
+    for body, version in ((b"0", "null"), (b"1", ids[0]), (b"2", ids[1])):
+        got = s3.get_object(Bucket="versions", Key="a", VersionId=version)
+        assert (got["Body"].read(), got["VersionId"]) == (body, version)
+    marker = s3.delete_object(Bucket="versions", Key="a")
+    assert marker["DeleteMarker"]
+    fails(404, "NoSuchKey", s3.get_object, Bucket="versions", Key="a")
+    fails(404, "404", s3.head_object, Bucket="versions", Key="a")
+    pages = s3.get_paginator("list_object_versions").paginate(
+        Bucket="versions", PaginationConfig={"PageSize": 1}
+    )
+    pages = list(pages)
+    assert len(pages) == 4
+    shown = [one["VersionId"] for page in pages for one in page.get("Versions", [])]
+    assert shown == [ids[1], ids[0], "null"]
+    assert pages[0]["DeleteMarkers"][0]["VersionId"] == marker["VersionId"]
+    s3.delete_object(Bucket="versions", Key="a", VersionId=marker["VersionId"])
+    s3.copy_object(
+        Bucket="versions", Key="a", CopySource={"Bucket": "versions", "Key": "a", "VersionId": "null"}
+    )
+    assert s3.get_object(Bucket="versions", Key="a")["Body"].read() == b"0"
+    fails(409, "BucketNotEmpty", s3.delete_bucket, Bucket="versions")
+    boto3.resource(
+        "s3",
+        endpoint_url=s3.meta.endpoint_url,
+        aws_access_key_id="tester",
+        aws_secret_access_key="tester-secret",
+        region_name="us-east-1",
+    ).Bucket("versions").object_versions.delete()
+    s3.delete_bucket(Bucket="versions")
+
+
 def test_signatures(s3):
     wrong = client(s3.meta.endpoint_url, secret="wrong")
     fails(403, "SignatureDoesNotMatch", wrong.list_buckets)

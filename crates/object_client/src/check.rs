@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_objects::{
-    BodyId, BodyRecord, BucketRecord, Manifest, ObjectError, ObjectRecord, PartRecord, Record, SetId,
-    SetRecord, UploadRecord, WHOLE_OBJECT,
+    BodyId, BodyRecord, BucketRecord, Manifest, ObjectError, PartRecord, Record, SetId, SetRecord,
+    StoredVersion, UploadRecord, WHOLE_OBJECT,
 };
 
 /// What a check counts.
@@ -17,7 +17,9 @@ pub struct CheckReport {
     pub buckets: u64,
     /// Objects.
     pub objects: u64,
-    /// The bytes of all objects. Copies count each.
+    /// Older versions of objects.
+    pub versions: u64,
+    /// The bytes of all objects and versions. Copies count each.
     pub bytes: u64,
     /// Multipart uploads in progress.
     pub uploads: u64,
@@ -60,9 +62,15 @@ impl Check {
                 BucketRecord::decode(value)?;
                 self.report.buckets += 1;
             }
-            b'o' => {
-                let object = ObjectRecord::decode(value)?;
-                self.report.objects += 1;
+            letter @ (b'o' | b'v') => {
+                let version = StoredVersion::decode(value)?;
+                // A delete marker has no contents.
+                let Some(object) = version.object() else { return Some(()) };
+                if *letter == b'o' {
+                    self.report.objects += 1;
+                } else {
+                    self.report.versions += 1;
+                }
                 self.report.bytes = self.report.bytes.saturating_add(object.size);
                 *self.references.entry(object.set).or_default() += 1;
                 if object.in_parts {
@@ -158,7 +166,7 @@ fn body_of_blob(name: &str) -> Option<BodyId> {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_objects::{ETag, keys};
+    use zerohop_objects::{ETag, MarkerRecord, ObjectRecord, VersionId, VersionLinks, keys};
 
     use super::*;
 
@@ -174,6 +182,7 @@ mod tests {
             checksum: None,
             attributes: Vec::new(),
             tags: Vec::new(),
+            version: None,
         };
         object.encode()
     }
@@ -223,6 +232,20 @@ mod tests {
         let pending = vec![(keys::set(SET), SetRecord::Pending { until: 9 }.encode())];
         let found = report(&pending, &[&body]);
         assert_eq!((found.unused_bodies, found.faults.len()), (1, 0));
+    }
+
+    #[test]
+    fn older_versions_count_as_references_and_markers_do_not() {
+        let body = BodyId { set: SET, number: WHOLE_OBJECT }.blob_name();
+        let id = VersionId([1; 16]);
+        let links = VersionLinks { id, is_null: false, older: None, newer: None, null: None };
+        let marker = StoredVersion::Marker(MarkerRecord { modified: 1, links }).encode();
+        let mut records = healthy();
+        records[2] = (keys::version("papers", b"a", id), object(SET));
+        records.push((keys::object("papers", b"b"), marker));
+        let found = report(&records, &[&body]);
+        assert_eq!(found.faults, Vec::<String>::new());
+        assert_eq!((found.objects, found.versions), (1, 1));
     }
 
     impl CheckReport {

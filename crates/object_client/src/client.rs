@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use zerohop_objects::{
-    self as layer, BodyRange, BucketRecord, Conditions, CopyObject, DeleteBucket, Lifetimes, ListBuckets,
-    ListPage, ListRequest, ObjectError, ObjectLocation, ObjectRecord, Store,
+    self as layer, BodyRange, BucketRecord, Conditions, CopyObject, DeleteBucket, DeleteObject, Lifetimes,
+    ListBuckets, ListPage, ListRequest, ObjectError, ObjectLocation, ObjectRecord, Store,
 };
 
 use crate::writer::ObjectWriter;
@@ -106,6 +106,8 @@ impl<S: Store> ObjectClient<S> {
     ) -> Result<ObjectRecord, ObjectError> {
         let copy = CopyObject {
             source,
+            source_version: None,
+            draw: self.draw(),
             target,
             check_source: Box::new(|_| Ok(())),
             attributes: None,
@@ -116,13 +118,28 @@ impl<S: Store> ObjectClient<S> {
         layer::run(&self.store, layer::copy_object(copy)).await
     }
 
-    /// Removes an object. Result: whether there was one.
+    /// Random bytes for the id of a version.
+    fn draw(&self) -> [u8; 8] {
+        let random = self.store.random();
+        let mut draw = [0; 8];
+        draw.copy_from_slice(&random[..8]);
+        draw
+    }
+
+    /// Removes an object. Result: whether there was one. A bucket that keeps versions gets a delete marker.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], and those of the store.
     pub async fn delete(&self, bucket: String, name: Vec<u8>) -> Result<bool, ObjectError> {
-        let remove = layer::delete_object(bucket, name, Conditions::default(), self.lifetimes);
-        layer::run(&self.store, remove).await
+        let delete = DeleteObject {
+            bucket,
+            name,
+            version: None,
+            draw: self.draw(),
+            conditions: Conditions::default(),
+            lifetimes: self.lifetimes,
+        };
+        layer::run(&self.store, layer::delete_object(delete)).await.map(|outcome| outcome.existed)
     }
 }
 

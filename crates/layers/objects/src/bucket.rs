@@ -4,7 +4,7 @@ use crate::error::ObjectError;
 use crate::keys::{self, RecordKey};
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::procedure::{Effect, Event, Procedure, Step};
-use crate::records::{BucketRecord, Record};
+use crate::records::{BucketRecord, Record, Versioning};
 
 /// The records of a page of a scan.
 pub(crate) const SCAN_PAGE: usize = 1000;
@@ -46,6 +46,11 @@ pub fn change_bucket(
         writes.put(key, &bucket);
         Ok(())
     })
+}
+
+/// Sets whether a bucket keeps the versions of its objects.
+pub fn set_versioning(name: String, versioning: Versioning) -> impl Procedure<Output = ()> + Send {
+    change_bucket(name, Versioning::SETTING.to_owned(), versioning.bytes())
 }
 
 /// Lists buckets in the order of their names.

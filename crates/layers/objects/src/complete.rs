@@ -11,11 +11,13 @@ use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, RecordKey, Timer};
+use crate::object::push_object;
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
 use crate::records::{Checksum, ETag, Manifest, ObjectRecord, PartRecord, Record, SetRecord, UploadRecord};
 use crate::references::{Lifetimes, bucket_for_put, move_reference};
+use crate::stack::VersionStack;
 
 /// A part that the caller names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,14 +64,15 @@ impl CompleteUpload {
         OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
             let key = keys::upload(&target.0, &target.1, id);
             let object_key = keys::object(&target.0, &target.1);
-            reads.require([key.clone(), object_key.clone()])?;
-            let object: Option<ObjectRecord> = reads.get(&object_key)?;
+            reads.require([key.clone(), object_key])?;
+            let stack = VersionStack::read(reads, &target.0, &target.1)?;
+            let object = stack.object();
             let Some(mut upload) = reads.get::<UploadRecord>(&key)? else {
                 // A repeated completion results in the object of the first one, as long as it stands.
                 let completed = object.filter(|object| object.set == id && object.in_parts);
-                return Ok(FreezeOutcome::Completed(completed.ok_or(ObjectError::NoSuchUpload)?));
+                return Ok(FreezeOutcome::Completed(completed.cloned().ok_or(ObjectError::NoSuchUpload)?));
             };
-            conditions.check(object.as_ref())?;
+            conditions.check(object)?;
             if !upload.is_frozen {
                 upload.is_frozen = true;
                 upload.generation += 1;
@@ -122,14 +125,14 @@ impl CompleteUpload {
         Ok(OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
             let key = keys::object(&target.0, &target.1);
             let upload_key = keys::upload(&target.0, &target.1, id);
-            reads.require([keys::bucket(&target.0), key.clone(), upload_key.clone(), keys::set(id)])?;
+            reads.require([keys::bucket(&target.0), key, upload_key.clone(), keys::set(id)])?;
             let Some(current) = reads.get::<UploadRecord>(&upload_key)? else { return Ok(None) };
             if !current.is_frozen || current.generation != upload.generation {
                 return Ok(None);
             }
-            bucket_for_put(reads, writes, &target.0)?;
-            let replaced: Option<ObjectRecord> = reads.get(&key)?;
-            conditions.check(replaced.as_ref())?;
+            let bucket = (target.0.clone(), bucket_for_put(reads, writes, &target.0)?);
+            let mut stack = VersionStack::read(reads, &target.0, &target.1)?;
+            conditions.check(stack.object())?;
             if reads.get(&keys::set(id))? != Some(SetRecord::Open) {
                 return Err(ObjectError::Corrupt(keys::set(id)).into());
             }
@@ -142,15 +145,16 @@ impl CompleteUpload {
                 checksum: checksum.clone(),
                 attributes: upload.attributes.clone(),
                 tags: upload.tags.clone(),
+                version: None,
             };
-            writes.put(key, &object);
+            let (object, released) = push_object(now, reads, &bucket, &mut stack, object, id.draw())?;
+            stack.write(writes);
             writes.put(keys::manifest(id), &manifest);
             writes.put(keys::set(id), &SetRecord::Live { references: 1, in_parts: true });
             writes.remove(upload_key);
             if drops_parts && !is_planted(Bug::UnlistedPartsStay) {
                 writes.put_empty(Timer { due: now, set: id, number: 0 }.key());
             }
-            let released = replaced.map(|replaced| replaced.set);
             move_reference(now, lifetimes.grace, reads, writes, None, released)?;
             Ok(Some(object))
         }))

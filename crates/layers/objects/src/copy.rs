@@ -4,12 +4,13 @@ use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys;
-use crate::object::{ObjectLocation, find_manifest};
-use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
+use crate::object::{ObjectLocation, bucket_for_read, find_manifest, push_object, read_object};
+use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::part::upload_for_part;
 use crate::procedure::Procedure;
-use crate::records::{BucketRecord, Checksum, ObjectRecord, Pairs, PartRecord};
+use crate::records::{Checksum, ObjectRecord, Pairs, PartRecord, VersionName};
 use crate::references::{Lifetimes, bucket_for_put, drop_part_contents, move_reference};
+use crate::stack::{VersionStack, key_of_named};
 
 /// Accepts or refuses the source of a copy.
 pub type CheckSource = Box<dyn FnMut(&ObjectRecord) -> Result<(), ObjectError> + Send>;
@@ -18,6 +19,8 @@ pub type CheckSource = Box<dyn FnMut(&ObjectRecord) -> Result<(), ObjectError> +
 pub struct CopyObject {
     /// Bucket and name of the source.
     pub source: (String, Vec<u8>),
+    /// The version of the source; the current one if there is none.
+    pub source_version: Option<VersionName>,
     /// Bucket and name of the copy.
     pub target: (String, Vec<u8>),
     /// Checks the source.
@@ -26,6 +29,8 @@ pub struct CopyObject {
     pub attributes: Option<Pairs>,
     /// New tags; those of the source if there are none.
     pub tags: Option<Pairs>,
+    /// Random bytes for the id of the copy's version.
+    pub draw: [u8; 8],
     /// Conditions on the object that the copy replaces.
     pub conditions: Conditions,
     /// The lifetimes of the driver.
@@ -37,42 +42,37 @@ pub fn copy_object(mut copy: CopyObject) -> impl Procedure<Output = ObjectRecord
     OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let (target_bucket, target_name) = &copy.target;
         let key = keys::object(target_bucket, target_name);
-        let source_key = keys::object(&copy.source.0, &copy.source.1);
-        reads.require([
-            keys::bucket(target_bucket),
-            keys::bucket(&copy.source.0),
-            key.clone(),
-            source_key.clone(),
-        ])?;
-        bucket_for_put(reads, writes, target_bucket)?;
-        let source = source_object(reads, &copy.source.0, &source_key)?;
+        let (source_bucket, source_name) = &copy.source;
+        let named = key_of_named(source_bucket, source_name, copy.source_version);
+        let source_keys = [keys::bucket(source_bucket), keys::object(source_bucket, source_name)];
+        reads.require([keys::bucket(target_bucket), key].into_iter().chain(source_keys).chain(named))?;
+        let bucket = bucket_for_put(reads, writes, target_bucket)?;
+        bucket_for_read(reads, source_bucket)?;
+        let source = read_object(reads, source_bucket, source_name, copy.source_version)?;
         (copy.check_source)(&source)?;
-        let replaced: Option<ObjectRecord> = reads.get(&key)?;
-        copy.conditions.check(replaced.as_ref())?;
+        let mut stack = VersionStack::read(reads, target_bucket, target_name)?;
+        copy.conditions.check(stack.object())?;
         let object = ObjectRecord {
             modified: now,
             attributes: copy.attributes.clone().unwrap_or_else(|| source.attributes.clone()),
             tags: copy.tags.clone().unwrap_or_else(|| source.tags.clone()),
+            version: None,
             ..source
         };
-        writes.put(key, &object);
-        let released = replaced.map(|replaced| replaced.set);
+        let bucket = (target_bucket.clone(), bucket);
+        let (object, released) = push_object(now, reads, &bucket, &mut stack, object, copy.draw)?;
+        stack.write(writes);
         move_reference(now, copy.lifetimes.grace, reads, writes, Some(object.set), released)?;
         Ok(object)
     })
-}
-
-fn source_object(reads: &mut Reads, bucket: &str, key: &[u8]) -> Result<ObjectRecord, Pause> {
-    if reads.get::<BucketRecord>(&keys::bucket(bucket))?.is_none() {
-        return Err(ObjectError::NoSuchBucket.into());
-    }
-    Ok(reads.get(key)?.ok_or(ObjectError::NoSuchObject)?)
 }
 
 /// A part that is a range of an object.
 pub struct CopyPart {
     /// Bucket and name of the source.
     pub source: (String, Vec<u8>),
+    /// The version of the source; the current one if there is none.
+    pub source_version: Option<VersionName>,
     /// The first byte and the number of bytes; the whole source if there are none.
     pub range: Option<(u64, u64)>,
     /// Checks the source.
@@ -96,16 +96,19 @@ pub type DescribeRange =
 /// Makes a range of an object a part of an upload, in one transaction.
 pub fn copy_part(mut copy: CopyPart) -> impl Procedure<Output = PartRecord> + Send {
     OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
-        let source_key = keys::object(&copy.source.0, &copy.source.1);
+        let (source_bucket, source_name) = &copy.source;
+        let named = key_of_named(source_bucket, source_name, copy.source_version);
         let part_key = keys::part(copy.upload, copy.number);
-        reads.require([
+        let all = [
             keys::upload(&copy.target.0, &copy.target.1, copy.upload),
-            keys::bucket(&copy.source.0),
-            source_key.clone(),
+            keys::bucket(source_bucket),
+            keys::object(source_bucket, source_name),
             part_key.clone(),
-        ])?;
+        ];
+        reads.require(all.into_iter().chain(named))?;
         upload_for_part(reads, writes, &copy.target, copy.upload)?;
-        let source = source_object(reads, &copy.source.0, &source_key)?;
+        bucket_for_read(reads, source_bucket)?;
+        let source = read_object(reads, source_bucket, source_name, copy.source_version)?;
         (copy.check_source)(&source)?;
         let (offset, length) = copy.range.unwrap_or((0, source.size));
         if offset.checked_add(length).is_none_or(|end| end > source.size) {

@@ -11,6 +11,10 @@ pub enum ObjectError {
     BucketNotEmpty,
     /// The object does not exist.
     NoSuchObject,
+    /// The object has no such version.
+    NoSuchVersion,
+    /// The version is a delete marker, which has no contents.
+    DeleteMarker,
     /// The upload does not exist: it was completed or aborted, or never created.
     NoSuchUpload,
     /// A condition of the caller does not hold.
@@ -44,6 +48,8 @@ impl std::fmt::Display for ObjectError {
             Self::BucketExists => "a bucket of this name exists",
             Self::BucketNotEmpty => "the bucket has objects",
             Self::NoSuchObject => "the object does not exist",
+            Self::NoSuchVersion => "the object has no such version",
+            Self::DeleteMarker => "the version is a delete marker",
             Self::NoSuchUpload => "the upload does not exist",
             Self::PreconditionFailed => "a condition does not hold",
             Self::InvalidPart => "a named part was not uploaded, or has another ETag",

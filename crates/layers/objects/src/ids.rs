@@ -18,6 +18,13 @@ impl SetId {
         }
         Some(Self(bytes))
     }
+
+    /// Random bytes for the id of the version that first names the set.
+    pub(crate) fn draw(self) -> [u8; 8] {
+        let mut draw = [0; 8];
+        draw.copy_from_slice(&self.0[8..]);
+        draw
+    }
 }
 
 impl std::fmt::Display for SetId {

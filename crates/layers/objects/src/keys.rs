@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! b bucket                      a bucket
-//! o bucket 00 name              an object; names in byte order
+//! o bucket 00 name              the current version of an object; names in byte order
+//! v bucket 00 name 00 id(16)    an older version; in the order of names, then the newest first
 //! u bucket 00 name 00 set(16)   an upload; in the order of names, then of ids
 //! s set(16)                     a body set
 //! l set(16)                     the manifest of a completed upload
@@ -16,6 +17,7 @@
 use zerohop_base::bytes::Reader;
 
 use crate::ids::{BodyId, SetId};
+use crate::records::VersionId;
 
 /// A key.
 pub type RecordKey = Vec<u8>;
@@ -51,6 +53,24 @@ pub fn upload_of(bucket: &str, key: &[u8]) -> Option<(Vec<u8>, SetId)> {
     let (front, id) = rest.split_last_chunk::<16>()?;
     let (0, name) = front.split_last()? else { return None };
     Some((name.to_vec(), SetId(*id)))
+}
+
+/// The key of a version that is not the current one.
+#[must_use]
+pub fn version(bucket: &str, name: &[u8], id: VersionId) -> RecordKey {
+    [b"v", bucket.as_bytes(), &[0], name, &[0], &id.0].concat()
+}
+
+/// The first key of the versions of a name that are not current.
+#[must_use]
+pub fn versions_of(bucket: &str, name: &[u8]) -> RecordKey {
+    [b"v", bucket.as_bytes(), &[0], name, &[0]].concat()
+}
+
+/// The name and the id that the key of a version has behind the bucket.
+#[must_use]
+pub fn version_of(bucket: &str, key: &[u8]) -> Option<(Vec<u8>, VersionId)> {
+    upload_of(bucket, key).map(|(name, id)| (name, VersionId(id.0)))
 }
 
 /// The key of a body set.

@@ -6,6 +6,8 @@
 //!
 //! - An object's record names a *body set*. A set has one body (a plain put), or the bodies and the *manifest* of a
 //!   completed upload. Copies share a set by a counted reference, which the transaction of the object changes.
+//! - With versioning, an object that is replaced stays as an older version, and a removal writes a delete marker. The versions of
+//!   a name form a list, and one transaction changes all of its links.
 //! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`Sweep`]
 //!   removes what stays pending, and sets without references after the time of grace for readers.
 //! - Each transaction is a function of what it reads, and its commit confirms the version of each record read.
@@ -20,6 +22,7 @@ mod error;
 mod ids;
 pub mod keys;
 mod list;
+mod list_versions;
 mod object;
 mod optimistic;
 mod part;
@@ -28,23 +31,28 @@ mod procedure;
 mod records;
 mod references;
 mod removal;
+mod stack;
 mod store;
 mod sweep;
 mod upload;
 
-pub use bucket::{ListBuckets, change_bucket, create_bucket, head_bucket};
+pub use bucket::{ListBuckets, change_bucket, create_bucket, head_bucket, set_versioning};
 pub use complete::{Assemble, CompleteUpload, NamedPart};
 pub use condition::{Conditions, ETagMatch};
 pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_object, copy_part};
 pub use error::ObjectError;
 pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
-pub use object::{ObjectLocation, PutObject, change_tags, delete_object, get_object, put_object, stage_body};
+pub use list_versions::{ListVersions, VersionEntry, VersionPage};
+pub use object::{
+    DeleteObject, FoundVersion, ObjectLocation, PutObject, RemovalOutcome, change_tags, delete_object,
+    get_object, get_version, put_object, stage_body,
+};
 pub use part::{PutPart, put_part, renew_body, stage_part};
 pub use procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 pub use records::{
-    BodyRecord, BucketRecord, Checksum, ETag, Manifest, ObjectRecord, Pairs, PartRecord, Record, SetRecord,
-    UploadRecord,
+    BodyRecord, BucketRecord, Checksum, ETag, Manifest, MarkerRecord, ObjectRecord, Pairs, PartRecord,
+    Record, SetRecord, StoredVersion, UploadRecord, VersionId, VersionLinks, VersionName, Versioning,
 };
 pub use references::Lifetimes;
 pub use removal::DeleteBucket;

@@ -6,7 +6,7 @@ use crate::ids::SetId;
 use crate::keys::{self, RecordKey};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{Effect, Event, Procedure, Step};
-use crate::records::{BucketRecord, ObjectRecord, PartRecord, Record, UploadRecord};
+use crate::records::{BucketRecord, ObjectRecord, PartRecord, Record, StoredVersion, UploadRecord};
 
 /// What a listing returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,16 @@ pub struct ListRequest {
     pub after_id: Option<SetId>,
     /// The most entries.
     pub max: usize,
+}
+
+impl ListRequest {
+    /// The common prefix of a name.
+    pub(crate) fn common_prefix<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        let delimiter = self.delimiter.as_ref().filter(|delimiter| !delimiter.is_empty())?;
+        let rest = name.strip_prefix(&self.prefix[..])?;
+        let place = rest.windows(delimiter.len()).position(|window| window == delimiter)?;
+        Some(&name[..self.prefix.len() + place + delimiter.len()])
+    }
 }
 
 /// An entry of a listing.
@@ -60,7 +70,8 @@ pub const fn list_objects(request: ListRequest) -> Listing<ObjectRecord> {
         request,
         entries: Vec::new(),
         state: ListingState::Idle,
-        read: ObjectRecord::decode,
+        is_sparse: false,
+        read: read_current,
         letter: b'o',
     }
 }
@@ -72,7 +83,8 @@ pub const fn list_uploads(request: ListRequest) -> Listing<UploadRecord> {
         request,
         entries: Vec::new(),
         state: ListingState::Idle,
-        read: UploadRecord::decode,
+        is_sparse: false,
+        read: |bytes| UploadRecord::decode(bytes).map(Some),
         letter: b'u',
     }
 }
@@ -90,8 +102,19 @@ pub struct Listing<R> {
     request: ListRequest,
     entries: Vec<ListEntry<R>>,
     state: ListingState,
-    read: fn(&[u8]) -> Option<R>,
+    /// The last page of the scan showed nothing, as behind many delete markers.
+    is_sparse: bool,
+    /// The record of bytes; no record if the listing does not show it.
+    read: fn(&[u8]) -> Option<Option<R>>,
     letter: u8,
+}
+
+/// The object that a current version is, unless it is a delete marker.
+fn read_current(bytes: &[u8]) -> Option<Option<ObjectRecord>> {
+    Some(match StoredVersion::decode(bytes)? {
+        StoredVersion::Object(object) => Some(object),
+        StoredVersion::Marker(_) => None,
+    })
 }
 
 impl<R> Listing<R> {
@@ -107,19 +130,11 @@ impl<R> Listing<R> {
         key.get(self.request.bucket.len() + 2..).map(|name| (name.to_vec(), None))
     }
 
-    /// The common prefix of a name.
-    fn common_prefix<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
-        let delimiter = self.request.delimiter.as_ref().filter(|delimiter| !delimiter.is_empty())?;
-        let rest = name.strip_prefix(&self.request.prefix[..])?;
-        let place = rest.windows(delimiter.len()).position(|window| window == delimiter)?;
-        Some(&name[..self.request.prefix.len() + place + delimiter.len()])
-    }
-
     /// The key where the listing begins.
     fn first(&self) -> RecordKey {
         let prefix = self.key(&self.request.prefix);
         let Some(after) = &self.request.after else { return prefix };
-        let behind = if self.common_prefix(after) == Some(&after[..]) {
+        let behind = if self.request.common_prefix(after) == Some(&after[..]) {
             keys::end_of(&self.key(after))
         } else {
             match (self.letter, self.request.after_id) {
@@ -139,6 +154,7 @@ impl<R> Listing<R> {
             return self.end();
         }
         let limit = (self.request.max + 1 - self.entries.len()).clamp(2, SCAN_PAGE);
+        let limit = if self.is_sparse { SCAN_PAGE } else { limit };
         Step::Effect(Effect::Scan { from, to, limit })
     }
 
@@ -151,22 +167,25 @@ impl<R> Listing<R> {
     fn page(&mut self, entries: Vec<(RecordKey, Vec<u8>)>, next: Option<RecordKey>) -> Step<ListPage<R>> {
         // The end of the last common prefix.
         let mut jump: Option<RecordKey> = None;
+        let before = self.entries.len();
         for (key, value) in entries {
             if jump.as_ref().is_some_and(|jump| key < *jump) {
                 continue;
             }
             let Some((name, id)) = self.name_of(&key) else { return Step::fail(ObjectError::Corrupt(key)) };
-            if let Some(prefix) = self.common_prefix(&name) {
+            let Some(record) = (self.read)(&value) else { return Step::fail(ObjectError::Corrupt(key)) };
+            let Some(record) = record else { continue };
+            if let Some(prefix) = self.request.common_prefix(&name) {
                 jump = Some(keys::end_of(&self.key(prefix)));
                 self.entries.push(ListEntry::Prefix(prefix.to_vec()));
             } else {
-                let Some(record) = (self.read)(&value) else { return Step::fail(ObjectError::Corrupt(key)) };
                 self.entries.push(ListEntry::Record(name, id, record));
             }
             if self.entries.len() > self.request.max {
                 return self.end();
             }
         }
+        self.is_sparse = self.entries.len() == before;
         match next {
             None => self.end(),
             Some(next) if is_planted(Bug::ListingSkips) => self.scan(keys::after(&keys::after(&next))),

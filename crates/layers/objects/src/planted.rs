@@ -28,6 +28,14 @@ pub enum Bug {
     CopiedPartsNotReleased,
     /// A put into a bucket under removal leaves the removal valid.
     RemovalNotInterrupted,
+    /// A write into a bucket with suspended versioning keeps the version `null` that it should replace.
+    NullVersionStays,
+    /// The removal of a version does not release its set.
+    RemovedVersionNotReleased,
+    /// A version that becomes the current one stays among the older ones.
+    PromotedVersionStays,
+    /// A listing of versions does not begin a name again after another client removed one of its versions.
+    BrokenListOfVersionsShown,
 }
 
 zerohop_base::mutant_switch!(Bug);

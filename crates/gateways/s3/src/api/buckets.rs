@@ -43,14 +43,6 @@ pub(super) async fn get_bucket_location<S: Store>(
     })
 }
 
-pub(super) async fn get_bucket_versioning<S: Store>(
-    api: &ObjectApi<S>,
-    request: S3Request<GetBucketVersioningInput>,
-) -> S3Result<GetBucketVersioningOutput> {
-    api.run(layer::head_bucket(request.input.bucket.clone())).await?;
-    Ok(GetBucketVersioningOutput::default())
-}
-
 pub(super) async fn list_buckets<S: Store>(
     api: &ObjectApi<S>,
     request: S3Request<ListBucketsInput>,

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use s3s::dto::{self, Timestamp, TimestampFormat};
 use s3s::{S3ErrorCode, S3Result};
-use zerohop_objects::{Conditions, ETag, ETagMatch, ObjectRecord, Pairs};
+use zerohop_objects::{Conditions, ETag, ETagMatch, ObjectRecord, Pairs, VersionName};
 
 use super::errors;
 
@@ -154,6 +154,18 @@ pub(super) fn metadata(object: &ObjectRecord) -> Option<dto::Metadata> {
         named.filter_map(|(name, value)| Some((name.strip_prefix(METADATA)?.to_owned(), value.clone())));
     let metadata: dto::Metadata = named.collect();
     (!metadata.is_empty()).then_some(metadata)
+}
+
+/// The version that a request names.
+pub(super) fn version_name(text: Option<&str>) -> S3Result<Option<VersionName>> {
+    let Some(text) = text else { return Ok(None) };
+    let invalid = || errors::refuse(S3ErrorCode::InvalidArgument, "The id of the version is malformed.");
+    VersionName::parse(text).map(Some).ok_or_else(invalid)
+}
+
+/// The version that a write has made, if the bucket keeps versions.
+pub(super) fn written_version(object: &ObjectRecord) -> Option<String> {
+    object.version.map(|links| links.name().to_string())
 }
 
 /// The tags of the header `x-amz-tagging`.

@@ -4,18 +4,20 @@ use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use zerohop_objects::{
     self as layer, CheckSource, Checksum as StoredChecksum, CopyObject, CopyPart, ETag as StoredETag,
-    ObjectError, ObjectRecord, Store,
+    ObjectError, ObjectRecord, Store, VersionName,
 };
 
 use super::uploads::{part_number, upload_id};
 use super::{ObjectApi, checksum_type, convert, errors, object_name, set_checksum};
 
-/// Bucket and name of the source of a copy.
-fn source(source: &CopySource) -> S3Result<(String, Vec<u8>)> {
+/// Bucket and name of an object.
+type Address = (String, Vec<u8>);
+
+/// The source of a copy, and its version.
+fn source(source: &CopySource) -> S3Result<(Address, Option<VersionName>)> {
     match source {
         CopySource::Bucket { bucket, key, version_id } => {
-            super::check_version(version_id.as_deref().map(str::to_owned).as_ref())?;
-            Ok((bucket.to_string(), object_name(key)?))
+            Ok(((bucket.to_string(), object_name(key)?), convert::version_name(version_id.as_deref())?))
         }
         _ => Err(errors::refuse(S3ErrorCode::InvalidArgument, "The source of the copy is not in a bucket.")),
     }
@@ -57,13 +59,14 @@ pub(super) async fn copy_object<S: Store>(
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<CopyObjectOutput> {
     let input = &request.input;
-    let source = source(&input.copy_source)?;
+    let (source, source_version) = source(&input.copy_source)?;
     let target = (input.bucket.clone(), object_name(&input.key)?);
     let replaces_metadata =
         input.metadata_directive.as_ref().is_some_and(|one| one.as_str() == MetadataDirective::REPLACE);
     let replaces_tags =
         input.tagging_directive.as_ref().is_some_and(|one| one.as_str() == TaggingDirective::REPLACE);
-    if source == target && !replaces_metadata && !replaces_tags {
+    let is_itself = source == target && source_version.is_none();
+    if is_itself && !replaces_metadata && !replaces_tags {
         return Err(errors::refuse(
             S3ErrorCode::InvalidRequest,
             "A copy of an object onto itself changes its metadata or its tags.",
@@ -73,6 +76,8 @@ pub(super) async fn copy_object<S: Store>(
     let tags = if replaces_tags { Some(convert::tags_of_header(input.tagging.as_deref())?) } else { None };
     let copy = CopyObject {
         source,
+        source_version,
+        draw: api.new_draw(),
         target,
         check_source: check_source(
             input.copy_source_if_match.clone(),
@@ -85,7 +90,7 @@ pub(super) async fn copy_object<S: Store>(
         conditions: target_conditions(&request.headers)?,
         lifetimes: api.lifetimes,
     };
-    let object = api.run(layer::copy_object(copy)).await?;
+    let object = api.run(layer::copy_object(copy)).await.map_err(of_source)?;
     let mut result = CopyObjectResult {
         e_tag: Some(convert::etag(object.etag)),
         last_modified: Some(convert::timestamp(object.modified)),
@@ -93,7 +98,20 @@ pub(super) async fn copy_object<S: Store>(
         ..Default::default()
     };
     set_checksum!(result, &object.checksum, object.etag.parts);
-    Ok(CopyObjectOutput { copy_object_result: Some(result), ..Default::default() })
+    Ok(CopyObjectOutput {
+        copy_object_result: Some(result),
+        version_id: convert::written_version(&object),
+        copy_source_version_id: source_version.map(|version| version.to_string()),
+        ..Default::default()
+    })
+}
+
+/// A delete marker is no source.
+fn of_source(error: S3Error) -> S3Error {
+    if *error.code() == S3ErrorCode::MethodNotAllowed {
+        return errors::refuse(S3ErrorCode::InvalidRequest, "The source of the copy is a delete marker.");
+    }
+    error
 }
 
 /// The conditions on the object that is replaced. The version of s3s has no fields for them.
@@ -126,8 +144,10 @@ pub(super) async fn upload_part_copy<S: Store>(
         None => None,
         Some(text) => Some(copied_range(text).ok_or_else(malformed)?),
     };
+    let (source, source_version) = source(&input.copy_source)?;
     let copy = CopyPart {
-        source: source(&input.copy_source)?,
+        source,
+        source_version,
         range,
         check_source: check_source(
             input.copy_source_if_match.clone(),
@@ -141,12 +161,16 @@ pub(super) async fn upload_part_copy<S: Store>(
         number: part_number(input.part_number)?,
         lifetimes: api.lifetimes,
     };
-    let part = api.run(layer::copy_part(copy)).await?;
+    let part = api.run(layer::copy_part(copy)).await.map_err(of_source)?;
     let mut result = CopyPartResult {
         e_tag: Some(convert::etag(part.etag)),
         last_modified: Some(convert::timestamp(part.modified)),
         ..Default::default()
     };
     set_checksum!(result, &part.checksum, 0);
-    Ok(UploadPartCopyOutput { copy_part_result: Some(result), ..Default::default() })
+    Ok(UploadPartCopyOutput {
+        copy_part_result: Some(result),
+        copy_source_version_id: source_version.map(|version| version.to_string()),
+        ..Default::default()
+    })
 }

@@ -10,6 +10,8 @@ pub(super) fn of(error: ObjectError) -> S3Error {
         ObjectError::BucketExists => S3ErrorCode::BucketAlreadyOwnedByYou,
         ObjectError::BucketNotEmpty => S3ErrorCode::BucketNotEmpty,
         ObjectError::NoSuchObject => S3ErrorCode::NoSuchKey,
+        ObjectError::NoSuchVersion => S3ErrorCode::NoSuchVersion,
+        ObjectError::DeleteMarker => S3ErrorCode::MethodNotAllowed,
         ObjectError::NoSuchUpload => S3ErrorCode::NoSuchUpload,
         ObjectError::PreconditionFailed => S3ErrorCode::PreconditionFailed,
         ObjectError::InvalidPart => S3ErrorCode::InvalidPart,

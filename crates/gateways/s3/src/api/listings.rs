@@ -13,12 +13,12 @@ use crate::checksum::Algorithm;
 
 /// How names stand in an answer.
 #[derive(Clone, Copy)]
-struct NameEncoding {
+pub(super) struct NameEncoding {
     is_encoded: bool,
 }
 
 impl NameEncoding {
-    fn new(encoding: Option<&EncodingType>) -> S3Result<Self> {
+    pub(super) fn new(encoding: Option<&EncodingType>) -> S3Result<Self> {
         match encoding.map(EncodingType::as_str) {
             None => Ok(Self { is_encoded: false }),
             Some("url") => Ok(Self { is_encoded: true }),
@@ -26,7 +26,7 @@ impl NameEncoding {
         }
     }
 
-    fn show(self, name: &[u8]) -> String {
+    pub(super) fn show(self, name: &[u8]) -> String {
         if self.is_encoded {
             convert::percent_encode(name)
         } else {
@@ -34,12 +34,12 @@ impl NameEncoding {
         }
     }
 
-    fn show_text(self, text: Option<&String>) -> Option<String> {
+    pub(super) fn show_text(self, text: Option<&String>) -> Option<String> {
         text.map(|text| self.show(text.as_bytes()))
     }
 }
 
-fn list_request(
+pub(super) fn list_request(
     bucket: &str,
     prefix: Option<&String>,
     delimiter: Option<&String>,
@@ -56,7 +56,7 @@ fn list_request(
     }
 }
 
-fn count(value: usize) -> i32 {
+pub(super) fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 

@@ -9,6 +9,7 @@ mod listings;
 mod objects;
 mod required_permissions;
 mod uploads;
+mod versions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,14 +86,6 @@ fn page_limit(requested: Option<i32>) -> S3Result<usize> {
     Ok(limit.min(1000))
 }
 
-/// Versions of objects are not implemented: the only one is `null`.
-fn check_version(version: Option<&String>) -> S3Result<()> {
-    match version.map(String::as_str) {
-        None | Some("null") => Ok(()),
-        Some(_) => Err(errors::refuse(S3ErrorCode::InvalidArgument, "There is no such version.")),
-    }
-}
-
 macro_rules! operations {
     ($($module:ident::$name:ident: $input:ty => $output:ty;)*) => {
         #[async_trait::async_trait]
@@ -127,7 +120,9 @@ operations! {
     buckets::delete_bucket: DeleteBucketInput => DeleteBucketOutput;
     buckets::list_buckets: ListBucketsInput => ListBucketsOutput;
     buckets::get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput;
-    buckets::get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+    versions::get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
+    versions::put_bucket_versioning: PutBucketVersioningInput => PutBucketVersioningOutput;
+    versions::list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput;
     objects::put_object: PutObjectInput => PutObjectOutput;
     objects::delete_object: DeleteObjectInput => DeleteObjectOutput;
     objects::delete_objects: DeleteObjectsInput => DeleteObjectsOutput;
@@ -154,6 +149,13 @@ impl<S: Store> ObjectApi<S> {
         P::Output: Send,
     {
         zerohop_objects::run(&*self.store, procedure).await.map_err(errors::of)
+    }
+
+    /// Random bytes for the id of a version.
+    fn new_draw(&self) -> [u8; 8] {
+        let mut draw = [0; 8];
+        draw.copy_from_slice(&self.store.random()[..8]);
+        draw
     }
 
     /// An id for a set.

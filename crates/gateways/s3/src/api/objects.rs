@@ -3,13 +3,16 @@
 use hyper::{HeaderMap, StatusCode};
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Response, S3Result};
-use zerohop_objects::{self as layer, BodyId, ObjectLocation, ObjectRecord, PutObject, Store, WHOLE_OBJECT};
+use zerohop_objects::{
+    self as layer, BodyId, DeleteObject, ObjectLocation, ObjectRecord, PutObject, RemovalOutcome, Store,
+    WHOLE_OBJECT,
+};
 use zerohop_wire::Permission;
 
 use super::body::{DeclaredBody, receive, send};
+use super::versions::find;
 use super::{
-    BODY_MAX, ObjectApi, check_version, checksum_type, convert, errors, object_name, required_permissions,
-    set_checksum,
+    BODY_MAX, ObjectApi, checksum_type, convert, errors, object_name, required_permissions, set_checksum,
 };
 
 pub(super) async fn put_object<S: Store>(
@@ -49,7 +52,11 @@ pub(super) async fn put_object<S: Store>(
         lifetimes,
     };
     let object = api.run(layer::put_object(put)).await?;
-    let mut output = PutObjectOutput { e_tag: Some(convert::etag(object.etag)), ..Default::default() };
+    let mut output = PutObjectOutput {
+        e_tag: Some(convert::etag(object.etag)),
+        version_id: convert::written_version(&object),
+        ..Default::default()
+    };
     if object.checksum.is_some() {
         output.checksum_type = Some(checksum_type(false));
     }
@@ -181,8 +188,7 @@ pub(super) async fn get_object<S: Store + 'static>(
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
     let input = &request.input;
-    check_version(input.version_id.as_ref())?;
-    let found = api.run(layer::get_object(input.bucket.clone(), object_name(&input.key)?)).await?;
+    let (found, version) = find(api, &input.bucket, &input.key, input.version_id.as_deref()).await?;
     check_read(
         &found.object,
         input.if_match.as_ref(),
@@ -191,7 +197,7 @@ pub(super) async fn get_object<S: Store + 'static>(
         input.if_unmodified_since.as_ref(),
     )?;
     let selection = select(&found, input.range, input.part_number)?;
-    let mut output = GetObjectOutput::default();
+    let mut output = GetObjectOutput { version_id: version, ..Default::default() };
     describe!(output, found, selection, input);
     output.tag_count = (!found.object.tags.is_empty()).then(|| count_of(found.object.tags.len()));
     output.body = Some(send(&api.store, found.ranges(selection.offset, selection.length)));
@@ -203,8 +209,7 @@ pub(super) async fn head_object<S: Store>(
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
     let input = &request.input;
-    check_version(input.version_id.as_ref())?;
-    let found = api.run(layer::get_object(input.bucket.clone(), object_name(&input.key)?)).await?;
+    let (found, version) = find(api, &input.bucket, &input.key, input.version_id.as_deref()).await?;
     check_read(
         &found.object,
         input.if_match.as_ref(),
@@ -213,7 +218,7 @@ pub(super) async fn head_object<S: Store>(
         input.if_unmodified_since.as_ref(),
     )?;
     let selection = select(&found, input.range, input.part_number)?;
-    let mut output = HeadObjectOutput::default();
+    let mut output = HeadObjectOutput { version_id: version, ..Default::default() };
     describe!(output, found, selection, input);
     Ok(S3Response::with_status(output, status(&selection)))
 }
@@ -223,11 +228,31 @@ pub(super) async fn delete_object<S: Store>(
     request: S3Request<DeleteObjectInput>,
 ) -> S3Result<DeleteObjectOutput> {
     let input = &request.input;
-    check_version(input.version_id.as_ref())?;
-    let conditions = convert::conditions(input.if_match.as_ref(), None);
-    let name = object_name(&input.key)?;
-    api.run(layer::delete_object(input.bucket.clone(), name, conditions, api.lifetimes)).await?;
-    Ok(DeleteObjectOutput::default())
+    let outcome =
+        delete(api, &input.bucket, &input.key, input.version_id.as_deref(), input.if_match.as_ref()).await?;
+    Ok(DeleteObjectOutput {
+        delete_marker: outcome.is_marker.then_some(true),
+        version_id: outcome.version.map(|version| version.to_string()),
+        ..Default::default()
+    })
+}
+
+async fn delete<S: Store>(
+    api: &ObjectApi<S>,
+    bucket: &str,
+    key: &str,
+    version: Option<&str>,
+    if_match: Option<&ETagCondition>,
+) -> S3Result<RemovalOutcome> {
+    let delete = DeleteObject {
+        bucket: bucket.to_owned(),
+        name: object_name(key)?,
+        version: convert::version_name(version)?,
+        draw: api.new_draw(),
+        conditions: convert::conditions(if_match, None),
+        lifetimes: api.lifetimes,
+    };
+    api.run(layer::delete_object(delete)).await
 }
 
 pub(super) async fn delete_objects<S: Store>(
@@ -243,12 +268,24 @@ pub(super) async fn delete_objects<S: Store>(
     let (mut deleted, mut failures) = (Vec::new(), Vec::new());
     for object in &input.delete.objects {
         let result = match user.may(Permission::Write, &input.bucket, &object.key) {
-            true => delete_one(api, &input.bucket, object).await,
+            true => {
+                let condition = object.e_tag.clone().map(ETagCondition::ETag);
+                let version = object.version_id.as_deref();
+                delete(api, &input.bucket, &object.key, version, condition.as_ref()).await
+            }
             false => Err(required_permissions::denied()),
         };
         match result {
-            Ok(()) if is_quiet => {}
-            Ok(()) => deleted.push(DeletedObject { key: Some(object.key.clone()), ..Default::default() }),
+            Ok(_) if is_quiet => {}
+            Ok(outcome) => {
+                let version = outcome.version.map(|version| version.to_string());
+                deleted.push(DeletedObject {
+                    key: Some(object.key.clone()),
+                    delete_marker: outcome.is_marker.then_some(true),
+                    delete_marker_version_id: version.filter(|_| outcome.is_marker),
+                    version_id: object.version_id.clone(),
+                });
+            }
             Err(error) if *error.code() == S3ErrorCode::NoSuchBucket => return Err(error),
             Err(error) => failures.push(Error {
                 code: Some(error.code().as_str().to_owned()),
@@ -265,26 +302,17 @@ pub(super) async fn delete_objects<S: Store>(
     })
 }
 
-async fn delete_one<S: Store>(api: &ObjectApi<S>, bucket: &str, object: &ObjectIdentifier) -> S3Result<()> {
-    check_version(object.version_id.as_ref())?;
-    let condition = object.e_tag.clone().map(ETagCondition::ETag);
-    let conditions = convert::conditions(condition.as_ref(), None);
-    let (bucket, name) = (bucket.to_owned(), object_name(&object.key)?);
-    api.run(layer::delete_object(bucket, name, conditions, api.lifetimes)).await?;
-    Ok(())
-}
-
 pub(super) async fn get_object_attributes<S: Store>(
     api: &ObjectApi<S>,
     request: S3Request<GetObjectAttributesInput>,
 ) -> S3Result<GetObjectAttributesOutput> {
     let input = &request.input;
-    check_version(input.version_id.as_ref())?;
-    let found = api.run(layer::get_object(input.bucket.clone(), object_name(&input.key)?)).await?;
+    let (found, version) = find(api, &input.bucket, &input.key, input.version_id.as_deref()).await?;
     let object = &found.object;
     let wants = |name: &str| input.object_attributes.iter().any(|one| one.as_str() == name);
     let mut output = GetObjectAttributesOutput {
         last_modified: Some(convert::timestamp(object.modified)),
+        version_id: version,
         ..Default::default()
     };
     if wants(ObjectAttributes::ETAG) {
@@ -320,10 +348,10 @@ pub(super) async fn get_object_tagging<S: Store>(
     request: S3Request<GetObjectTaggingInput>,
 ) -> S3Result<GetObjectTaggingOutput> {
     let input = &request.input;
-    let found = api.run(layer::get_object(input.bucket.clone(), object_name(&input.key)?)).await?;
+    let (found, version_id) = find(api, &input.bucket, &input.key, input.version_id.as_deref()).await?;
     let tags = found.object.tags.into_iter();
     let tag_set = tags.map(|(key, value)| Tag { key: Some(key), value: Some(value) }).collect();
-    Ok(GetObjectTaggingOutput { tag_set, version_id: None })
+    Ok(GetObjectTaggingOutput { tag_set, version_id })
 }
 
 pub(super) async fn put_object_tagging<S: Store>(
@@ -332,8 +360,9 @@ pub(super) async fn put_object_tagging<S: Store>(
 ) -> S3Result<PutObjectTaggingOutput> {
     let input = &request.input;
     let tags = convert::tags_of(input.tagging.tag_set.clone())?;
-    api.run(layer::change_tags(input.bucket.clone(), object_name(&input.key)?, tags)).await?;
-    Ok(PutObjectTaggingOutput::default())
+    let (name, version) = (object_name(&input.key)?, convert::version_name(input.version_id.as_deref())?);
+    let changed = api.run(layer::change_tags(input.bucket.clone(), name, version, tags)).await?;
+    Ok(PutObjectTaggingOutput { version_id: changed.map(|version| version.to_string()) })
 }
 
 pub(super) async fn delete_object_tagging<S: Store>(
@@ -341,6 +370,7 @@ pub(super) async fn delete_object_tagging<S: Store>(
     request: S3Request<DeleteObjectTaggingInput>,
 ) -> S3Result<DeleteObjectTaggingOutput> {
     let input = &request.input;
-    api.run(layer::change_tags(input.bucket.clone(), object_name(&input.key)?, Vec::new())).await?;
-    Ok(DeleteObjectTaggingOutput::default())
+    let (name, version) = (object_name(&input.key)?, convert::version_name(input.version_id.as_deref())?);
+    let changed = api.run(layer::change_tags(input.bucket.clone(), name, version, Vec::new())).await?;
+    Ok(DeleteObjectTaggingOutput { version_id: changed.map(|version| version.to_string()) })
 }

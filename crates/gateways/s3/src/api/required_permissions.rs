@@ -74,6 +74,8 @@ needs! {
     HeadBucketInput: |input| Any(&input.bucket);
     GetBucketLocationInput: |input| Any(&input.bucket);
     GetBucketVersioningInput: |input| Any(&input.bucket);
+    PutBucketVersioningInput: |input| Bucket(Write, &input.bucket);
+    ListObjectVersionsInput: |input| Objects(Read, &input.bucket, prefix(input.prefix.as_ref()));
     PutObjectInput: |input| Objects(Write, &input.bucket, &input.key);
     GetObjectInput: |input| Objects(Read, &input.bucket, &input.key);
     HeadObjectInput: |input| Objects(Read, &input.bucket, &input.key);

@@ -176,6 +176,7 @@ pub(super) async fn complete_multipart_upload<S: Store>(
         location: Some(format!("/{}/{}", input.bucket, convert::percent_encode(input.key.as_bytes()))),
         e_tag: Some(convert::etag(object.etag)),
         checksum_type: object.checksum.as_ref().map(|one| checksum_type(one.composite)),
+        version_id: convert::written_version(&object),
         ..Default::default()
     };
     set_checksum!(output, &object.checksum, object.etag.parts);

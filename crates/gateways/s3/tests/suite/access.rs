@@ -159,11 +159,8 @@ async fn bulk_delete_removes_what_the_user_may_write_and_names_the_rest() {
             .header("content-md5", digest)
     };
     assert_eq!(send(&gateway, "2:bucket|a|", request(digest), list).await.code(), "BadDigest");
-    let checksum = crate::test_gateway::hash(list);
-    let bytes: Vec<u8> =
-        (0..32).map(|at| u8::from_str_radix(&checksum[2 * at..2 * at + 2], 16).unwrap()).collect();
     let request = SignedRequest { query: "delete", ..SignedRequest::new("POST", "/bucket") }
-        .header("x-amz-checksum-sha256", base64(&bytes));
+        .header("x-amz-checksum-sha256", checksum(list));
     let answer = send(&gateway, "2:bucket|a|", request, list).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.contains("<Deleted><Key>a/one</Key>"), "{answer:?}");
@@ -205,6 +202,14 @@ async fn unknown_expired_and_unsigned_requests_are_refused() {
 }
 
 /// Base 64 with padding.
+/// The SHA-256 of a document, as a header has it.
+pub(crate) fn checksum(list: &[u8]) -> String {
+    let checksum = crate::test_gateway::hash(list);
+    let bytes: Vec<u8> =
+        (0..32).map(|at| u8::from_str_radix(&checksum[2 * at..2 * at + 2], 16).expect("digits")).collect();
+    base64(&bytes)
+}
+
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -7,3 +7,4 @@ mod memory;
 mod races;
 mod signing;
 mod test_gateway;
+mod versions;

@@ -2,7 +2,7 @@
 
 use zerohop_base::bytes::Reader;
 
-use super::{Record, read_bytes, read_flag, read_list, read_text, write_bytes, write_list};
+use super::{Record, only_format, read_bytes, read_flag, read_list, read_text, write_bytes, write_list};
 
 /// A bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,8 +13,47 @@ pub struct BucketRecord {
     pub under_removal: bool,
     /// Counts the removals that have begun.
     pub generation: u64,
-    /// Settings of gateways by name, whose bytes only they read.
+    /// Settings by name. Other than that of [`Versioning`], only gateways read their bytes.
     pub settings: Vec<(String, Vec<u8>)>,
+}
+
+/// Whether a bucket keeps the versions of its objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versioning {
+    /// It does not, and never did.
+    #[default]
+    Absent,
+    /// A write keeps the version that it replaces.
+    Enabled,
+    /// A write replaces the version `null` and keeps all others.
+    Suspended,
+}
+
+impl Versioning {
+    /// The name of the setting.
+    pub(crate) const SETTING: &str = "versioning";
+
+    /// The bytes of the setting.
+    pub(crate) fn bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Absent => None,
+            Self::Enabled => Some(b"enabled".to_vec()),
+            Self::Suspended => Some(b"suspended".to_vec()),
+        }
+    }
+}
+
+impl BucketRecord {
+    /// Whether it keeps versions; nothing if its setting is none of this code.
+    #[must_use]
+    pub fn versioning(&self) -> Option<Versioning> {
+        match self.settings.iter().find(|(name, _)| name == Versioning::SETTING) {
+            None => Some(Versioning::Absent),
+            Some((_, value)) if value == b"enabled" => Some(Versioning::Enabled),
+            Some((_, value)) if value == b"suspended" => Some(Versioning::Suspended),
+            Some(_) => None,
+        }
+    }
 }
 
 impl Record for BucketRecord {
@@ -28,7 +67,8 @@ impl Record for BucketRecord {
         });
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
         Some(Self {
             created: reader.u64()?,
             under_removal: read_flag(reader)?,

@@ -1,21 +1,25 @@
 //! The records of the keyspace and their bytes.
 //!
-//! The first byte of each record is the version of its format. A decoder takes untrusted bytes and never panics.
+//! The first byte of each record is its format. A decoder takes untrusted bytes and never panics.
 
 mod bucket;
+mod links;
 mod object;
 mod set;
 mod upload;
+mod version;
 
 use zerohop_base::bytes::Reader;
 
-pub use bucket::BucketRecord;
+pub use bucket::{BucketRecord, Versioning};
+pub use links::{VersionId, VersionLinks, VersionName};
 pub use object::{Checksum, ETag, ObjectRecord, Pairs};
 pub(crate) use set::cut;
 pub use set::{BodyRecord, Manifest, SetRecord};
 pub use upload::{PartRecord, UploadRecord};
+pub use version::{MarkerRecord, StoredVersion};
 
-/// The version of all formats.
+/// The format of all records that have only one.
 const FORMAT: u8 = 1;
 
 /// The most elements of a list in a record.
@@ -25,26 +29,34 @@ const LIST_MAX: usize = 1 << 20;
 pub trait Record: Sized {
     /// Its bytes.
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![FORMAT];
+        let mut bytes = vec![self.format()];
         self.write(&mut bytes);
         bytes
+    }
+
+    /// Its format.
+    fn format(&self) -> u8 {
+        FORMAT
     }
 
     /// The record that `bytes` have.
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != FORMAT {
-            return None;
-        }
-        let record = Self::read(&mut reader)?;
+        let format = reader.u8()?;
+        let record = Self::read(format, &mut reader)?;
         reader.is_at_end().then_some(record)
     }
 
     /// Appends the fields.
     fn write(&self, into: &mut Vec<u8>);
 
-    /// Reads the fields.
-    fn read(reader: &mut Reader<'_>) -> Option<Self>;
+    /// Reads the fields of a format.
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self>;
+}
+
+/// Refuses all formats but that of records with only one.
+fn only_format(format: u8) -> Option<()> {
+    (format == FORMAT).then_some(())
 }
 
 fn write_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
@@ -112,12 +124,26 @@ mod tests {
         let range = BodyRange { body: BodyId { set, number: 5 }, offset: 1, length: 2 };
         let checksum = Checksum { algorithm: 3, composite: true, value: vec![1, 2, 3] };
         let pairs = vec![("content-type".to_owned(), "text/plain".to_owned())];
+        let id = VersionId([6; 16]);
+        let links =
+            VersionLinks { id, is_null: true, older: None, newer: Some(id), null: Some(VersionId([5; 16])) };
+        let object = ObjectRecord {
+            set,
+            in_parts: true,
+            size: 12,
+            modified: 8,
+            etag: ETag { md5: [1; 16], parts: 2 },
+            checksum: Some(checksum.clone()),
+            attributes: pairs.clone(),
+            tags: pairs.clone(),
+            version: None,
+        };
         let part = PartRecord {
             number: 3,
             size: 2,
             modified: 9,
             etag: ETag { md5: [4; 16], parts: 0 },
-            checksum: Some(checksum.clone()),
+            checksum: Some(checksum),
             body: Some(5),
             source: Some(set),
             ranges: vec![range],
@@ -130,17 +156,8 @@ mod tests {
                 settings: vec![("cors".to_owned(), vec![1])],
             }
             .encode(),
-            ObjectRecord {
-                set,
-                in_parts: true,
-                size: 12,
-                modified: 8,
-                etag: ETag { md5: [1; 16], parts: 2 },
-                checksum: Some(checksum),
-                attributes: pairs.clone(),
-                tags: pairs.clone(),
-            }
-            .encode(),
+            object.encode(),
+            ObjectRecord { version: Some(links), ..object }.encode(),
             UploadRecord {
                 initiated: 1,
                 is_frozen: false,
@@ -160,6 +177,7 @@ mod tests {
             BodyRecord::Pending { until: 3 }.encode(),
             BodyRecord::Live { part: 3 }.encode(),
             BodyRecord::Dead.encode(),
+            StoredVersion::Marker(MarkerRecord { modified: 4, links }).encode(),
         ]
     }
 
@@ -170,6 +188,7 @@ mod tests {
         [
             one::<BucketRecord>(bytes),
             one::<ObjectRecord>(bytes),
+            one::<StoredVersion>(bytes),
             one::<UploadRecord>(bytes),
             one::<PartRecord>(bytes),
             one::<Manifest>(bytes),

@@ -2,10 +2,15 @@
 
 use zerohop_base::bytes::Reader;
 
+use super::links::VersionLinks;
 use super::{
-    Record, read_bytes, read_flag, read_list, read_option, read_text, write_bytes, write_list, write_option,
+    FORMAT, Record, read_bytes, read_flag, read_list, read_option, read_text, write_bytes, write_list,
+    write_option,
 };
 use crate::ids::SetId;
+
+/// The format of an object with links.
+pub(super) const LINKED_OBJECT: u8 = 2;
 
 /// Names and values.
 pub type Pairs = Vec<(String, String)>;
@@ -56,6 +61,8 @@ pub struct ObjectRecord {
     pub attributes: Pairs,
     /// Tags.
     pub tags: Pairs,
+    /// Its place among the versions of its name; nothing if it was written before its bucket kept versions.
+    pub version: Option<VersionLinks>,
 }
 
 pub(super) fn write_pairs(into: &mut Vec<u8>, pairs: &Pairs) {
@@ -93,6 +100,11 @@ pub(super) fn read_checksum(reader: &mut Reader<'_>) -> Option<Option<Checksum>>
 }
 
 impl Record for ObjectRecord {
+    /// Without a place the format is that of programs that know no versions.
+    fn format(&self) -> u8 {
+        if self.version.is_some() { LINKED_OBJECT } else { FORMAT }
+    }
+
     fn write(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.set.0);
         into.push(u8::from(self.in_parts));
@@ -102,9 +114,12 @@ impl Record for ObjectRecord {
         write_checksum(into, self.checksum.as_ref());
         write_pairs(into, &self.attributes);
         write_pairs(into, &self.tags);
+        if let Some(links) = &self.version {
+            links.write(into);
+        }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
         Some(Self {
             set: SetId(reader.array()?),
             in_parts: read_flag(reader)?,
@@ -114,6 +129,11 @@ impl Record for ObjectRecord {
             checksum: read_checksum(reader)?,
             attributes: read_pairs(reader)?,
             tags: read_pairs(reader)?,
+            version: match format {
+                FORMAT => None,
+                LINKED_OBJECT => Some(VersionLinks::read(reader)?),
+                _ => return None,
+            },
         })
     }
 }

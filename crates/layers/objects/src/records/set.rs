@@ -2,7 +2,7 @@
 
 use zerohop_base::bytes::Reader;
 
-use super::{PartRecord, Record, read_flag, read_list, write_list};
+use super::{PartRecord, Record, only_format, read_flag, read_list, write_list};
 use crate::ids::BodyRange;
 
 /// A body set.
@@ -54,7 +54,8 @@ impl Record for SetRecord {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
         Some(match reader.u8()? {
             0 => Self::Pending { until: reader.u64()? },
             1 => Self::Open,
@@ -97,7 +98,8 @@ impl Record for BodyRecord {
         }
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
         Some(match reader.u8()? {
             0 => Self::Pending { until: reader.u64()? },
             1 => Self::Live { part: reader.u16()? },
@@ -147,7 +149,8 @@ impl Record for Manifest {
         write_list(into, &self.parts, |into, part| part.write(into));
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Self { parts: read_list(reader, 1, PartRecord::read)? })
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
+        Some(Self { parts: read_list(reader, 1, |reader| PartRecord::read(format, reader))? })
     }
 }

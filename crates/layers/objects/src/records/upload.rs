@@ -5,7 +5,7 @@ use zerohop_base::bytes::Reader;
 use super::object::{
     Checksum, ETag, Pairs, read_checksum, read_etag, read_pairs, write_checksum, write_etag, write_pairs,
 };
-use super::{Record, read_flag, read_list, read_option, write_list, write_option};
+use super::{Record, only_format, read_flag, read_list, read_option, write_list, write_option};
 use crate::ids::{BodyId, BodyRange, SetId};
 
 /// An upload in progress.
@@ -38,7 +38,8 @@ impl Record for UploadRecord {
         write_pairs(into, &self.tags);
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
         Some(Self {
             initiated: reader.u64()?,
             is_frozen: read_flag(reader)?,
@@ -89,7 +90,8 @@ impl Record for PartRecord {
         });
     }
 
-    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
+        only_format(format)?;
         Some(Self {
             number: reader.u16()?,
             size: reader.u64()?,

@@ -3,18 +3,19 @@
 use zerohop_base::random::Random;
 use zerohop_objects::keys::{self, RecordKey};
 use zerohop_objects::{
-    BodyId, BodyRange, CompleteUpload, Conditions, CopyObject, CopyPart, CreateUpload, DeleteBucket, ETag,
-    ETagMatch, Effect, Event, Lifetimes, ListEntry, ListPage, ListRequest, NamedPart, ObjectError,
-    ObjectLocation, ObjectRecord, Procedure, PutObject, PutPart, SetId, Step, Sweep, WHOLE_OBJECT,
-    abort_upload, copy_object, copy_part, create_bucket, create_upload, delete_object, get_object,
-    list_objects, put_object, put_part, renew_body, stage_body, stage_part,
+    BodyId, BodyRange, CompleteUpload, Conditions, CopyObject, CopyPart, CreateUpload, DeleteBucket,
+    DeleteObject, ETag, ETagMatch, Effect, Event, FoundVersion, Lifetimes, ListPage, ListRequest,
+    ListVersions, NamedPart, ObjectError, ObjectLocation, ObjectRecord, Procedure, PutObject, PutPart, SetId,
+    Step, Sweep, VersionName, VersionPage, WHOLE_OBJECT, abort_upload, change_tags, copy_object, copy_part,
+    create_bucket, create_upload, delete_object, get_object, get_version, list_objects, put_object, put_part,
+    renew_body, set_versioning, stage_body, stage_part,
 };
 
+use crate::draws::{draw_bytes, draw_conditions, draw_listing, draw_name, draw_version, draw_versioning};
+use crate::versions::{check_page, check_version, check_versions};
 use crate::world::{Intent, World};
 
 pub(crate) const LIFETIMES: Lifetimes = Lifetimes { pending: 400, skew: 50, grace: 600 };
-
-const NAMES: [&str; 6] = ["a", "a/b", "a/c", "b", "b/", "c/d"];
 
 /// What an operation results in.
 enum Outcome {
@@ -22,6 +23,8 @@ enum Outcome {
     Until(u64),
     Found(ObjectLocation),
     Page(ListPage<ObjectRecord>),
+    Version(FoundVersion),
+    Versions(VersionPage),
 }
 
 type Machine = Box<dyn FnMut(u64, Event) -> Step<Outcome>>;
@@ -75,6 +78,8 @@ struct ActiveOperation {
     intent: Intent,
     listing: Option<ListRequest>,
     is_get: bool,
+    /// The version that the operation names.
+    version: Option<VersionName>,
     machine: Machine,
     effect: Option<Effect>,
     phase: Phase,
@@ -150,6 +155,11 @@ impl Actor {
             Phase::Reading { ranges, bytes } => {
                 let Some(range) = ranges.pop() else {
                     let bytes = std::mem::take(bytes);
+                    if let Some(version) = running.version {
+                        *shared.successes.entry("get of a version").or_default() += 1;
+                        let model = world.versions.get(&running.key);
+                        return check_version(model, version, running.since, Some(Some(&bytes)));
+                    }
                     if !world.was(&running.key, running.since, |state| {
                         state.is_some_and(|(_, expected)| *expected == bytes)
                     }) {
@@ -212,12 +222,23 @@ impl Actor {
                 self.running = Some(running);
                 Ok(())
             }
-            Step::Done(Ok(Outcome::Found(found))) => {
+            Step::Done(Ok(Outcome::Found(found) | Outcome::Version(FoundVersion::Object(found, _)))) => {
                 let mut ranges = found.ranges(0, found.object.size);
                 ranges.reverse();
                 running.phase = Phase::Reading { ranges, bytes: Vec::new() };
                 self.running = Some(running);
                 Ok(())
+            }
+            Step::Done(Ok(Outcome::Version(FoundVersion::Marker(_)))) => {
+                *shared.successes.entry("marker").or_default() += 1;
+                let model = world.versions.get(&running.key);
+                let version = running.version.ok_or("a get without a version finds a marker")?;
+                check_version(model, version, running.since, Some(None))
+            }
+            Step::Done(Ok(Outcome::Versions(page))) => {
+                *shared.successes.entry("versions").or_default() += 1;
+                let request = running.listing.as_ref().expect("only listings result in pages");
+                check_versions(request, running.version, &page, &world.versions, running.since)
             }
             Step::Done(Ok(Outcome::Page(page))) => {
                 *shared.successes.entry("list").or_default() += 1;
@@ -237,7 +258,9 @@ fn succeeded(running: &ActiveOperation, shared: &mut SharedState) {
         Intent::None => "other",
         Intent::Put(_) => "put",
         Intent::Delete => "delete",
-        Intent::Copy(_) => "copy",
+        Intent::Tags => "tags",
+        Intent::DeleteVersion(_) => "delete of a version",
+        Intent::Copy(..) => "copy",
         Intent::Complete(..) => "complete",
         Intent::Part(_) => "part",
         Intent::PartCopy(..) => "part copy",
@@ -270,6 +293,14 @@ fn failed(running: &ActiveOperation, error: &ObjectError, world: &World) -> Resu
             });
             if fails { Ok(()) } else { Err("a condition fails that held all the time".to_owned()) }
         }
+        ObjectError::NoSuchVersion => {
+            let (key, version) = match &running.intent {
+                Intent::Copy(source, version) => (source, *version),
+                _ => (&running.key, running.version),
+            };
+            let version = version.ok_or("a version is missed that no client asked for")?;
+            check_version(world.versions.get(key), version, running.since, None)
+        }
         ObjectError::NoSuchObject if running.is_get => {
             if world.was(&running.key, running.since, |state| state.is_none()) {
                 return Ok(());
@@ -278,38 +309,6 @@ fn failed(running: &ActiveOperation, error: &ObjectError, world: &World) -> Resu
         }
         _ => Ok(()),
     }
-}
-
-/// Each name of the page had its state at a moment of the listing, and so had each name that is not there.
-fn check_page(
-    request: &ListRequest,
-    page: &ListPage<ObjectRecord>,
-    world: &World,
-    since: u64,
-) -> Result<(), String> {
-    let last = page.entries.last().map(|entry| entry.name().to_vec());
-    for name in NAMES.map(str::as_bytes) {
-        let key = keys::object(&request.bucket, name);
-        let entry = page.entries.iter().find_map(|entry| match entry {
-            ListEntry::Record(one, _, object) if one == name => Some(object.etag.to_string()),
-            _ => None,
-        });
-        let in_page = name.starts_with(&request.prefix)
-            && request.after.as_ref().is_none_or(|after| name > &after[..])
-            && (!page.is_truncated || last.as_ref().is_some_and(|last| name <= &last[..]));
-        if entry.is_some() && !in_page {
-            return Err("a listing has a name that it should not".to_owned());
-        }
-        let as_prefix =
-            |entry: &ListEntry<_>| matches!(entry, ListEntry::Prefix(one) if name.starts_with(one));
-        if !in_page || page.entries.iter().any(as_prefix) {
-            continue;
-        }
-        if !world.was(&key, since, |state| state.map(|(tag, _)| tag) == entry.as_ref()) {
-            return Err(format!("a listing shows {:?} as {entry:?}", String::from_utf8_lossy(name)));
-        }
-    }
-    Ok(())
 }
 
 fn etag(number: u64) -> ETag {
@@ -354,22 +353,6 @@ fn new_value(shared: &mut SharedState, random: &mut Random) -> (SetId, Vec<u8>) 
     (SetId(id), (0..size).map(|_| random.below(256) as u8).collect())
 }
 
-fn draw_name(random: &mut Random) -> (String, Vec<u8>) {
-    let bucket = ["one", "two"][random.below(2) as usize];
-    (bucket.to_owned(), NAMES[random.below(6) as usize].as_bytes().to_vec())
-}
-
-fn draw_conditions(world: &World, key: &[u8], random: &mut Random) -> Conditions {
-    let tag = world.current(key).map_or_else(|| "none".to_owned(), |(tag, _)| tag.clone());
-    let tag = Some(ETagMatch::OneOf(vec![tag]));
-    match random.below(6) {
-        0 => Conditions { if_match: None, if_none_match: Some(ETagMatch::Any) },
-        1 => Conditions { if_match: tag, if_none_match: None },
-        2 => Conditions { if_match: None, if_none_match: tag },
-        _ => Conditions::default(),
-    }
-}
-
 fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveOperation {
     let target = draw_name(random);
     let (set, bytes) = new_value(shared, random);
@@ -382,6 +365,7 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
         intent: Intent::None,
         listing: None,
         is_get: false,
+        version: None,
         machine: Box::new(|_, _| Step::Done(Ok(Outcome::Done))),
         effect: None,
         phase: Phase::Last,
@@ -392,7 +376,7 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
     let (bucket, name) = running.target.clone();
     let upload = (!shared.uploads.is_empty())
         .then(|| shared.uploads[random.below(shared.uploads.len() as u64) as usize].clone());
-    match (random.below(27), upload) {
+    match (random.below(35), upload) {
         (0..=4, _) => {
             running.conditions = draw_conditions(world, &running.key, random);
             running.intent = Intent::Put(running.bytes.clone());
@@ -407,14 +391,25 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
             running.intent = Intent::Delete;
             running.conditions = draw_conditions(world, &running.key, random);
             running.conditions.if_none_match = None;
-            running.machine = done(delete_object(bucket, name, running.conditions.clone(), LIFETIMES));
+            running.machine = done(delete_object(DeleteObject {
+                bucket,
+                name,
+                version: None,
+                draw: draw_bytes(random),
+                conditions: running.conditions.clone(),
+                lifetimes: LIFETIMES,
+            }));
         }
         (9..=10, _) => {
             let source = draw_name(random);
             running.conditions = draw_conditions(world, &running.key, random);
-            running.intent = Intent::Copy(keys::object(&source.0, &source.1));
+            let source_key = keys::object(&source.0, &source.1);
+            let source_version = draw_version(world, &source_key, random).filter(|_| random.chance(1, 2));
+            running.intent = Intent::Copy(source_key, source_version);
             running.machine = done(copy_object(CopyObject {
                 source,
+                source_version,
+                draw: draw_bytes(random),
                 target: running.target.clone(),
                 check_source: Box::new(|_| Ok(())),
                 attributes: None,
@@ -456,17 +451,44 @@ fn draw(world: &World, shared: &mut SharedState, random: &mut Random) -> ActiveO
                 _ => done(create_bucket(bucket, Vec::new())),
             };
         }
+        (27..=29, _) => {
+            running.version = draw_version(world, &running.key, random);
+            running.machine = match running.version {
+                Some(_) => erase(get_version(bucket, name, running.version), Outcome::Version),
+                None => done(set_versioning("two".to_owned(), draw_versioning(random))),
+            };
+        }
+        (30..=31, _) => match draw_version(world, &running.key, random) {
+            Some(version) => {
+                running.intent = Intent::DeleteVersion(version);
+                running.machine = done(delete_object(DeleteObject {
+                    bucket,
+                    name,
+                    version: Some(version),
+                    draw: [0; 8],
+                    conditions: Conditions::default(),
+                    lifetimes: LIFETIMES,
+                }));
+            }
+            None => running.machine = done(create_bucket(bucket, Vec::new())),
+        },
+        (32, _) if random.chance(1, 2) => {
+            running.version = draw_version(world, &running.key, random);
+            running.intent = Intent::Tags;
+            let tags = vec![("tag".to_owned(), "value".to_owned())];
+            running.machine = done(change_tags(bucket, name, running.version, tags));
+        }
+        (32, _) => running.machine = done(set_versioning("two".to_owned(), draw_versioning(random))),
+        (33..=34, _) => {
+            let request = draw_listing(bucket, random);
+            let after = request.after.as_ref().map(|after| keys::object(&request.bucket, after));
+            running.version = after.and_then(|after| draw_version(world, &after, random));
+            running.listing = Some(request.clone());
+            running.machine = erase(ListVersions::new(request, running.version), Outcome::Versions);
+        }
         (22..=25, _) => running.machine = done(Sweep::new(LIFETIMES, 1 + random.below(10) as usize)),
         _ => {
-            let after = random.chance(1, 3).then(|| NAMES[random.below(6) as usize].as_bytes().to_vec());
-            let request = ListRequest {
-                bucket,
-                prefix: if random.chance(1, 3) { b"a".to_vec() } else { Vec::new() },
-                delimiter: random.chance(1, 3).then(|| b"/".to_vec()),
-                after,
-                after_id: None,
-                max: 1 + random.below(5) as usize,
-            };
+            let request = draw_listing(bucket, random);
             running.listing = Some(request.clone());
             running.machine = erase(list_objects(request), Outcome::Page);
         }
@@ -493,6 +515,7 @@ fn copy_range(
     running.intent = Intent::PartCopy(source_key, from as usize, (from + length) as usize);
     running.machine = done(copy_part(CopyPart {
         source,
+        source_version: None,
         range: Some((from, length)),
         check_source: Box::new(|_| Ok(())),
         describe: Box::new(move |_, _, _| (etag(value), None)),

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use zerohop_objects::{
-    Conditions, ETag, Event, ListRequest, ObjectRecord, Procedure, Record, SetId, Step, keys, list_objects,
+    Conditions, ETag, Event, ListRequest, MarkerRecord, ObjectRecord, Procedure, Record, SetId, Step,
+    StoredVersion, VersionId, VersionLinks, keys, list_objects,
 };
 
 use crate::world::{Intent, World};
@@ -60,6 +61,7 @@ proptest! {
     #[test]
     fn pages_are_those_of_the_model(
         names in prop::collection::btree_set(name(), 0..40),
+        removed in prop::collection::btree_set(name(), 0..40),
         prefix in prop_oneof![Just(Vec::new()), name()],
         delimiter in prop_oneof![Just(None), Just(Some(b"/".to_vec())), Just(Some(b"//".to_vec()))],
         after in prop::option::of(name()),
@@ -70,10 +72,17 @@ proptest! {
         drive(&mut world, create);
         let object = ObjectRecord {
             set: SetId([0; 16]), in_parts: false, size: 0, modified: 0, etag: ETag { md5: [0; 16], parts: 0 },
-            checksum: None, attributes: Vec::new(), tags: Vec::new(),
+            checksum: None, attributes: Vec::new(), tags: Vec::new(), version: None,
         };
         for name in &names {
             world.records.insert(keys::object("bucket", name), (1, object.encode()));
+        }
+        // Delete markers, which no listing of objects shows.
+        let links =
+            VersionLinks { id: VersionId([0; 16]), is_null: false, older: None, newer: None, null: None };
+        let marker = StoredVersion::Marker(MarkerRecord { modified: 0, links });
+        for name in removed.difference(&names) {
+            world.records.insert(keys::object("bucket", name), (1, marker.encode()));
         }
         // Names of another bucket, which no listing shows.
         world.records.insert(keys::object("bucket0", b"a"), (1, object.encode()));

@@ -1,6 +1,8 @@
 //! Procedures over a simulated store: clients whose steps interleave, that die between any two effects, beside sweeps.
 
 mod actor;
+mod draws;
 mod listing;
 mod simulation;
+mod versions;
 mod world;

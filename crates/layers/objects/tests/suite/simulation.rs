@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
 use zerohop_objects::planted::{Bug, plant};
-use zerohop_objects::{Event, Procedure, Step, Sweep, abort_upload, delete_object};
+use zerohop_objects::{
+    Conditions, DeleteObject, Event, Procedure, Step, Sweep, VersionName, abort_upload, delete_object,
+};
 
 use crate::actor::{Actor, LIFETIMES, SharedState};
 use crate::world::{Intent, World};
@@ -64,15 +66,27 @@ fn sweep_all(world: &mut World) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes all objects and uploads: only the records of buckets stay.
+/// Removes all versions and uploads: only the records of buckets stay.
 fn remove_all(world: &mut World) -> Result<(), String> {
     let all: Vec<Vec<u8>> = world.records.keys().cloned().collect();
     for key in all {
         let fields: Vec<&[u8]> = key[1..].splitn(2, |byte| *byte == 0).collect();
         let bucket = String::from_utf8_lossy(fields[0]).into_owned();
         if key[0] == b'o' {
-            let delete = delete_object(bucket, fields[1].to_vec(), Default::default(), LIFETIMES);
-            drive(world, delete, &Intent::Delete)?;
+            let model = &world.versions[&key];
+            let versions: Vec<VersionName> =
+                model.versions.iter().filter(|one| one.until.is_none()).map(|one| one.links.name()).collect();
+            for version in versions {
+                let delete = delete_object(DeleteObject {
+                    bucket: bucket.clone(),
+                    name: fields[1].to_vec(),
+                    version: Some(version),
+                    draw: [0; 8],
+                    conditions: Conditions::default(),
+                    lifetimes: LIFETIMES,
+                });
+                drive(world, delete, &Intent::DeleteVersion(version))?;
+            }
         } else if key[0] == b'u' {
             let (name, id) = zerohop_objects::keys::upload_of(&bucket, &key).ok_or("a key of no upload")?;
             drive(world, abort_upload((bucket, name), id), &Intent::None)?;
@@ -96,7 +110,10 @@ fn gets_are_whole_puts_conditions_hold_and_no_body_leaks_or_is_freed_early() {
             Err(violation) => panic!("seed {seed}: {violation}"),
         }
     }
-    for kind in ["put", "get", "delete", "copy", "part", "part copy", "complete", "list"] {
+    let versions = ["get of a version", "delete of a version", "versions", "marker", "tags"];
+    for kind in
+        ["put", "get", "delete", "copy", "part", "part copy", "complete", "list"].into_iter().chain(versions)
+    {
         assert!(successes.get(kind).is_some_and(|count| *count > 100), "{kind}: {successes:?}");
     }
 }
@@ -116,6 +133,10 @@ fn planted_bugs_are_found() {
         Bug::ListingSkips,
         Bug::CopiedPartsNotReleased,
         Bug::RemovalNotInterrupted,
+        Bug::NullVersionStays,
+        Bug::RemovedVersionNotReleased,
+        Bug::PromotedVersionStays,
+        Bug::BrokenListOfVersionsShown,
     ];
     for bug in bugs {
         plant(Some(bug));

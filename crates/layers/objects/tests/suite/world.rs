@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{
-    BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError, ObjectRecord,
-    PartRecord, Record, SetId, SetRecord, UploadRecord, Version, VersionedRecord, WHOLE_OBJECT, Write,
+    BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError, PartRecord, Record,
+    SetId, SetRecord, StoredVersion, UploadRecord, Version, VersionName, VersionedRecord, WHOLE_OBJECT,
+    Write,
 };
+
+use crate::versions::{ModelVersion, VersionModel};
 
 /// A version of an object in the model: from which moment on, and what it is.
 pub(crate) struct Change {
@@ -23,8 +26,12 @@ pub(crate) enum Intent {
     Put(Vec<u8>),
     /// A delete.
     Delete,
-    /// A copy of the object of this key.
-    Copy(RecordKey),
+    /// New tags of an object or a version.
+    Tags,
+    /// A removal of a version.
+    DeleteVersion(VersionName),
+    /// A copy of the object of this key, or of a version of it.
+    Copy(RecordKey, Option<VersionName>),
     /// A completion of these parts.
     Complete(SetId, Vec<u16>),
     /// A put of a part.
@@ -43,6 +50,8 @@ pub(crate) struct World {
     pub(crate) blobs: BTreeMap<BodyId, Vec<u8>>,
     /// The changes of each object.
     pub(crate) history: BTreeMap<RecordKey, Vec<Change>>,
+    /// The versions of each object.
+    pub(crate) versions: BTreeMap<RecordKey, VersionModel>,
     /// The bytes of each part.
     parts: BTreeMap<RecordKey, Vec<u8>>,
 }
@@ -114,16 +123,11 @@ impl World {
     }
 
     fn commit(&mut self, writes: &[Write], intent: &Intent, conditions: &Conditions) -> Result<(), String> {
+        let mut written: BTreeSet<RecordKey> = BTreeSet::new();
         for write in writes {
-            self.version += 1;
             match (&write.value, write.key[0]) {
-                (Some(value), b'o') => self.object_written(&write.key, value, intent, conditions)?,
-                (None, b'o') => {
-                    if !matches!(intent, Intent::Delete) {
-                        return Err("an object is removed without a delete".to_owned());
-                    }
-                    self.change(&write.key, None);
-                }
+                (_, b'o') => drop(written.insert(write.key.clone())),
+                (_, b'v') => drop(written.insert([&b"o"[..], &write.key[1..write.key.len() - 17]].concat())),
                 (Some(_), b'p') => {
                     let bytes = match intent {
                         Intent::Part(bytes) => bytes.clone(),
@@ -137,67 +141,111 @@ impl World {
                     self.parts.insert(write.key.clone(), bytes);
                 }
                 (None, b'b') => {
-                    let objects = [&b"o"[..], &write.key[1..], &[0]].concat();
-                    if self
-                        .records
-                        .range(objects.clone()..)
-                        .next()
-                        .is_some_and(|(key, _)| key.starts_with(&objects))
-                    {
-                        return Err("a bucket with an object is removed".to_owned());
+                    for letter in [&b"o"[..], b"v"] {
+                        let objects = [letter, &write.key[1..], &[0]].concat();
+                        let first = self.records.range(objects.clone()..).next();
+                        if first.is_some_and(|(key, _)| key.starts_with(&objects)) {
+                            return Err("a bucket with an object is removed".to_owned());
+                        }
                     }
                 }
                 _ => {}
             }
+        }
+        let mut changes = Vec::new();
+        for key in written {
+            let contents = self.written_contents(&key, intent, conditions)?;
+            changes.push((key, contents));
+        }
+        for write in writes {
+            self.version += 1;
             match &write.value {
                 Some(value) => self.records.insert(write.key.clone(), (self.version, value.clone())),
                 None => self.records.remove(&write.key),
             };
         }
-        Ok(())
+        changes.into_iter().try_for_each(|(key, contents)| self.versions_written(&key, intent, contents))
     }
 
-    fn object_written(
-        &mut self,
+    fn bucket_of(&self, key: &[u8]) -> Result<BucketRecord, String> {
+        let bucket = key[1..].split(|byte| *byte == 0).next().unwrap_or_default();
+        let record = self.records.get(&[b"b", bucket].concat());
+        let record = record.and_then(|(_, value)| BucketRecord::decode(value));
+        record.ok_or_else(|| "an object is put into a bucket that is gone".to_owned())
+    }
+
+    /// The bytes that a commit puts, as the model has them before it.
+    fn written_contents(
+        &self,
         key: &RecordKey,
-        value: &[u8],
         intent: &Intent,
         conditions: &Conditions,
-    ) -> Result<(), String> {
-        let object = ObjectRecord::decode(value).ok_or("an object has no record")?;
-        let bucket = key[1..].split(|byte| *byte == 0).next().unwrap_or_default();
-        if !self.records.contains_key(&[b"b", bucket].concat()) {
-            return Err("an object is put into a bucket that is gone".to_owned());
-        }
-        let standing = self.records.get(key).and_then(|(_, value)| ObjectRecord::decode(value));
-        if let Err(error) = conditions.check(standing.as_ref()) {
+    ) -> Result<Option<Vec<u8>>, String> {
+        self.bucket_of(key)?;
+        let standing = self.records.get(key).and_then(|(_, value)| StoredVersion::decode(value));
+        if let Err(error) = conditions.check(standing.as_ref().and_then(StoredVersion::object)) {
             return Err(format!("a write whose condition fails ({error}) commits"));
         }
-        let bytes = match intent {
+        Ok(Some(match intent {
             Intent::Put(bytes) => bytes.clone(),
-            Intent::Copy(source) => self.current(source).ok_or("a copy of nothing")?.1.clone(),
+            Intent::Copy(source, None) => self.current(source).ok_or("a copy of nothing")?.1.clone(),
+            Intent::Copy(source, Some(version)) => {
+                let versions = self.versions.get(source).ok_or("a copy of no version")?;
+                let state = versions.living(*version).and_then(|version| version.state.as_ref());
+                state.ok_or("a copy of a version that is not there")?.1.clone()
+            }
             Intent::Complete(id, numbers) => {
                 let parts =
                     numbers.iter().map(|number| self.parts.get(&zerohop_objects::keys::part(*id, *number)));
-                parts
-                    .collect::<Option<Vec<_>>>()
-                    .ok_or("a completion of a missing part")?
-                    .into_iter()
-                    .flatten()
-                    .copied()
-                    .collect()
+                let parts = parts.collect::<Option<Vec<_>>>().ok_or("a completion of a missing part")?;
+                parts.into_iter().flatten().copied().collect()
             }
+            Intent::Delete | Intent::DeleteVersion(_) | Intent::Tags => return Ok(None),
             _ => return Err("an object is written by another operation".to_owned()),
-        };
-        if object.size != bytes.len() as u64 {
-            return Err(format!("an object of {} bytes is recorded with {}", bytes.len(), object.size));
-        }
-        self.change(key, Some((object.etag.to_string(), bytes)));
-        Ok(())
+        }))
     }
 
-    fn change(&mut self, key: &RecordKey, state: Option<(String, Vec<u8>)>) {
+    /// Changes the versions of the model and compares them with the records.
+    fn versions_written(
+        &mut self,
+        key: &RecordKey,
+        intent: &Intent,
+        contents: Option<Vec<u8>>,
+    ) -> Result<(), String> {
+        let versioning = self.bucket_of(key)?.versioning().ok_or("a bucket has a strange setting")?;
+        let mut stored: Vec<StoredVersion> = Vec::new();
+        let older = [&b"v"[..], &key[1..], &[0]].concat();
+        let current = self.records.get(key).map(|(_, value)| value);
+        let older = self.records.range(older.clone()..zerohop_objects::keys::end_of(&older));
+        for value in current.into_iter().chain(older.map(|(_, (_, value))| value)) {
+            stored.push(StoredVersion::decode(value).ok_or("a version has no record")?);
+        }
+        let model = self.versions.entry(key.clone()).or_default();
+        if let Intent::DeleteVersion(version) = intent {
+            model.remove(self.moment, *version)?;
+        } else if !matches!(intent, Intent::Tags) {
+            let top = stored
+                .first()
+                .filter(|_| contents.is_some() || versioning != zerohop_objects::Versioning::Absent);
+            let written = match (top, contents) {
+                (None, None) => None,
+                (None, Some(_)) => return Err("an object is put and not there".to_owned()),
+                (Some(top), contents) => {
+                    let tag = top.object().map(|object| (object.etag.to_string(), object.size));
+                    let state = match (tag, contents) {
+                        (Some((tag, size)), Some(bytes)) if size == bytes.len() as u64 => Some((tag, bytes)),
+                        (None, None) => None,
+                        other => return Err(format!("the record of a write differs from it: {other:?}")),
+                    };
+                    let links = top.links();
+                    Some(ModelVersion { links, state, from: self.moment, until: None })
+                }
+            };
+            model.write(self.moment, versioning, written)?;
+        }
+        let state = model.compare(&stored)?;
         self.history.entry(key.clone()).or_default().push(Change { moment: self.moment, state });
+        Ok(())
     }
 
     fn decoded<R: Record>(&self, letter: u8) -> Result<Vec<(RecordKey, R)>, String> {
@@ -208,10 +256,16 @@ impl World {
             .ok_or_else(|| format!("a record of {} is corrupt", char::from(letter)))
     }
 
+    /// The set of each version that is no delete marker.
+    fn objects(&self) -> Result<Vec<SetId>, String> {
+        let mut versions: Vec<(RecordKey, StoredVersion)> = self.decoded(b'o')?;
+        versions.extend(self.decoded(b'v')?);
+        Ok(versions.iter().filter_map(|(_, version)| Some(version.object()?.set)).collect())
+    }
+
     /// The bodies that objects and uploads name, directly or over copied parts.
     pub(crate) fn reachable(&self) -> Result<BTreeSet<BodyId>, String> {
-        let mut sets: Vec<SetId> =
-            self.decoded::<ObjectRecord>(b'o')?.into_iter().map(|(_, object)| object.set).collect();
+        let mut sets: Vec<SetId> = self.objects()?.into_iter().collect();
         for (key, _) in self.decoded::<UploadRecord>(b'u')? {
             sets.push(SetId(*key.last_chunk().ok_or("an upload has no id")?));
         }
@@ -250,8 +304,7 @@ impl World {
             return Err(format!("{body:?} leaks"));
         }
         let mut expected: BTreeMap<SetId, u64> = BTreeMap::new();
-        let objects = self.decoded::<ObjectRecord>(b'o')?;
-        objects.iter().for_each(|(_, object)| *expected.entry(object.set).or_default() += 1);
+        self.objects()?.into_iter().for_each(|set| *expected.entry(set).or_default() += 1);
         let parts: Vec<(RecordKey, PartRecord)> = self.decoded(b'p')?;
         parts
             .iter()
