@@ -21,6 +21,7 @@ struct CheckOutput<'a> {
     intact: bool,
     buckets: u64,
     objects: u64,
+    versions: u64,
     bytes: u64,
     uploads: u64,
     bodies: u64,
@@ -32,13 +33,14 @@ pub(super) async fn run(arguments: ObjectCheckArguments) -> Result<CommandEnding
     let place = arguments.place;
     let objects = place.open().await?;
     let report = objects.store().check().await.map_err(|error| failed(CommandKind::Read, &error))?;
-    let CheckReport { buckets, objects, bytes, uploads, bodies, unused_bodies, faults } = &report;
+    let CheckReport { buckets, objects, versions, bytes, uploads, bodies, unused_bodies, faults } = &report;
     let intact = faults.is_empty();
     if place.json {
         output::json(&CheckOutput {
             intact,
             buckets: *buckets,
             objects: *objects,
+            versions: *versions,
             bytes: *bytes,
             uploads: *uploads,
             bodies: *bodies,
@@ -47,7 +49,7 @@ pub(super) async fn run(arguments: ObjectCheckArguments) -> Result<CommandEnding
         })?;
     } else {
         let mut lines = vec![format!(
-            "{buckets} buckets, {objects} objects of {}, {uploads} uploads in progress; {bodies} bodies, {unused_bodies} of them unused",
+            "{buckets} buckets, {objects} objects and {versions} older versions of {}, {uploads} uploads in progress; {bodies} bodies, {unused_bodies} of them unused",
             format_bytes(*bytes)
         )];
         lines.extend(faults.iter().map(|fault| format!("FAULT: {fault}")));
