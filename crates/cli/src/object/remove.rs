@@ -27,7 +27,7 @@ pub(crate) struct ObjectRemoveArguments {
 }
 
 #[derive(Serialize)]
-struct RemoveOutput<'a> {
+struct ObjectRemoveOutput<'a> {
     #[serde(flatten)]
     address: &'a ObjectAddress,
     done: bool,
@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: ObjectRemoveArguments) -> Result<CommandEndin
     }
     output::note_done(output::WRITE);
     if place.json {
-        output::json(&RemoveOutput { address: &object, done: true, removed })?;
+        output::json(&ObjectRemoveOutput { address: &object, done: true, removed })?;
     } else if recursive {
         output::result(&format!("{removed} objects removed"))?;
     }

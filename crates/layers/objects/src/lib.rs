@@ -45,7 +45,7 @@ pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
 pub use list_versions::{ListVersions, VersionEntry, VersionPage};
 pub use object::{
-    DeleteObject, FoundVersion, ObjectLocation, PutObject, RemovalOutcome, change_tags, delete_object,
+    DeleteObject, ObjectLocation, PutObject, RemovalOutcome, VersionLookup, change_tags, delete_object,
     get_object, get_version, put_object, stage_body,
 };
 pub use part::{PutPart, put_part, renew_body, stage_part};

@@ -52,7 +52,7 @@ pub struct VersionPage {
 }
 
 /// What the scan of current versions finds.
-enum FoundName {
+enum NameEntry {
     Prefix(Vec<u8>),
     Name(Vec<u8>, StoredVersion),
 }
@@ -90,7 +90,7 @@ pub struct ListVersions {
     request: ListRequest,
     after_version: Option<VersionName>,
     entries: Vec<VersionEntry>,
-    found: VecDeque<FoundName>,
+    found: VecDeque<NameEntry>,
     open: Option<OpenName>,
     /// Where the scan of names continues.
     next: Option<RecordKey>,
@@ -167,9 +167,9 @@ impl ListVersions {
             };
             if let Some(prefix) = self.request.common_prefix(&name) {
                 jump = Some(keys::end_of(&keys::object(&self.request.bucket, prefix)));
-                self.found.push_back(FoundName::Prefix(prefix.to_vec()));
+                self.found.push_back(NameEntry::Prefix(prefix.to_vec()));
             } else {
-                self.found.push_back(FoundName::Name(name, current));
+                self.found.push_back(NameEntry::Name(name, current));
             }
         }
         self.next = next.map(|next| jump.map_or_else(|| next.clone(), |jump| jump.max(next.clone())));
@@ -189,16 +189,16 @@ impl ListVersions {
                         Some(next) => self.scan_names(next),
                     };
                 }
-                Some(FoundName::Prefix(prefix)) => {
+                Some(NameEntry::Prefix(prefix)) => {
                     self.entries.push(VersionEntry::Prefix(prefix.clone()));
                     self.found.pop_front();
                 }
-                Some(FoundName::Name(_, current)) => {
+                Some(NameEntry::Name(_, current)) => {
                     if current.links().older.is_some() {
                         let from = self.open_next();
                         let names = self.found.iter().map_while(|found| match found {
-                            FoundName::Name(name, _) => Some(name),
-                            FoundName::Prefix(_) => None,
+                            NameEntry::Name(name, _) => Some(name),
+                            NameEntry::Prefix(_) => None,
                         });
                         let own = self.open.as_ref().map(|open| &open.name);
                         let last = names.last().or(own).cloned().unwrap_or_default();
@@ -213,7 +213,7 @@ impl ListVersions {
 
     /// Shows the current version of the next name. Result: the key where its older versions begin.
     fn open_next(&mut self) -> RecordKey {
-        let Some(FoundName::Name(name, current)) = self.found.pop_front() else { return RecordKey::new() };
+        let Some(NameEntry::Name(name, current)) = self.found.pop_front() else { return RecordKey::new() };
         let links = current.links();
         let behind = match self.after_version {
             Some(version) if self.request.after.as_ref() == Some(&name) => match version {
@@ -287,7 +287,7 @@ impl ListVersions {
                     return self.restart();
                 }
                 match self.found.front() {
-                    Some(FoundName::Name(found, _)) if *found <= name => drop(self.open_next()),
+                    Some(NameEntry::Name(found, _)) if *found <= name => drop(self.open_next()),
                     _ => break,
                 }
                 if self.is_full() {
@@ -328,7 +328,7 @@ impl ListVersions {
                 return self.restart();
             }
             match self.found.front() {
-                Some(FoundName::Name(name, _)) if *name <= last => drop(self.open_next()),
+                Some(NameEntry::Name(name, _)) if *name <= last => drop(self.open_next()),
                 _ => return self.advance(),
             }
             if self.is_full() {

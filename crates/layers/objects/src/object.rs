@@ -120,7 +120,7 @@ impl ObjectLocation {
 
 /// A version that was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundVersion {
+pub enum VersionLookup {
     /// An object, and the name of the version if its bucket keeps versions.
     Object(ObjectLocation, Option<VersionName>),
     /// A delete marker.
@@ -191,7 +191,7 @@ pub fn get_version(
     bucket: String,
     name: Vec<u8>,
     version: Option<VersionName>,
-) -> impl Procedure<Output = FoundVersion> + Send {
+) -> impl Procedure<Output = VersionLookup> + Send {
     OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         let named = key_of_named(&bucket, &name, version);
         reads.require([keys::bucket(&bucket), keys::object(&bucket, &name)].into_iter().chain(named))?;
@@ -202,10 +202,10 @@ pub fn get_version(
             Versioning::Enabled | Versioning::Suspended => Some(found.links().name()),
         };
         Ok(match found {
-            StoredVersion::Marker(marker) => FoundVersion::Marker(marker),
+            StoredVersion::Marker(marker) => VersionLookup::Marker(marker),
             StoredVersion::Object(object) => {
                 let manifest = find_manifest(reads, &object)?;
-                FoundVersion::Object(ObjectLocation { object, manifest }, shown)
+                VersionLookup::Object(ObjectLocation { object, manifest }, shown)
             }
         })
     })

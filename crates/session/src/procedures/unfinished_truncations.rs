@@ -57,9 +57,9 @@ pub(super) struct UnfinishedTruncations(Mutex<VecDeque<(TruncationName, ChunkPro
 
 impl UnfinishedTruncations {
     /// Begins the truncation, or goes on where an earlier call of this client ended.
-    pub(super) fn begin(&self, name: TruncationName) -> BegunTruncation<'_> {
+    pub(super) fn begin(&self, name: TruncationName) -> TruncationHandle<'_> {
         let progress = self.take(&name).unwrap_or_else(|| ChunkProgress::from(name.numbers.0));
-        BegunTruncation { unfinished: self, name, progress, is_complete: false }
+        TruncationHandle { unfinished: self, name, progress, is_complete: false }
     }
 
     fn take(&self, name: &TruncationName) -> Option<ChunkProgress> {
@@ -80,14 +80,14 @@ impl UnfinishedTruncations {
 
 /// A truncation in progress. Unless it is complete, its progress is kept when this is dropped, also with a caller that waits no longer.
 #[derive(Debug)]
-pub(super) struct BegunTruncation<'u> {
+pub(super) struct TruncationHandle<'u> {
     unfinished: &'u UnfinishedTruncations,
     name: TruncationName,
     progress: ChunkProgress,
     is_complete: bool,
 }
 
-impl BegunTruncation<'_> {
+impl TruncationHandle<'_> {
     pub(super) fn progress(&mut self) -> &mut ChunkProgress {
         &mut self.progress
     }
@@ -98,7 +98,7 @@ impl BegunTruncation<'_> {
     }
 }
 
-impl Drop for BegunTruncation<'_> {
+impl Drop for TruncationHandle<'_> {
     fn drop(&mut self) {
         if !self.is_complete {
             self.unfinished.keep(self.name.clone(), self.progress.clone());

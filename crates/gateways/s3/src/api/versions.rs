@@ -4,8 +4,8 @@ use hyper::HeaderMap;
 use s3s::dto::*;
 use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use zerohop_objects::{
-    self as layer, FoundVersion, ListVersions, MarkerRecord, ObjectLocation, ObjectRecord, Store,
-    StoredVersion, VersionEntry, Versioning,
+    self as layer, ListVersions, MarkerRecord, ObjectLocation, ObjectRecord, Store, StoredVersion,
+    VersionEntry, VersionLookup, Versioning,
 };
 
 use super::listings::{NameEncoding, count, list_request};
@@ -21,8 +21,8 @@ pub(super) async fn find<S: Store>(
 ) -> S3Result<(ObjectLocation, Option<String>)> {
     let named = convert::version_name(version)?;
     match api.run(layer::get_version(bucket.to_owned(), object_name(key)?, named)).await? {
-        FoundVersion::Object(found, version) => Ok((found, version.map(|version| version.to_string()))),
-        FoundVersion::Marker(marker) => Err(marker_error(&marker, named.is_some())),
+        VersionLookup::Object(found, version) => Ok((found, version.map(|version| version.to_string()))),
+        VersionLookup::Marker(marker) => Err(marker_error(&marker, named.is_some())),
     }
 }
 

@@ -4,9 +4,9 @@ use zerohop_base::random::Random;
 use zerohop_objects::keys::{self, RecordKey};
 use zerohop_objects::{
     BodyId, BodyRange, CompleteUpload, Conditions, CopyObject, CopyPart, CreateUpload, DeleteBucket,
-    DeleteObject, ETag, ETagMatch, Effect, Event, FoundVersion, Lifetimes, ListPage, ListRequest,
-    ListVersions, NamedPart, ObjectError, ObjectLocation, ObjectRecord, Procedure, PutObject, PutPart, SetId,
-    Step, Sweep, VersionName, VersionPage, WHOLE_OBJECT, abort_upload, change_tags, copy_object, copy_part,
+    DeleteObject, ETag, ETagMatch, Effect, Event, Lifetimes, ListPage, ListRequest, ListVersions, NamedPart,
+    ObjectError, ObjectLocation, ObjectRecord, Procedure, PutObject, PutPart, SetId, Step, Sweep,
+    VersionLookup, VersionName, VersionPage, WHOLE_OBJECT, abort_upload, change_tags, copy_object, copy_part,
     create_bucket, create_upload, delete_object, get_object, get_version, list_objects, put_object, put_part,
     renew_body, set_versioning, stage_body, stage_part,
 };
@@ -23,7 +23,7 @@ enum Outcome {
     Until(u64),
     Found(ObjectLocation),
     Page(ListPage<ObjectRecord>),
-    Version(FoundVersion),
+    Version(VersionLookup),
     Versions(VersionPage),
 }
 
@@ -222,14 +222,14 @@ impl Actor {
                 self.running = Some(running);
                 Ok(())
             }
-            Step::Done(Ok(Outcome::Found(found) | Outcome::Version(FoundVersion::Object(found, _)))) => {
+            Step::Done(Ok(Outcome::Found(found) | Outcome::Version(VersionLookup::Object(found, _)))) => {
                 let mut ranges = found.ranges(0, found.object.size);
                 ranges.reverse();
                 running.phase = Phase::Reading { ranges, bytes: Vec::new() };
                 self.running = Some(running);
                 Ok(())
             }
-            Step::Done(Ok(Outcome::Version(FoundVersion::Marker(_)))) => {
+            Step::Done(Ok(Outcome::Version(VersionLookup::Marker(_)))) => {
                 *shared.successes.entry("marker").or_default() += 1;
                 let model = world.versions.get(&running.key);
                 let version = running.version.ok_or("a get without a version finds a marker")?;

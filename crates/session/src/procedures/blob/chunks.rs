@@ -19,7 +19,7 @@ use zerohop_wire::messages::{
 use super::{Blob, CachedHeader};
 use crate::procedures::error::Error;
 use crate::procedures::limits::{BLOB_CHUNK_LISTS_PARALLEL, BLOB_LISTED_CHUNKS, BLOB_TRUNCATES_PARALLEL};
-use crate::procedures::unfinished_truncations::{BegunTruncation, ChunkProgress, ChunkWalk, TruncationName};
+use crate::procedures::unfinished_truncations::{ChunkProgress, ChunkWalk, TruncationHandle, TruncationName};
 
 /// The numbers of a blob's chunks as the partitions list them, page by page, in no order. A number may be listed twice.
 #[derive(Debug)]
@@ -129,7 +129,7 @@ impl<'b> BlobChunks<'b> {
         numbers: (u64, u64),
         absent: AbsentChunks,
         change: impl Fn(u64) -> BlobChange<'static>,
-    ) -> Result<BegunTruncation<'b>, Error> {
+    ) -> Result<TruncationHandle<'b>, Error> {
         let Self { blob, header } = self;
         let name = TruncationName {
             keyspace: blob.keyspace.id(),
