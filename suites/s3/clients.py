@@ -253,6 +253,19 @@ def test_versions(s3):
     s3.delete_bucket(Bucket="versions")
 
 
+def test_cors(s3):
+    rule = {"AllowedOrigins": ["https://a"], "AllowedMethods": ["GET"], "MaxAgeSeconds": 5}
+    fails(404, "NoSuchCORSConfiguration", s3.get_bucket_cors, Bucket="bucket")
+    s3.put_bucket_cors(Bucket="bucket", CORSConfiguration={"CORSRules": [rule]})
+    assert s3.get_bucket_cors(Bucket="bucket")["CORSRules"] == [rule]
+    s3.put_object(Bucket="bucket", Key="page", Body=b"x")
+    url = s3.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "page"})
+    answer = urllib.request.urlopen(urllib.request.Request(url, headers={"Origin": "https://a"}))
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://a"
+    s3.delete_bucket_cors(Bucket="bucket")
+    s3.delete_object(Bucket="bucket", Key="page")
+
+
 def test_signatures(s3):
     wrong = client(s3.meta.endpoint_url, secret="wrong")
     fails(403, "SignatureDoesNotMatch", wrong.list_buckets)

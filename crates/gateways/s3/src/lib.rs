@@ -14,6 +14,7 @@ mod api;
 mod base64;
 mod checksum;
 mod connection_state;
+mod cors;
 mod server;
 
 pub use access::{ClusterUsers, FixedUsers, Grant, GrantError, User, UserFound, Users, grants_key};

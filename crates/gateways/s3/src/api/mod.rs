@@ -4,6 +4,7 @@ mod body;
 mod buckets;
 mod convert;
 mod copies;
+mod cors;
 mod errors;
 mod listings;
 mod objects;
@@ -123,6 +124,9 @@ operations! {
     versions::get_bucket_versioning: GetBucketVersioningInput => GetBucketVersioningOutput;
     versions::put_bucket_versioning: PutBucketVersioningInput => PutBucketVersioningOutput;
     versions::list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput;
+    cors::put_bucket_cors: PutBucketCorsInput => PutBucketCorsOutput;
+    cors::get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput;
+    cors::delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput;
     objects::put_object: PutObjectInput => PutObjectOutput;
     objects::delete_object: DeleteObjectInput => DeleteObjectOutput;
     objects::delete_objects: DeleteObjectsInput => DeleteObjectsOutput;

@@ -75,6 +75,9 @@ needs! {
     GetBucketLocationInput: |input| Any(&input.bucket);
     GetBucketVersioningInput: |input| Any(&input.bucket);
     PutBucketVersioningInput: |input| Bucket(Write, &input.bucket);
+    PutBucketCorsInput: |input| Bucket(Write, &input.bucket);
+    GetBucketCorsInput: |input| Any(&input.bucket);
+    DeleteBucketCorsInput: |input| Bucket(Write, &input.bucket);
     ListObjectVersionsInput: |input| Objects(Read, &input.bucket, prefix(input.prefix.as_ref()));
     PutObjectInput: |input| Objects(Write, &input.bucket, &input.key);
     GetObjectInput: |input| Objects(Read, &input.bucket, &input.key);

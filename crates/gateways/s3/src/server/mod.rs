@@ -2,6 +2,7 @@
 
 mod connection;
 mod connection_slots;
+mod cross_origin;
 mod request;
 mod stream;
 mod timed_body;
@@ -86,6 +87,7 @@ pub struct S3Gateway<S> {
     store: Arc<S>,
     lifetimes: Lifetimes,
     service: S3Service,
+    domains: Arc<[String]>,
     idle_body: Duration,
     first_head: Duration,
     tls: Option<ServerTls>,
@@ -100,6 +102,7 @@ impl<S> Clone for S3Gateway<S> {
             store: Arc::clone(&self.store),
             lifetimes: self.lifetimes,
             service: self.service.clone(),
+            domains: Arc::clone(&self.domains),
             idle_body: self.idle_body,
             first_head: self.first_head,
             tls: self.tls.clone(),
@@ -138,6 +141,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             store,
             lifetimes: options.lifetimes,
             service: builder.build(),
+            domains: options.domains.into(),
             idle_body: options.idle_body,
             first_head: options.first_head,
             tls: options.tls,

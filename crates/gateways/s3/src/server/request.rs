@@ -15,6 +15,7 @@ use s3s::Body;
 use tokio::sync::SemaphorePermit;
 use zerohop_objects::Store;
 
+use super::cross_origin::CrossOriginRequest;
 use super::timed_body::TimedBody;
 use super::{DOCUMENT_MAX, S3Gateway};
 use crate::base64;
@@ -40,8 +41,10 @@ impl<S: Store + 'static> S3Gateway<S> {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let user = access_key(&request);
         let waits = request.headers().contains_key(EXPECT);
+        let cross_origin = CrossOriginRequest::of(&request, &self.domains);
         let permits = self.permits(&request).await;
         let mut response = match self.check(request).await {
+            Ok(_) if method == Method::OPTIONS => self.preflight(cross_origin.as_ref()).await,
             Ok(request) => self.service.call(request).await.unwrap_or_else(|error| {
                 tracing::error!(?error, id, "a request of S3 cannot be answered");
                 refusal(
@@ -52,6 +55,9 @@ impl<S: Store + 'static> S3Gateway<S> {
             }),
             Err(response) => *response,
         };
+        if let Some(cross_origin) = cross_origin.filter(|_| method != Method::OPTIONS) {
+            cross_origin.permit_page(&*self.store, &mut response).await;
+        }
         drop(permits);
         if response.status() == StatusCode::NOT_MODIFIED {
             *response.body_mut() = Body::empty();
@@ -71,6 +77,17 @@ impl<S: Store + 'static> S3Gateway<S> {
             response.headers_mut().insert(HeaderName::from_static("x-amz-request-id"), value);
         }
         response
+    }
+
+    /// Answers a preflight. A refusal does not show whether there is such a bucket.
+    async fn preflight(&self, request: Option<&CrossOriginRequest>) -> Response<Body> {
+        let Some(request) = request else {
+            let needs = "A preflight has Origin and Access-Control-Request-Method.";
+            return refusal(StatusCode::BAD_REQUEST, "BadRequest", needs);
+        };
+        let answer = request.preflight(&*self.store).await;
+        let refused = "No rule of the bucket permits this request of another origin.";
+        answer.unwrap_or_else(|| refusal(StatusCode::FORBIDDEN, "AccessForbidden", refused))
     }
 
     /// The permits of a request, which wait until there are few enough requests that use much memory.

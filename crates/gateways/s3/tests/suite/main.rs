@@ -2,6 +2,7 @@
 
 mod access;
 mod bodies;
+mod cors;
 mod limits;
 mod memory;
 mod races;
