@@ -41,11 +41,12 @@ impl ReportedLogs {
         self.reports.entry((log.keyspace, log.partition)).or_default().insert(log.instance, sent);
     }
 
-    /// Judges the end of a recovery without a log that certainly has everything. `map` is the map that ends it.
+    /// Judges the end of a recovery without a log that certainly has everything. `map` is the first map that shows this end. If it has
+    /// several changes since `before`, a replica that is down there may have been up when the recovery ended.
     pub(super) fn end(
         &mut self,
         place: (KeyspaceId, PartitionId),
-        map: &ClusterMap,
+        (before, map): (&ClusterMap, &ClusterMap),
         (in_sync, chosen): (&[InstanceId], InstanceId),
     ) -> Result<(), String> {
         let reports = self.reports.remove(&place).unwrap_or_default();
@@ -60,6 +61,7 @@ impl ReportedLogs {
         {
             return Ok(());
         }
+        let is_end = map.epoch().0 <= before.epoch().0 + 1;
         let is_down = |instance: InstanceId| {
             let node = map.nodes().find(|node| node.instances().any(|one| one.id == instance));
             node.is_none_or(|node| node.state() == NodeState::Down)
@@ -69,7 +71,7 @@ impl ReportedLogs {
             .filter(|instance| map.instance(**instance).is_some())
             .map(|instance| MemberReport {
                 instance: *instance,
-                is_down: is_down(*instance),
+                is_down: is_end && is_down(*instance),
                 end: present(*instance).map(|sent| sent.end),
             })
             .collect();

@@ -347,7 +347,7 @@ impl SimulatedCluster {
         }
         if old.is_some_and(|old| old.state == GroupState::Recovering) {
             self.coverage.total_restarts += 1;
-            self.check_recovery((keyspace, partition), group.epoch, group.primary);
+            self.check_recovery(before, (keyspace, partition), group.epoch, group.primary);
         }
         if old.is_some_and(|old| old.primary != group.primary)
             && let Some((host, _)) = self.host_of(group.primary)
@@ -405,6 +405,7 @@ impl SimulatedCluster {
     /// missing from it.
     fn check_recovery(
         &mut self,
+        before: &ClusterMap,
         (keyspace, partition): (KeyspaceId, PartitionId),
         epoch: PartitionEpoch,
         chosen: InstanceId,
@@ -423,7 +424,8 @@ impl SimulatedCluster {
             self.watch.reported_logs.forget((keyspace, partition));
         } else {
             let map = Arc::clone(&self.watch.map);
-            let reported = self.watch.reported_logs.end((keyspace, partition), &map, (&in_sync, chosen));
+            let reports = &mut self.watch.reported_logs;
+            let reported = reports.end((keyspace, partition), (before, &map), (&in_sync, chosen));
             if let Err(what) = reported {
                 self.record_violation("I1", format!("at {} {keyspace}/{partition} {what}", now.0));
             }
