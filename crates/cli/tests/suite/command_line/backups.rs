@@ -229,7 +229,7 @@ fn corrupt_or_truncated_backup_is_detected() {
             std::fs::write(file, bad).unwrap();
             let verified = cluster.run(&["verify", text(&full)]);
             assert_eq!(code(&verified), 1, "{}: {verified:?}", file.display());
-            assert!(stderr(&verified).contains("not whole"), "{verified:?}");
+            assert!(stderr(&verified).contains("incomplete"), "{verified:?}");
             let restored = cluster.run(&["restore", text(&full), "-k", "default", "--as", "copy"]);
             assert_eq!(code(&restored), 3, "{restored:?}");
             tried += 1;
