@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use zerohop_object_client::check::CheckReport;
+use zerohop_wire::plurals::counted;
 
 use super::place::ObjectPlace;
 use super::refusal::{CommandKind, failed};
@@ -49,11 +50,16 @@ pub(super) async fn run(arguments: ObjectCheckArguments) -> Result<CommandEnding
         })?;
     } else {
         let mut lines = vec![format!(
-            "{buckets} buckets, {objects} objects and {versions} older versions of {}, {uploads} uploads in progress; {bodies} bodies, {unused_bodies} of them unused",
-            format_bytes(*bytes)
+            "{}, {} and {} of {}, {} in progress; {}, {unused_bodies} of them unused",
+            counted(*buckets, "bucket"),
+            counted(*objects, "object"),
+            counted(*versions, "older version"),
+            format_bytes(*bytes),
+            counted(*uploads, "upload"),
+            counted(*bodies, "body"),
         )];
         lines.extend(faults.iter().map(|fault| format!("FAULT: {fault}")));
-        lines.push(if intact { "intact".to_owned() } else { format!("{} faults", faults.len()) });
+        lines.push(if intact { "intact".to_owned() } else { counted(faults.len() as u64, "fault") });
         output::result(&lines.join("\n"))?;
     }
     Ok(if intact { CommandEnding::Done } else { CommandEnding::No })

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use zerohop_objects::ObjectError;
+use zerohop_wire::plurals::counted;
 
 use super::list::NamePages;
 use super::place::{self, ObjectAddress, ObjectPlace};
@@ -81,7 +82,7 @@ pub(super) async fn run(arguments: ObjectRemoveArguments) -> Result<CommandEndin
     if place.json {
         output::json(&ObjectRemoveOutput { address: &object, done: true, removed })?;
     } else if recursive {
-        output::result(&format!("{removed} objects removed"))?;
+        output::result(&format!("{} removed", counted(removed, "object")))?;
     }
     Ok(CommandEnding::Done)
 }
