@@ -10,6 +10,10 @@
 //! Four lines, each ended by a line feed, in this order; numbers are decimal, the seed has 16 hexadecimal digits. An ordered store is of format 2,
 //! has one instance and one partition, and a fifth line `order bytes`. The lines determine where a key is
 //! stored, so they never change: a partition belongs to the instance `partition * instances / partitions`, whose folder is `instance-NN`.
+//! `docs/formats/store.md` states the bytes.
+
+#[cfg(test)]
+mod documented;
 
 use std::path::Path;
 

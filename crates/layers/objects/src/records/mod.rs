@@ -1,8 +1,11 @@
 //! The records of the keyspace and their bytes.
 //!
-//! The first byte of each record is its format. A decoder takes untrusted bytes and never panics.
+//! The first byte of each record is its format. A decoder takes untrusted bytes and never panics. `docs/formats/objects.md` has
+//! the tables.
 
 mod bucket;
+#[cfg(test)]
+mod documented;
 mod links;
 mod object;
 mod set;
