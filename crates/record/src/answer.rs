@@ -10,6 +10,7 @@
 //! | 4 | 4 | detail |
 //! | 8 | 8 | version |
 //! | 16 | 8 | number |
+//! | 24 | | payload |
 //!
 //! `docs/protocols/wire.md` says what detail, number and payload are for each shape and error.
 

@@ -15,12 +15,12 @@
 //! | ---: | ---: | --- |
 //! | 0 | 1 | format, 1 |
 //! | 1 | 1 | bytes of a chunk, as a power of two |
-//! | 2 | 1 | 1: it is being filled behind its end; 2: a cut is under way of what was filled; else 0 |
+//! | 2 | 1 | 1: a staged append is in progress; 2: a truncation of one is in progress; else 0 |
 //! | 3 | 5 | zero |
 //! | 8 | 8 | id: the timestamp of its creation, so that one of the same name that comes later has a greater one |
-//! | 16 | 8 | generation: how often it was cut |
+//! | 16 | 8 | generation: the number of truncations and staged appends |
 //! | 24 | 8 | size in bytes |
-//! | 32 | 8 | where bytes end that a cut has not reached yet, or that are being filled; 0 if neither is under way |
+//! | 32 | 8 | end of the bytes that a truncation has not reached yet, or that a staged append may write; else 0 |
 //! | 40 | | attributes, opaque |
 
 pub use crate::blob_stamp::BlobStamp;

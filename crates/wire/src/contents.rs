@@ -17,8 +17,9 @@
 //! | 0 | 18 | 00 `"zerohop contents"` 00 |
 //! | 18 | 8 | id in the stamps of the chunks |
 //! | 26 | 8 | generation of the chunks while that of the header is 0; both rise together |
-//! | 34 | 2 | bytes of the name |
-//! | 36 | | the name in the keys of the chunks |
+//! | 34 | 2 | N, bytes of the name |
+//! | 36 | N | the name in the keys of the chunks |
+//! | 36 + N | | the attributes of the blob's owner |
 //!
 //! Servers do not interpret this: for them it is attributes and names.
 
