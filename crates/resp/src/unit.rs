@@ -9,7 +9,7 @@
 //! | 4 | 8 | see below |
 //! | 12 | 4 | W, bytes of the watched keys; for a page of a long reply 16 |
 //! | 16 | W | the watched keys; for a page of a long reply the id of the snapshot |
-//! | 16 + W | rest | the commands, one after the other, as RESP arrays |
+//! | 16 + W | | the commands, one after the other, as RESP arrays |
 //!
 //! Offset 4 has the end of the wait in milliseconds since 1970; 0 if none has begun. For `LRANGE`
 //! and `MGET`: 1 if the reply may be read in pages, 2 if it may cover only the first keys. For a

@@ -10,13 +10,13 @@
 //! | 17 | 8 | the timestamp at which it is read |
 //! | 25 | 8 | the first requested value of the list; 0 for `MGET` |
 //! | 33 | 8 | how many values it has |
-//! | 41 | rest | the unit that was answered in this way |
+//! | 41 | | the unit that was answered in this way |
 //!
 //! | offset | bytes | of a page |
 //! | --- | --- | --- |
 //! | 0 | 1 | 0 |
 //! | 1 | 4 | how many values it has |
-//! | 5 | rest | these, as a client gets them |
+//! | 5 | | these, as a client gets them |
 //!
 //! A page of `LRANGE` is requested by the key, its first value and its end (exclusive); one of
 //! `MGET` by its keys.

@@ -2,6 +2,8 @@
 
 mod bits;
 mod counters;
+#[cfg(test)]
+mod documented;
 mod expiry;
 mod handlers;
 mod keys;
