@@ -18,6 +18,8 @@ pub mod agent;
 pub mod command;
 mod consensus;
 #[cfg(test)]
+mod documented;
+#[cfg(test)]
 mod golden;
 pub mod gossip;
 pub mod limits;

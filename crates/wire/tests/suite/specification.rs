@@ -1,5 +1,6 @@
 //! `docs/protocols/wire.md` names every number that this crate knows, with its name.
 
+use crate::support::protobuf::assert_specified;
 use zerohop_record::operations::OperationFacts;
 use zerohop_wire::messages::{Query, RecordType, Shape, WriteChange};
 use zerohop_wire::{AbortReason, AuthFault, BadRequestReason, ErrorCode, FrameKind, limits};
@@ -83,4 +84,28 @@ fn the_specification_has_the_rows_of_the_table_of_operations() {
         assert_says(&format!("\n| {:#06x} | {kind} | answer: {answer} |", kind.number()));
         assert_says(&format!("\n| {kind} | {detail} | {fields} | {payload} |"));
     }
+}
+
+#[test]
+fn control_requests_are_as_specified() {
+    let sources = [
+        include_str!("../../src/admin.rs"),
+        include_str!("../../src/admin/damaged.rs"),
+        include_str!("../../src/admin/refused.rs"),
+        include_str!("../../src/admin/tokens.rs"),
+        include_str!("../../src/admin/view.rs"),
+    ];
+    const SPECIFICATION: &str = include_str!("../../../../docs/protocols/admin.proto");
+    assert_specified(SPECIFICATION, &sources);
+    for code in refusal_codes(sources[2]) {
+        assert!(SPECIFICATION.contains(&format!(" {code}")), "docs/protocols/admin.proto has no code {code}");
+    }
+}
+
+/// The codes that the source of refusals declares.
+fn refusal_codes(source: &str) -> Vec<&str> {
+    let declared = source.lines().filter(|line| line.starts_with("pub const REFUSED_"));
+    let codes: Vec<&str> = declared.filter_map(|line| line.split('"').nth(1)).collect();
+    assert!(codes.len() > 5, "the source declares codes");
+    codes
 }

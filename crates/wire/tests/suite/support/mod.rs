@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod failures;
 pub(crate) mod hexadecimal;
+pub(crate) mod protobuf;
 
 pub(crate) use failures::failures;
 use proptest::prelude::*;
