@@ -11,6 +11,7 @@
 //! book          docs/SUMMARY.md names every page     plants       each mutant has tests and a row
 //! names         a type's name says what it is        words        the field's word for each thing
 //! large_types   a type has few files and few fields
+//! log_targets   the crates that log are listed
 //! module_circles  sibling modules use each other in one direction
 //! vague_names   a name says what its value is          paths        files that documents name exist
 //! ```
@@ -24,6 +25,7 @@ mod headers;
 mod large_types;
 mod length;
 mod links;
+mod log_targets;
 mod manifest;
 mod module_circles;
 mod names;
@@ -102,6 +104,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(links::check(tree));
     violations.extend(paths::check(tree));
     violations.extend(book::check(tree));
+    violations.extend(log_targets::check(tree));
     violations.extend(plants::check(tree));
     violations.extend(names::check(tree));
     violations.extend(words::check(tree));
@@ -144,7 +147,7 @@ mod tests {
             ("crates/wire/src/planted.rs", "//! Bugs.\npub enum Bug {\n    One,\n}\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
-            ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\nfn held() {}\n"),
+            ("crates/wire/src/told.rs", "//! Told.\nstruct Told;\nfn held() {\n    warn!(\"told\");\n}\n"),
             ("tidy/words.toml", "told = \"reported\"\n"),
             ("tidy/large_types.toml", "[\"crates/wire\"]\nFrame = { files = 4 }\n"),
             ("tidy/module_circles.toml", "\"crates/wire\" = [\"header -> frame\"]\n"),
@@ -167,6 +170,7 @@ mod tests {
             "\"held\" in `held`",
             "has no `Frame` with files",
             "closes no circle",
+            "the table of log targets",
         ] {
             assert!(reported.contains(mark), "no {mark} in:\n{reported}");
         }
