@@ -95,7 +95,7 @@ fn header(document: &mut Document<'_>) {
     let message = Message::Read { seen: SEEN, read: RecordRead { key: b"key", query: Query::Lookup } };
     let (body, encoder) = (body(FrameKind::Lookup, &message), Encoder::newest_for(&message));
     let mut bytes = Vec::new();
-    encoder.encode(&envelope, &message, &mut bytes).unwrap();
+    encoder.encode(&envelope, &message, &mut bytes).expect("it is within its bounds");
     let head = &bytes[..bytes.len() - body.len()];
     let fields = [
         field("magic `FA 5A 48`", MAGIC),
@@ -438,7 +438,7 @@ fn peers(document: &mut Document<'_>) {
 }
 
 fn blobs(document: &mut Document<'_>) {
-    let bytes = chunk_key(b"film", NUMBERS[0]).unwrap();
+    let bytes = chunk_key(b"film", NUMBERS[0]).expect("the name is short");
     let fields = [
         field("FF, `zhb`", b"\xFFzhb"),
         field("name, 1 to 4,096 bytes", b"film"),
@@ -446,7 +446,7 @@ fn blobs(document: &mut Document<'_>) {
         field("0: a chunk, 1: the header; 2: a piece staged for a transaction", [0]),
     ];
     document.layout("Blobs / offset", &[], &bytes, &fields);
-    assert_eq!(header_key(b"film").unwrap(), b"\xFFzhbfilm\0\0\0\0\0\0\0\0\x01");
+    assert_eq!(header_key(b"film").expect("the name is short"), b"\xFFzhbfilm\0\0\0\0\0\0\0\0\x01");
     assert_eq!(staged_key(STAMP.session, STAMP.sequence).last(), Some(&2));
     let header = BlobHeader {
         chunk_bits: 20,
