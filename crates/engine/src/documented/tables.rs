@@ -53,9 +53,12 @@ pub(crate) fn check(text: &str, compare: impl Fn(&mut Document<'_>)) {
     check_tables(text, |_| true, compare);
 }
 
-/// The same of the tables of offsets of a document that has other tables too.
+/// The same of the tables of offsets, and of those of fields behind others, in a document that has other tables too.
 pub(crate) fn check_offsets(text: &str, compare: impl Fn(&mut Document<'_>)) {
-    check_tables(text, |head| head[0].starts_with("offset"), compare);
+    let is_checked = |head: &[&str]| {
+        head[0].starts_with("offset") || head.iter().any(|one| one.starts_with("fields behind"))
+    };
+    check_tables(text, is_checked, compare);
 }
 
 fn check_tables(text: &str, is_checked: fn(&[&str]) -> bool, compare: impl Fn(&mut Document<'_>)) {
@@ -205,6 +208,16 @@ impl<'a> Document<'a> {
         // The cells before the last have names, in which a number may stand too.
         let text = row.and_then(|row| row.iter().rev().find(|cell| has_list(cell, fields))).unwrap_or(&"");
         self.list(&format!("{title}, {number}"), text, bytes, fields);
+    }
+
+    /// Compares the fields that the row of a name lists with bytes.
+    pub(crate) fn named(&mut self, title: &str, name: &str, bytes: &[u8], fields: &[Field]) {
+        let (_, rows) = self.table(title);
+        let has_name = |cell: &str| cell.split(", ").any(|one| one.trim_matches('`') == name);
+        match rows.iter().find(|row| has_name(row[0])) {
+            Some(row) => self.list(&format!("{title}, {name}"), row[row.len() - 1], bytes, fields),
+            None => self.differ(title, &format!("there is no row of {name}")),
+        }
     }
 
     /// Compares the fields that a sentence lists from these words on.

@@ -1,7 +1,9 @@
 //! The tables of offsets in `docs/protocols/wire.md` state the bytes of messages.
 
-#[path = "../../../engine/src/documented/tables.rs"]
+#[path = "../../../../engine/src/documented/tables.rs"]
 mod tables;
+
+mod peers;
 
 use tables::{Document, Field, check_comments, check_offsets, field, open};
 use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedAppendState, chunk_key, header_key, staged_key};
@@ -12,7 +14,7 @@ use zerohop_wire::messages::*;
 use zerohop_wire::messages::{Insert, Remove};
 use zerohop_wire::{Elements, Encoder, Envelope, Features, FrameKind, MAGIC, Message};
 
-const DOCUMENT: &str = include_str!("../../../../docs/protocols/wire.md");
+const DOCUMENT: &str = include_str!("../../../../../docs/protocols/wire.md");
 const NUMBERS: [u64; 5] = [
     0x0102_0304_0506_0708,
     0x1112_1314_1516_1718,
@@ -42,7 +44,8 @@ fn messages_are_as_documented() {
         writes(document);
         batches(document);
         transacted(document);
-        peers(document);
+        snapshots(document);
+        peers::compare(document);
         blobs(document);
         answers(document);
     });
@@ -50,10 +53,10 @@ fn messages_are_as_documented() {
 
 #[test]
 fn tables_in_comments_are_those_of_the_document() {
-    check_comments(DOCUMENT, include_str!("../../src/header.rs"));
-    check_comments(DOCUMENT, include_str!("../../src/contents.rs"));
-    check_comments(DOCUMENT, include_str!("../../../record/src/blob.rs"));
-    check_comments(DOCUMENT, include_str!("../../../record/src/answer.rs"));
+    check_comments(DOCUMENT, include_str!("../../../src/header.rs"));
+    check_comments(DOCUMENT, include_str!("../../../src/contents.rs"));
+    check_comments(DOCUMENT, include_str!("../../../../record/src/blob.rs"));
+    check_comments(DOCUMENT, include_str!("../../../../record/src/answer.rs"));
 }
 
 /// The body of a message of this kind.
@@ -397,44 +400,42 @@ fn transacted(document: &mut Document<'_>) {
     assert_eq!(body(FrameKind::Stage, &stage), [&stamp_bytes()[..], b"piece"].concat());
 }
 
-fn peers(document: &mut Document<'_>) {
-    let member = |instance, incarnation| Member {
-        instance: InstanceId(instance),
-        incarnation: Incarnation(incarnation),
+/// The requests of snapshots, behind their first 24 bytes.
+fn snapshots(document: &mut Document<'_>) {
+    const TITLE: &str = "open_snapshot, renew_snapshot, close_snapshot, read_at, scan_at / kind";
+    let at = Timestamp(NUMBERS[3]);
+    let read = RecordRead { key: b"key", query: Query::Lookup };
+    let scan = Scan {
+        seen: SEEN,
+        cursor: b"",
+        prefix: b"film",
+        keys_max: 1,
+        blobs: false,
+        range: ScanRange::default(),
     };
-    let message = |body| {
-        let (from, to) = (member(0x0403_0201, NUMBERS[0]), member(0x0807_0605, NUMBERS[1]));
-        Message::Peer(PeerMessage { from, to, body })
+    let body_of = |kind, request| {
+        let id = SnapshotId(u128::from_le_bytes(*b"snapshot's id 16"));
+        let message = Message::Snapshot(SnapshotRequest { seen: SEEN, id, request });
+        body(kind, &message).split_off(24)
     };
+    let open_query = SnapshotQuery::Open { lease_ms: 0x0201, age_ms: 0x0403_0201 };
+    let fields = [n4("lease in ms", 0x0201), zero(4), n8("longest age in ms", 0x0403_0201)];
+    document.named(TITLE, "open_snapshot", &body_of(FrameKind::OpenSnapshot, open_query), &fields);
+    let renew = SnapshotQuery::Renew { lease_ms: 0x0201 };
+    document.named(TITLE, "renew_snapshot", &body_of(FrameKind::RenewSnapshot, renew), &fields[..2]);
+    let close = body_of(FrameKind::CloseSnapshot, SnapshotQuery::Close);
+    document.named(TITLE, "close_snapshot", &close, &[open("none", b"")]);
+    let bytes = body_of(FrameKind::ReadAt, SnapshotQuery::Read { at, read });
+    let fields = [n8("time", at.0), open("one item of a batch", &bytes[8..])];
+    document.named(TITLE, "read_at", &bytes, &fields);
+    let bytes = body_of(FrameKind::ScanAt, SnapshotQuery::Chunks { at, scan });
     let fields = [
-        n4("sender: instance", 0x0403_0201),
-        n4("addressee: instance", 0x0807_0605),
-        n8("sender: incarnation", NUMBERS[0]),
-        n8("addressee: incarnation", NUMBERS[1]),
+        n8("time", at.0),
+        field("0 for keys, 1 for names of blobs, 2 for chunks of a blob", [2]),
+        zero(7),
+        open("the body of a scan", body(FrameKind::Scan, &Message::Scan(scan))),
     ];
-    let bytes = body(FrameKind::Yield, &message(PeerBody::Yield));
-    document.layout("Bodies: between instances / offset", &[], &bytes, &fields);
-    let entry = LogEntry {
-        name: EntryName { epoch: 0x0c0b_0a09, index: LogIndex(NUMBERS[2]) },
-        timestamp: VERSION,
-        kind: 1,
-        flags: 2,
-        key: b"key",
-        payload: b"payload",
-    };
-    let bytes = body(FrameKind::EntryGot, &message(PeerBody::EntryGot(entry)));
-    let fields = [
-        n8("index", NUMBERS[2]),
-        n8("timestamp", VERSION.0),
-        n4("epoch", 0x0c0b_0a09),
-        field("kind, as the log numbers them", [1]),
-        field("flags of the log", [2]),
-        zero(2),
-        n4("length of the key", 3),
-        n4("length of the payload", 7),
-        field("key, payload", b"keypayload"),
-    ];
-    document.layout("Bodies: between instances / offset, second", &[], &bytes[24..], &fields);
+    document.named(TITLE, "scan_at", &bytes, &fields);
 }
 
 fn blobs(document: &mut Document<'_>) {
