@@ -2,6 +2,7 @@
 #![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::unwrap_used, reason = "a test")]
 
 mod bytes;
+mod documented;
 mod ending;
 mod mismatched_decisions;
 mod simulation;
