@@ -13,6 +13,7 @@ import pytest
 
 import zerohop
 import zerohop._blobs
+import zerohop._keyspace
 import zerohop._snapshot
 import zerohop._transaction
 import zerohop._transaction_blobs
@@ -28,8 +29,8 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    own = [zerohop._blobs, zerohop._client, zerohop._local, zerohop._snapshot, zerohop._transaction]
-    own += [zerohop._transaction_blobs, zerohop._values]
+    own = [zerohop._blobs, zerohop._client, zerohop._keyspace, zerohop._local, zerohop._snapshot]
+    own += [zerohop._transaction, zerohop._transaction_blobs, zerohop._values]
     for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found
@@ -57,7 +58,7 @@ def test_most_operations_have_an_example() -> None:
     bare = {
         name
         for name, member in vars(zerohop.Keyspace).items()
-        if callable(member) and not name.startswith("_") and f"zerohop._client.Keyspace.{name}" not in named
+        if callable(member) and not name.startswith("_") and f"zerohop._keyspace.Keyspace.{name}" not in named
     }
     # Covered by examples of other methods.
     assert bare <= {"persist", "set_many", "items", "values", "popitem", "update", "clear"}, bare

@@ -4,7 +4,7 @@ use zerohop_record::FrameKind;
 use zerohop_record::operations::{Query, WriteChange};
 
 const NATIVE: &str = include_str!("../../../python/package/zerohop/_native.pyi");
-const BLOCKING: &str = include_str!("../../../python/package/zerohop/_client.py");
+const BLOCKING: &str = include_str!("../../../python/package/zerohop/_keyspace.py");
 const ASYNC: &str = include_str!("../../../python/package/zerohop/aio.py");
 
 /// The method of an operation in the native module, and in the two classes for users; `None`: the package has none.

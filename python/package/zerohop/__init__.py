@@ -15,9 +15,11 @@ b'blue'
 `connect` opens a client of a cluster that is there already; `zerohop.aio` has the same for asyncio.
 """
 
-from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError
-from zerohop._client import Client, Keyspace, connect
+from zerohop._blob_names import BlobInfo, NoBlobError
+from zerohop._blobs import BlobIO, Blobs
+from zerohop._client import Client, connect
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, NodeInfo
+from zerohop._keyspace import Keyspace
 from zerohop._local import local, program
 from zerohop._native import VERSION as __version__
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace

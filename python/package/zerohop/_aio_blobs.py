@@ -11,18 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from zerohop import _values
-from zerohop._blobs import (
-    BlobInfo,
-    Name,
-    BlobPins,
-    absent,
-    chunk_bits,
-    info,
-    mode_of,
-    pinning,
-    there_is,
-    unfinished,
-)
+from zerohop._blob_names import BlobInfo, Name, absent, chunk_bits, info, mode_of, there_is, unfinished
+from zerohop._blobs import BlobPins, pinning
 from zerohop._native import NativeBlobs
 from zerohop._transaction import KeyspaceWrites, Outcome, Writes
 from zerohop._values import Info, Key, Record

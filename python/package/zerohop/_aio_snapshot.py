@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _values
-from zerohop._blobs import BlobInfo, Name, absent, info
+from zerohop._blob_names import BlobInfo, Name, absent, info
 from zerohop._native import NativeKeyspace, NativeSnapshot
 from zerohop._snapshot import READ_BYTES_MAX, bytes_of
 from zerohop._values import Info, Key, Record

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Optional, cast
 
 from zerohop import _values
-from zerohop._blobs import BlobInfo, Name, absent, info
+from zerohop._blob_names import BlobInfo, Name, absent, info
 from zerohop._native import NativeKeyspace, NativeSnapshot
 from zerohop._values import Info, Key, Record
 from zerohop.errors import NotFoundError, WrongTypeError
 
 if TYPE_CHECKING:
-    from zerohop._client import Keyspace
+    from zerohop._keyspace import Keyspace
 
 READ_BYTES_MAX = (1 << 63) - 1
 """More bytes than any blob has."""

@@ -16,7 +16,7 @@ from zerohop._values import Expire, Info, Key, Record, Value, Version
 from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
-    from zerohop._client import Keyspace
+    from zerohop._keyspace import Keyspace
 
 T = TypeVar("T")
 

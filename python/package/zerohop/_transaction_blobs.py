@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
-from zerohop._blobs import BlobInfo, Name, absent, chunk_bits, info, there_is
+from zerohop._blob_names import BlobInfo, Name, absent, chunk_bits, info, there_is
 from zerohop.errors import ConditionFailedError, NotFoundError
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 //! Exceptions from rules, with reasons. An entry that is no longer needed is a violation itself.
 
-/// Rust files of more than [`super::length::LINES_MAX`] lines: path and reason.
+/// Rust and Python files of more than [`super::length::LINES_MAX`] lines: path and reason.
 pub const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Files that may contain `unsafe`: path and reason. Each block still says `// SAFETY:`.

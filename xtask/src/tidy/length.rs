@@ -2,13 +2,14 @@
 
 use super::{Tree, Violation};
 
-/// The most lines a Rust file may have.
+/// The most lines a Rust or Python file may have.
 pub(super) const LINES_MAX: usize = 600;
 
-/// Checks the length of every Rust file; those in `exceptions` (path, reason) may be longer, and must be.
+/// Checks the length of every Rust and Python file; those in `exceptions` (path, reason) may be longer, and must be.
 pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Violation> {
     let mut violations = Vec::new();
-    for (path, text) in tree.rust() {
+    let has_code = |path: &str| path.ends_with(".rs") || path.ends_with(".py");
+    for (path, text) in tree.texts().filter(|(path, _)| has_code(path)) {
         let lines = text.lines().count();
         if lines > LINES_MAX && !exceptions.iter().any(|(excepted, _)| *excepted == path) {
             let what = format!(
@@ -37,10 +38,12 @@ mod tests {
             ("a.rs", &"\n".repeat(LINES_MAX)),
             ("b.rs", &"\n".repeat(LINES_MAX + 1)),
             ("c.md", &"\n".repeat(LINES_MAX + 1)),
+            ("d.py", &"\n".repeat(LINES_MAX)),
+            ("e.py", &"\n".repeat(LINES_MAX + 1)),
         ]);
         let violations = check(&tree, &[]);
-        assert_eq!(violations.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["b.rs"]);
-        assert_eq!(check(&tree, &[("b.rs", "a table")]), []);
+        assert_eq!(violations.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["b.rs", "e.py"]);
+        assert_eq!(check(&tree, &[("b.rs", "a table"), ("e.py", "a table")]), []);
     }
 
     #[test]
