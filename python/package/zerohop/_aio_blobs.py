@@ -93,6 +93,11 @@ class Blobs:
         except ConditionFailedError:
             raise there_is(name) from None
 
+    async def put(self, name: Name, data: Buffer, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
+        """Makes a blob with these contents, and replaces a blob of the name in one step, as a file that is opened with `wb`."""
+        async with await self.open(name, "wb", attributes=attributes, chunk_bytes=chunk_bytes) as file:
+            await file.write(data)
+
     async def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
         """Up to `size` bytes from an offset on; all if `size` is negative."""
         length = size if size >= 0 else (1 << 63) - 1

@@ -114,6 +114,16 @@ class Blobs:
         except ConditionFailedError:
             raise there_is(name) from None
 
+    def put(self, name: Name, data: Buffer, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
+        """Makes a blob with these contents, and replaces a blob of the name in one step, as a file that is opened with `wb`.
+
+        >>> keyspace.blobs.put("poster", b"twenty thousand leagues")
+        >>> keyspace.blobs.read("poster", 7, 8)
+        b'thousand'
+        """
+        with self.open(name, "wb", 0, attributes=attributes, chunk_bytes=chunk_bytes) as file:
+            file.write(data)
+
     def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
         """Up to `size` bytes from an offset on; all if `size` is negative.
 
