@@ -1,4 +1,4 @@
-//! HTTP/1.1 on the manager's port, for people and monitoring: `/metrics`, `/health`, `/status`.
+//! HTTP/1.1 on the manager's port, for people and monitoring: `/metrics`, `/health`, `/status`, and a page that shows the status.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -8,7 +8,8 @@ use std::rc::Rc;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderValue, ORIGIN,
+    WWW_AUTHENTICATE,
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -26,6 +27,7 @@ use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::limits::{HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX};
 
+const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,7 +36,13 @@ const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Beare
 const TLS_REQUIRED: &str = "only TLS is served here: say https\n";
 const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served only by names of this node: ask by \
                             localhost, by the address that it listens on, or by a name given with --http-name\n";
-const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
+const WHAT_THERE_IS: &str = "there is /metrics, /health and /status, and a page at /\n";
+
+/// The page of `/`: it reads `/status` again and again.
+const PAGE: &str = include_str!("page.html");
+/// The page loads nothing of other servers, and is shown in no other page.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+                           connect-src 'self'; frame-ancestors 'none'";
 
 /// Serves one connection until it ends, or reaches its maximum duration.
 pub(super) async fn serve(visitor: &ManagerConnectionGuard, stream: Stream) {
@@ -101,6 +109,11 @@ async fn respond(
         return response;
     }
     match path {
+        "/" => {
+            let mut page = response(StatusCode::OK, HTML, PAGE.to_owned());
+            page.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+            page
+        }
         "/health" => health(shared).await,
         "/status" => {
             let status = status::collect_status(shared).await;

@@ -153,9 +153,41 @@ fn health_and_status_are_json_and_other_paths_list_endpoints() {
     assert_eq!(json["nodes"][0]["instances"][1]["addr"], server.instances()[1].1.to_string());
     assert_eq!(json["keyspaces"][0]["name"], "default");
     assert_eq!(json["keyspaces"][0]["durability"], "memory");
-    let (line, body) = get(&server, "/");
+    let (line, body) = get(&server, "/nothing");
     assert_eq!(line, "HTTP/1.1 404 Not Found");
     assert!(body.contains("/metrics") && body.contains("/health") && body.contains("/status"), "{body}");
+}
+
+#[test]
+fn page_reads_fields_that_the_status_has() {
+    let server = in_memory(1);
+    let (line, page) = get(&server, "/");
+    assert_eq!(line, "HTTP/1.1 200 OK");
+    assert!(page.starts_with("<!doctype html>"), "{page}");
+    for link in ["/status", "/metrics", "/health"] {
+        assert!(page.contains(&format!("href=\"{link}\"")), "{link}");
+    }
+    // Nothing of other servers, and no text of the cluster as HTML.
+    assert!(!page.contains("//cdn") && !page.contains("src=") && !page.contains("innerHTML"));
+    let status: Value = serde_json::from_str(&get(&server, "/status").1).unwrap();
+    let fields = |prefix: &str, of: &Value| {
+        let uses = page.split(prefix).skip(1);
+        let names = uses.map(|rest| {
+            rest.split(|next: char| !next.is_ascii_lowercase() && next != '_').next().unwrap().to_owned()
+        });
+        let names: Vec<String> = names.collect();
+        assert!(!names.is_empty(), "{prefix}");
+        for name in names {
+            assert!(of.get(&name).is_some(), "{prefix}{name} is not in {of}");
+        }
+    };
+    fields("status.", &status);
+    fields("view.", &status["view"]);
+    fields("node.", &status["nodes"][0]);
+    fields("one.", &status["keyspaces"][0]);
+    for group in ["lost", "down", "below_min_in_sync", "rebuilding", "recovering"] {
+        assert!(page.contains(&format!("\"{group}\"")) && status["groups"].get(group).is_some(), "{group}");
+    }
 }
 
 #[test]
