@@ -366,6 +366,11 @@ impl ClientQueues {
         self.deadlines.insert((queued.deadline_ms, number));
     }
 
+    /// How many units wait for a record at their targets.
+    pub(super) fn waiting(&self) -> usize {
+        self.units.values().filter(|queued| queued.is_waiting).count()
+    }
+
     pub(super) fn unit_of(&self, number: u64) -> Option<&[u8]> {
         self.units.get(&number).map(|queued| &queued.unit[..])
     }

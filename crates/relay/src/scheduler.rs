@@ -106,6 +106,15 @@ pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
 }
 
 impl UnitScheduler {
+    /// The number of clients of this instance whose command waits for a record, here or at another instance.
+    pub(super) fn blocked_clients(&self) -> u64 {
+        let is_blocked = |unit: &&RunningUnit| {
+            let waits = unit.waiting_unit.as_ref().is_some_and(|waiting| waiting.is_waiting);
+            waits && matches!(unit.reply_to, UnitOrigin::Client { .. })
+        };
+        (self.under_way.values().filter(is_blocked).count() + self.client_queues.waiting()) as u64
+    }
+
     pub(super) fn new(place: usize, time_out: Duration) -> UnitScheduler {
         UnitScheduler {
             under_way: BTreeMap::new(),

@@ -211,9 +211,14 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             port: split(address).1,
             uptime_s: self.at.now().elapsed_ms / 1000,
             connected_clients: self.scheduler.clients,
+            blocked_clients: self.scheduler.blocked_clients(),
             total_commands: self.scheduler.commands,
             ..self.at.process()
         }
+    }
+
+    fn own_keys(&self, keyspace: KeyspaceId) -> u64 {
+        self.at.instance().primary_records(keyspace)
     }
 
     fn now_us(&self) -> u64 {

@@ -124,6 +124,8 @@ pub struct ServerInfo {
     pub uptime_s: u64,
     /// Connections that speak this protocol.
     pub connected_clients: u64,
+    /// Those of them whose command waits for a record.
+    pub blocked_clients: u64,
     /// The maximum number of connections.
     pub clients_max: u64,
     /// Bytes of memory in use.
@@ -136,10 +138,6 @@ pub struct ServerInfo {
     pub received_bytes: u64,
     /// Bytes sent since the start.
     pub sent_bytes: u64,
-    /// Records of the connection's keyspace on this node.
-    pub keys: u64,
-    /// Those of them with a deadline.
-    pub keys_with_deadline: u64,
 }
 
 /// A connection's view of the node: it is passed to the connection with received bytes.
@@ -213,6 +211,9 @@ pub trait ConnectionWorld {
 
     /// The data of `INFO` and `HELLO`.
     fn server(&self) -> ServerInfo;
+
+    /// Records of the keyspace in the partitions that this instance serves.
+    fn own_keys(&self, keyspace: KeyspaceId) -> u64;
 
     /// Microseconds since 1970.
     fn now_us(&self) -> u64;

@@ -175,6 +175,10 @@ impl ConnectionWorld for LocalPartition {
         ServerInfo::default()
     }
 
+    fn own_keys(&self, _: KeyspaceId) -> u64 {
+        0
+    }
+
     fn now_us(&self) -> u64 {
         1
     }

@@ -226,6 +226,21 @@ impl<D: Disk> Instance<D> {
         Some(FailedLogs { keyspace, partition, reason, copies: 1 + failed.count() })
     }
 
+    /// Records of a keyspace in the partitions whose primary is here, as [`KeyspaceFigures::records`]. Walks over all partitions.
+    pub fn primary_records(&self, keyspace: KeyspaceId) -> u64 {
+        let primaries = self
+            .partitions
+            .by
+            .iter()
+            .filter(|(place, replica)| place.0 == keyspace && replica.role() == Role::Primary);
+        primaries
+            .map(|(_, replica)| {
+                let (own, all) = (replica.stats(), self.engine.records(replica.handle()).unwrap_or_default());
+                own.own_records(all.saturating_sub(own.staged))
+            })
+            .sum()
+    }
+
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
         let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);

@@ -488,8 +488,9 @@ impl<D: Disk> Engine<D> {
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
-    pub fn records(&mut self, handle: Handle) -> EngineResult<u64> {
-        Ok(self.store(handle)?.1.index.hash.len() as u64)
+    pub fn records(&self, handle: Handle) -> EngineResult<u64> {
+        let store = self.partitions.get(handle.0 as usize).and_then(Option::as_ref);
+        store.map(|store| store.index.hash.len() as u64).ok_or(EngineError::UnknownPartition)
     }
 
     /// Statistics of the engine.

@@ -59,6 +59,7 @@ fn fields(
         ]),
         "clients" => own(&[
             ("connected_clients", server.connected_clients.to_string()),
+            ("blocked_clients", server.blocked_clients.to_string()),
             ("maxclients", server.clients_max.to_string()),
         ]),
         "memory" => own(&[("used_memory", server.used_memory_bytes.to_string())]),
@@ -72,10 +73,13 @@ fn fields(
         "replication" => own(&[("role", "master".to_owned()), ("connected_slaves", "0".to_owned())]),
         "cpu" => Vec::new(),
         "cluster" => own(&[("cluster_enabled", "1".to_owned())]),
-        _ if server.keys == 0 => Vec::new(),
-        _ => own(&[
-            ("db0", format!("keys={},expires={},avg_ttl=0", server.keys, server.keys_with_deadline)),
-            ("zerohop_keyspace", world.keyspace_name(keyspace)),
-        ]),
+        _ => match world.own_keys(keyspace) {
+            0 => Vec::new(),
+            keys => own(&[
+                // Records that expire are not counted apart.
+                ("db0", format!("keys={keys},expires=0,avg_ttl=0")),
+                ("zerohop_keyspace", world.keyspace_name(keyspace)),
+            ]),
+        },
     }
 }

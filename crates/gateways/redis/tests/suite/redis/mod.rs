@@ -4,6 +4,7 @@ mod cluster;
 mod connection;
 mod dropped;
 mod foreign_clients;
+mod information;
 mod kill;
 mod long_replies;
 mod nodes;
