@@ -215,7 +215,7 @@ impl fmt::Display for CommandError {
             Self::Unserved { error, why } => write!(f, "{error}. {why}"),
             Self::NoCluster(why) => write!(
                 f,
-                "{why}. Start a cluster with `zerohop up`, or name one with --endpoint or ZEROHOP_ENDPOINT"
+                "{why}. Start a cluster with `zerohop up`, or name another node or cluster with --endpoint or ZEROHOP_ENDPOINT"
             ),
             Self::Unreachable(error) => write!(
                 f,

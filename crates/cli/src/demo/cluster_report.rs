@@ -7,6 +7,9 @@ use zerohop_wire::plurals::counted;
 
 use super::fault::Fault;
 
+/// The next line of a row: no line of the report is wider than 80 columns, however many files there are.
+pub(super) const CONTINUED: &str = "\n                           ";
+
 /// The results, as the report has them. Times in seconds, rates in megabytes (10^6 bytes) a second.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct ClusterReport {
@@ -46,7 +49,7 @@ impl fmt::Display for ClusterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  cluster  {:>8.1} MB/s   {:.2} s, {}, {}, {} of them in sync; one node killed after {}",
+            "  cluster  {:>8.1} MB/s   {:.2} s, {}, {}, {} of them in sync;{CONTINUED}one node killed after {}",
             self.write_mb_per_second,
             self.write_seconds,
             counted(self.nodes, "node"),

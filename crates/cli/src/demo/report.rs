@@ -6,7 +6,7 @@ use zerohop_wire::plurals::counted;
 
 use serde::Serialize;
 
-use super::cluster_report::ClusterReport;
+use super::cluster_report::{CONTINUED, ClusterReport};
 use super::fault::Fault;
 use super::limits::FAULTS_SHOWN_MAX;
 use crate::common::names;
@@ -97,7 +97,7 @@ impl fmt::Display for DemoReport {
         writeln!(f)?;
         writeln!(
             f,
-            "  store    {:>8.1} MB/s   {:.2} s, each acknowledged once synced; {}, {}",
+            "  store    {:>8.1} MB/s   {:.2} s, each acknowledged once synced;{CONTINUED}{}, {}",
             self.write_mb_per_second,
             self.write_seconds,
             counted(self.instances, "instance"),
@@ -105,7 +105,7 @@ impl fmt::Display for DemoReport {
         )?;
         writeln!(
             f,
-            "  read     {:>8.1} MB/s   {:.2} s, after stopping and starting the node ({:.0} ms); {} of {} files right",
+            "  read     {:>8.1} MB/s   {:.2} s after a restart of the node ({:.0} ms);{CONTINUED}{} of {} files right",
             self.read_mb_per_second,
             self.read_seconds,
             self.reopen_seconds * 1e3,
@@ -114,25 +114,25 @@ impl fmt::Display for DemoReport {
         )?;
         writeln!(
             f,
-            "  kill     {:>8} files  of a second round acknowledged ({:.1} MB), then SIGKILL; what was not synced is \
-             gone, as by a power cut",
+            "  kill     {:>8} files  of a second round ({:.1} MB), then SIGKILL;{CONTINUED}what was not synced is gone, \
+             as by a power cut",
             self.acknowledged,
             megabytes(self.acknowledged_bytes)
         )?;
         writeln!(
             f,
-            "  recover  {:>8.0} ms     until it served again; the client went on by itself to {}",
+            "  recover  {:>8.0} ms     until it served again;{CONTINUED}the client went on by itself to {}",
             self.recovery_seconds * 1e3,
             counted(self.again_files, "file")
         )?;
         writeln!(
             f,
-            "  verify   {:>8} files  of {} acknowledged before the kill are whole, {} of {} in all; {}",
+            "  verify   {:>8} files  of {} from before the kill are whole;{CONTINUED}{} of {} in all; {}",
             self.verified,
             self.acknowledged,
             self.first_whole + self.again_whole,
             self.files + self.again_files,
-            self.foreign_keys
+            counted(self.foreign_keys, "strange key")
         )?;
         self.cluster.iter().try_for_each(|cluster| write!(f, "{cluster}"))?;
         writeln!(f)?;
@@ -147,6 +147,7 @@ impl fmt::Display for DemoReport {
             writeln!(f, "The data is in {}.", names::text(data.as_bytes()))?;
         }
         match self.ok {
+            true if self.files == 0 => write!(f, "There were no files to lose: name a folder that has some."),
             true => write!(f, "Nothing that was acknowledged is lost."),
             false if !self.killed => write!(f, "FAILED: the node ended before it was killed."),
             false => write!(f, "FAILED: data is lost or wrong. Please report this with the lines above."),
@@ -215,6 +216,48 @@ mod tests {
             report.set_ok();
             assert!(!report.ok && report.to_string().contains("FAILED"), "{at}");
         }
+    }
+
+    #[test]
+    fn lines_fit_80_columns_and_count_in_words() {
+        let cluster = ClusterReport {
+            nodes: 3,
+            replicas: 3,
+            min_in_sync: 2,
+            write_seconds: 1234.5,
+            acknowledged: 400_000,
+            whole: 800_000,
+            files: 800_000,
+            join_copies: 112,
+            join_seconds: 1234.5,
+            ..ClusterReport::default()
+        };
+        let report = DemoReport {
+            instances: 16,
+            partitions: 1024,
+            files: 800_000,
+            bytes: 99_999_000_000,
+            write_seconds: 1234.5,
+            read_seconds: 1234.5,
+            reopen_seconds: 12.0,
+            read_whole: 800_000,
+            acknowledged: 400_000,
+            acknowledged_bytes: 99_999_000_000,
+            again_files: 800_000,
+            verified: 400_000,
+            first_whole: 400_000,
+            again_whole: 800_000,
+            foreign_keys: 1,
+            cluster: Some(cluster),
+            ok: true,
+            ..DemoReport::default()
+        };
+        let text = report.to_string();
+        let widest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= 80, "{widest}\n{text}");
+        assert!(text.contains("in all; 1 strange key\n") && text.contains("0 strange keys"), "{text}");
+        let empty = DemoReport { ok: true, ..DemoReport::default() }.to_string();
+        assert!(empty.ends_with("name a folder that has some."), "{empty}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use zerohop_server::LocalStart;
 use zerohop_server::limits::{OPEN_WAIT, STOP_WAIT};
 
-pub(crate) use self::ports::ReservedPorts;
+pub(crate) use self::ports::{ReservedPorts, is_free};
 pub(crate) use self::ready::{ReadyInstance, ReadyNode};
 
 use crate::common::ending::CommandError;

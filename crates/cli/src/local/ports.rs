@@ -60,7 +60,8 @@ fn reserve_block(at: SocketAddr) -> Option<UdpSocket> {
     socket.ok()
 }
 
-fn is_free(at: SocketAddr) -> bool {
+/// Whether no process listens at this address.
+pub(crate) fn is_free(at: SocketAddr) -> bool {
     #[expect(
         clippy::disallowed_methods,
         reason = "asks the system whether a node can listen there, and lets go"

@@ -2,6 +2,7 @@
 
 mod folder;
 mod missing_folders;
+mod occupied_ports;
 mod s3;
 mod served;
 
@@ -109,6 +110,13 @@ async fn serve(
     // A port that is taken ends the start before there is a node.
     let s3_port = arguments.s3.listen(&arguments.log_level).await?;
     let (mut plans, _ports) = arguments.plans(nodes)?;
+    // Existing data may be that of a process that was killed a moment ago: its nodes wait for their ports.
+    if folder.as_ref().is_none_or(|folder| folder.nodes() == 0) {
+        tokio::select! {
+            checked = occupied_ports::check(&plans) => checked?,
+            () = signals.received() => return Ok(CommandEnding::Interrupted),
+        }
+    }
     let mut missing = None;
     if let Some(folder) = &mut folder {
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
@@ -157,11 +165,11 @@ async fn serve(
             (place, how) = first_ended(&mut nodes) => {
                 let id = nodes.remove(place).ready.id;
                 let what = format!("node {id} ended by itself: {how}. See its messages above");
-                if nodes.is_empty() {
-                    return Err(CommandError::Node(what));
-                }
+                let Some(other) = nodes.first() else { return Err(CommandError::Node(what)) };
+                let manager = &other.ready.manager;
                 output::problem(&format!(
-                    "zerohop: {what}. The others go on; to bring it back, stop them with Ctrl-C, and start `zerohop up` again"
+                    "zerohop: {what}. The others go on: `--endpoint {manager}` reaches them. To bring it back, stop them with \
+                     Ctrl-C, and start `zerohop up` again"
                 ));
             }
             () = signals.received() => break,

@@ -164,7 +164,7 @@ fn unreachable_endpoints_are_reported_with_reason() {
     let refused = |endpoints: &str, words: &[&str]| {
         let ended = output(zerohop(&["kv", "lookup", "k", "--endpoint", endpoints]), b"");
         assert_eq!(code(&ended), 3, "{ended:?}");
-        for word in [words, &["`zerohop up`", "--endpoint"]].concat() {
+        for word in [words, &["`zerohop up`", "name another node", "--endpoint"]].concat() {
             assert!(stderr(&ended).contains(word), "{word}: {ended:?}");
         }
     };

@@ -128,15 +128,67 @@ fn command_waits_for_a_starting_node() {
 
 #[test]
 fn first_node_that_fails_ends_the_start_of_all() {
-    let port = ports(6);
+    let (port, folder) = (ports(6), crate::support::folder());
+    let (text, data) = (port.to_string(), folder.path().join("data"));
+    let data = data.to_str().unwrap();
+    let arguments = ["up", "--data", data, "--nodes", "3", "--instances", "1", "--port", &text];
+    let cluster = ServingProgram::start(zerohop(&[&arguments[..], &["--json"]].concat()));
+    assert_eq!(cluster.end_with(Signal::TERM), Some(0));
     // Node 1 could wait for the others for ten minutes.
     let _others = [2, 4].map(|behind| std::net::TcpListener::bind(("127.0.0.1", port + behind)).unwrap());
-    let arguments = ["up", "--memory", "--nodes", "3", "--instances", "1", "--port", &port.to_string()];
     let output = zerohop(&arguments).output().unwrap();
     assert_eq!(code(&output), 3, "{output:?}");
     let text = stderr(&output);
     let last = text.lines().last().unwrap();
     assert!(last.contains("did not start: cannot listen at 127.0.0.1:"), "{output:?}");
+}
+
+#[test]
+fn new_cluster_at_used_ports_is_refused_in_a_line_before_it_makes_folders() {
+    let (port, folder) = (ports(6), crate::support::folder());
+    let (text, data) = (port.to_string(), folder.path().join("data"));
+    let on_disk = ["--data", data.to_str().unwrap()];
+    let refused = |options: &[&str], words: &str| {
+        let arguments = [&["up", "--nodes", "3", "--instances", "1", "--port", &text], options].concat();
+        let output = zerohop(&arguments).output().unwrap();
+        assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{output:?}");
+        let text = stderr(&output);
+        assert!(text.lines().count() == 1 && text.contains(words) && text.contains("--port 0"), "{output:?}");
+        assert!(!data.exists(), "{output:?}");
+    };
+    let silent = std::net::TcpListener::bind(("127.0.0.1", port + 3)).unwrap();
+    let words = format!("127.0.0.1:{} is in use by another process", port + 3);
+    refused(&on_disk, &words);
+    refused(&["--memory"], &words);
+    drop(silent);
+    // The second node of the new cluster would have the port of this manager.
+    let other = (port + 2).to_string();
+    let _other = ServingProgram::start(zerohop(&[
+        "up",
+        "--memory",
+        "--nodes",
+        "1",
+        "--instances",
+        "1",
+        "--port",
+        &other,
+        "--json",
+    ]));
+    refused(&on_disk, &format!("127.0.0.1:{other} is in use by another zerohop cluster"));
+}
+
+#[test]
+fn message_about_an_ended_node_names_the_endpoint_of_another() {
+    let folder = crate::support::folder();
+    let log = folder.path().join("log");
+    let command = zerohop(&["up", "--memory", "--nodes", "3", "--instances", "1", "--port", "0", "--json"]);
+    let cluster = ServingProgram::start_with_log(command, &log);
+    let second = cluster.ready["nodes"][1]["manager"].as_str().unwrap();
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    let words = format!("The others go on: `--endpoint {second}` reaches them");
+    wait_for("the endpoint", || std::fs::read_to_string(&log).unwrap(), |text| text.contains(&words));
+    let output = zerohop(&["kv", "insert", "k", "v", "--endpoint", second]).output().unwrap();
+    assert_eq!(code(&output), 0, "{output:?}");
 }
 
 /// A process that is stopped until this is dropped.
