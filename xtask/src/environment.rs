@@ -2,7 +2,7 @@
 //! reused.
 //!
 //! ```text
-//! suites/environment.toml     the versions, in two sets: what `test` needs, what `clients` adds
+//! suites/environment.toml     the versions: what `test` needs, what `clients` adds; apart from them what `wheel` needs
 //! HOME/SET-HASH/venv          the Python packages of a set, by the hash of its list
 //! HOME/SET-HASH/node_modules  its packages for Node.js
 //! HOME/SET-HASH/ready         present once all is installed
@@ -28,6 +28,27 @@ pub enum Set {
     Test,
     /// The same, and the wide set of clients.
     Clients,
+    /// The tools that build a wheel for other distributions, and nothing else.
+    Wheel,
+}
+
+impl Set {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Test => "test",
+            Self::Clients => "clients",
+            Self::Wheel => "wheel",
+        }
+    }
+
+    /// Its sections of the list.
+    fn sections(self) -> &'static [&'static str] {
+        match self {
+            Self::Test => &["test"],
+            Self::Clients => &["test", "clients"],
+            Self::Wheel => &["wheel"],
+        }
+    }
 }
 
 /// The packages of a set.
@@ -108,10 +129,7 @@ pub fn install(workspace: &Workspace, set: Set) -> Result<Environment, Failure> 
     let text = fs::read_to_string(&list)
         .map_err(|error| Failure::new(format!("{} cannot be read: {error}", list.display())))?;
     let packages = packages(&text, set)?;
-    let name = match set {
-        Set::Test => "test",
-        Set::Clients => "clients",
-    };
+    let name = set.name();
     let parent = home()?;
     let home = parent.join(format!("{name}-{:016x}", hash(&packages)));
     let environment = Environment { home: home.clone() };
@@ -170,10 +188,10 @@ fn packages(text: &str, set: Set) -> Result<Packages, Failure> {
         all.collect::<Option<_>>()
             .ok_or_else(|| wrong(&format!("{kind} of [{section}] is not a list of texts")))
     };
-    let mut all = Packages { pip: list("test", "pip")?, npm: list("test", "npm")? };
-    if set == Set::Clients {
-        all.pip.extend(list("clients", "pip")?);
-        all.npm.extend(list("clients", "npm")?);
+    let mut all = Packages::default();
+    for section in set.sections() {
+        all.pip.extend(list(section, "pip")?);
+        all.npm.extend(list(section, "npm")?);
     }
     if all.pip.is_empty() {
         return Err(wrong("has no packages"));
@@ -204,7 +222,8 @@ pub fn quietly(command: &mut Command, advice: &str) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    const LIST: &str = "[test]\npip = [\"a==1\"]\n[clients]\npip = [\"b==2\"]\nnpm = [\"c@3\"]\n";
+    const LIST: &str = "[test]\npip = [\"a==1\"]\n[clients]\npip = [\"b==2\"]\nnpm = [\"c@3\"]\n\
+                        [wheel]\npip = [\"d==4\"]\n";
 
     #[test]
     fn clients_set_includes_test_set() {
@@ -213,6 +232,13 @@ mod tests {
         assert_eq!(clients.pip, ["a==1", "b==2"]);
         assert_eq!(clients.npm, ["c@3"]);
         assert_ne!(hash(&test), hash(&clients));
+    }
+
+    #[test]
+    fn wheel_set_has_its_own_packages_only() {
+        let wheel = packages(LIST, Set::Wheel).unwrap();
+        assert_eq!((wheel.pip.as_slice(), wheel.npm.len()), (&["d==4".to_owned()][..], 0));
+        assert!(packages("[test]\npip = [\"a==1\"]\n", Set::Wheel).is_err());
     }
 
     #[test]

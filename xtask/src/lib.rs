@@ -10,6 +10,7 @@
 //!        ├── clients                   the wide set of foreign clients
 //!        ├── first_hour                the guides of new users, typed on a terminal
 //!        ├── redis slurm python        suites, one command each, with the program of `built`
+//!        ├── manylinux ── elf          a wheel for other distributions, and the symbols that it needs
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
 //!        workspace                      where the tree and the target folder are; how a command is run
@@ -29,10 +30,12 @@ pub mod built_artifacts;
 pub mod changed_packages;
 pub mod clients;
 pub mod completed_step;
+pub mod elf;
 pub mod environment;
 pub mod first_hour;
 pub mod fuzz;
 pub mod interpreter;
+pub mod manylinux;
 pub mod python;
 pub mod redis;
 pub mod repeat_tests;

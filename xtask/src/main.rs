@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use xtask::changed_packages::ChangedPackages;
 use xtask::workspace::{Failure, Workspace};
-use xtask::{bench, clients, first_hour, fuzz, python, redis, repeat_tests, slurm, soak, test, tidy};
+use xtask::{
+    bench, clients, first_hour, fuzz, manylinux, python, redis, repeat_tests, slurm, soak, test, tidy,
+};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -37,6 +39,7 @@ cargo xtask COMMAND
   wheel                     the Python package as a wheel, in release, with the program in it; says where it is
        --python VERSION     for this version only, such as 3.9 or 3.10 (otherwise: for 3.11 and all later ones)
        --dev                not optimized: built sooner
+       --manylinux          for every Linux with glibc 2.17 or later; tries the wheel in an environment of its own
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -79,7 +82,14 @@ fn main() -> ExitCode {
             .and_then(|workspace| python::run(&workspace))
             .map(|summary| println!("{summary}")),
         ["wheel", rest @ ..] => wheel_arguments(rest)
-            .and_then(|task| python::wheel(&Workspace::find()?, &task))
+            .and_then(|task| {
+                let workspace = Workspace::find()?;
+                if task.is_portable {
+                    manylinux::wheel(&workspace, &task)
+                } else {
+                    python::wheel(&workspace, &task)
+                }
+            })
             .map(|wheel| println!("{}", wheel.display())),
         ["bench", rest @ ..] => Workspace::find().and_then(|workspace| bench::run(&workspace, rest)),
         ["help" | "--help" | "-h", ..] => {
@@ -161,6 +171,7 @@ fn wheel_arguments(words: &[&str]) -> Result<python::WheelTask, Failure> {
                 task.version = Some((*version).to_owned());
             }
             "--dev" => task.is_dev = true,
+            "--manylinux" => task.is_portable = true,
             other => return Err(usage(&format!("`{other}` means nothing to wheel"))),
         }
     }
@@ -225,8 +236,10 @@ mod tests {
     fn wheel_takes_a_version_of_python_and_a_kind() {
         let none = python::WheelTask::default();
         assert_eq!(wheel_arguments(&[]).unwrap(), none);
-        let old = python::WheelTask { version: Some("3.9".to_owned()), is_dev: true };
+        let old = python::WheelTask { version: Some("3.9".to_owned()), is_dev: true, is_portable: false };
         assert_eq!(wheel_arguments(&["--dev", "--python", "3.9"]).unwrap(), old);
+        let portable = python::WheelTask { is_portable: true, ..none.clone() };
+        assert_eq!(wheel_arguments(&["--manylinux"]).unwrap(), portable);
         assert_eq!(wheel_arguments(&["--dev"]).unwrap(), python::WheelTask { is_dev: true, ..none });
         assert!(wheel_arguments(&["--python"]).is_err() && wheel_arguments(&["3.9"]).is_err());
     }

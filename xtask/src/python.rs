@@ -50,13 +50,22 @@ pub struct WheelTask {
     pub version: Option<String>,
     /// Whether it is built in the profile `dev`: sooner, slower, larger.
     pub is_dev: bool,
+    /// Whether it is for every Linux with an old glibc: see [`crate::manylinux`].
+    pub is_portable: bool,
+}
+
+impl WheelTask {
+    /// The Cargo profile, and its folder in the target folder.
+    pub fn profile(&self) -> (&'static str, &'static str) {
+        if self.is_dev { ("dev", "debug") } else { ("release", "release") }
+    }
 }
 
 /// Builds a wheel for users, and returns its path.
 pub fn wheel(workspace: &Workspace, task: &WheelTask) -> Result<PathBuf, Failure> {
     let interpreter = task.version.as_deref().map(interpreter::find).transpose()?;
     let kept = environment::install(workspace, Set::Test)?;
-    let (profile, folder) = if task.is_dev { ("dev", "debug") } else { ("release", "release") };
+    let (profile, folder) = task.profile();
     let mut cargo = workspace.cargo();
     // Not quiet: a release build takes many minutes.
     cargo.args(["build", "--locked", "--package", "zerohop", "--profile", profile]);
@@ -87,7 +96,7 @@ pub fn install_for_version(
 }
 
 /// Where maturin finds the program that the wheel carries.
-fn program_of_wheel(workspace: &Workspace) -> PathBuf {
+pub(crate) fn program_of_wheel(workspace: &Workspace) -> PathBuf {
     workspace.root.join("python").join("zerohop.data").join("scripts").join("zerohop")
 }
 
@@ -184,7 +193,7 @@ fn environment_of_checkout(workspace: &Workspace, kept: &Environment) -> Result<
 }
 
 /// A command of maturin for the package. It requires the folder of the program.
-fn maturin(workspace: &Workspace, kept: &Environment) -> Command {
+pub(crate) fn maturin(workspace: &Workspace, kept: &Environment) -> Command {
     let folder = workspace.root.join("python");
     // If it cannot be made, maturin says so.
     let _ = fs::create_dir_all(folder.join("zerohop.data").join("scripts"));
@@ -200,7 +209,7 @@ pub fn home(workspace: &Workspace) -> PathBuf {
 }
 
 /// Makes a folder without files.
-fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot_write(folder, &error)),
         _ => {}
@@ -210,7 +219,7 @@ fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The files and folders in a folder.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let all = fs::read_dir(folder).and_then(|all| all.map(|one| Ok(one?.path())).collect());
     all.map_err(|error| Failure::new(format!("{} cannot be read: {error}", folder.display())))
 }
@@ -220,7 +229,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Puts a file there, in place of an older one.
-fn place(file: &Path, there: &Path) -> Result<(), Failure> {
+pub(crate) fn place(file: &Path, there: &Path) -> Result<(), Failure> {
     let failed = |error| cannot_write(there, &error);
     fs::create_dir_all(there.parent().unwrap_or(there)).map_err(failed)?;
     let _ = fs::remove_file(there);
