@@ -1,9 +1,11 @@
 //! Buckets: create, look up, change, list.
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::error::ObjectError;
 use crate::keys::{self, RecordKey};
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step};
 use crate::records::{BucketRecord, Record, Versioning};
 
 /// The records of a page of a scan.
@@ -72,11 +74,11 @@ impl ListBuckets {
     fn scan(&self) -> Step<(Vec<(String, BucketRecord)>, bool)> {
         let to = keys::end_of(&keys::bucket(&self.prefix));
         let limit = (self.max + 1 - self.found.len()).min(SCAN_PAGE);
-        Step::Effect(Effect::Scan { from: self.from.clone(), to, limit })
+        Step::Effect(Effect::Scan { from: self.from.clone(), to, limit, bytes: NO_BYTE_LIMIT })
     }
 }
 
-impl Procedure for ListBuckets {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for ListBuckets {
     /// The buckets, and whether there are more.
     type Output = (Vec<(String, BucketRecord)>, bool);
 

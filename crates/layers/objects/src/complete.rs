@@ -6,6 +6,8 @@
 //!
 //! No bytes move. Parts that the caller left out are dropped by the sweep.
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::bucket::SCAN_PAGE;
 use crate::condition::Conditions;
 use crate::error::ObjectError;
@@ -14,7 +16,7 @@ use crate::keys::{self, RecordKey, Timer};
 use crate::object::push_object;
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step};
 use crate::records::{Checksum, ETag, Manifest, ObjectRecord, PartRecord, Record, SetRecord, UploadRecord};
 use crate::references::{Lifetimes, bucket_for_put, move_reference};
 use crate::stack::VersionStack;
@@ -206,7 +208,7 @@ impl Completion {
 
     fn scan(&self, from: RecordKey) -> Step<ObjectRecord> {
         let to = keys::end_of(&keys::of_set(b'p', self.complete.id));
-        Step::Effect(Effect::Scan { from, to, limit: SCAN_PAGE })
+        Step::Effect(Effect::Scan { from, to, limit: SCAN_PAGE, bytes: NO_BYTE_LIMIT })
     }
 
     fn in_finish(
@@ -227,7 +229,7 @@ impl Completion {
     }
 }
 
-impl Procedure for Completion {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for Completion {
     type Output = ObjectRecord;
 
     fn step(&mut self, now: u64, event: Event) -> Step<ObjectRecord> {

@@ -70,3 +70,17 @@ impl std::fmt::Display for ObjectError {
 }
 
 impl std::error::Error for ObjectError {}
+
+impl zerohop_layer_procedure::LayerError for ObjectError {
+    fn busy() -> Self {
+        Self::Busy
+    }
+
+    fn corrupt(key: Vec<u8>) -> Self {
+        Self::Corrupt(key)
+    }
+
+    fn unavailable(why: String) -> Self {
+        Self::Unavailable(why)
+    }
+}

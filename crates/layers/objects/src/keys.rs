@@ -15,12 +15,10 @@
 //! Neither names of buckets nor names of objects have the byte 00.
 
 use zerohop_base::bytes::Reader;
+pub use zerohop_layer_procedure::{RecordKey, after, end_of};
 
 use crate::ids::{BodyId, SetId};
 use crate::records::VersionId;
-
-/// A key.
-pub type RecordKey = Vec<u8>;
 
 /// The key of a bucket.
 #[must_use]
@@ -148,25 +146,6 @@ impl Timer {
     pub fn due_end(now: u64) -> RecordKey {
         [&b"t"[..], &now.saturating_add(1).to_be_bytes()].concat()
     }
-}
-
-/// The first key above all keys that begin with `prefix`, which is not all FF.
-#[must_use]
-pub fn end_of(prefix: &[u8]) -> RecordKey {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&0xff) {
-        end.pop();
-    }
-    if let Some(last) = end.last_mut() {
-        *last += 1;
-    }
-    end
-}
-
-/// The first key above `key`.
-#[must_use]
-pub fn after(key: &[u8]) -> RecordKey {
-    [key, &[0]].concat()
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub use object::{
     get_object, get_version, put_object, stage_body,
 };
 pub use part::{PutPart, put_part, renew_body, stage_part};
-pub use procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
+pub use procedure::{BodyDeletion, Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 pub use records::{
     BodyRecord, BucketRecord, Checksum, ETag, Manifest, MarkerRecord, ObjectRecord, Pairs, PartRecord,
     Record, SetRecord, StoredVersion, UploadRecord, VersionId, VersionLinks, VersionName, Versioning,

@@ -1,11 +1,13 @@
 //! Listings of objects, uploads and parts.
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::bucket::SCAN_PAGE;
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, RecordKey};
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Step};
 use crate::records::{BucketRecord, ObjectRecord, PartRecord, Record, StoredVersion, UploadRecord};
 
 /// What a listing returns.
@@ -155,7 +157,7 @@ impl<R> Listing<R> {
         }
         let limit = (self.request.max + 1 - self.entries.len()).clamp(2, SCAN_PAGE);
         let limit = if self.is_sparse { SCAN_PAGE } else { limit };
-        Step::Effect(Effect::Scan { from, to, limit })
+        Step::Effect(Effect::Scan { from, to, limit, bytes: NO_BYTE_LIMIT })
     }
 
     fn end(&mut self) -> Step<ListPage<R>> {
@@ -194,7 +196,7 @@ impl<R> Listing<R> {
     }
 }
 
-impl<R> Procedure for Listing<R> {
+impl<R> zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for Listing<R> {
     type Output = ListPage<R>;
 
     fn step(&mut self, _: u64, event: Event) -> Step<ListPage<R>> {
@@ -241,11 +243,11 @@ impl ListParts {
     fn scan(&self) -> Step<(UploadRecord, Vec<PartRecord>, bool)> {
         let to = keys::end_of(&keys::of_set(b'p', self.id));
         let limit = (self.max + 1 - self.parts.len()).min(SCAN_PAGE);
-        Step::Effect(Effect::Scan { from: self.from.clone(), to, limit })
+        Step::Effect(Effect::Scan { from: self.from.clone(), to, limit, bytes: NO_BYTE_LIMIT })
     }
 }
 
-impl Procedure for ListParts {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for ListParts {
     /// The upload, its parts, and whether there are more.
     type Output = (UploadRecord, Vec<PartRecord>, bool);
 

@@ -5,12 +5,14 @@
 
 use std::collections::VecDeque;
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::bucket::SCAN_PAGE;
 use crate::error::ObjectError;
 use crate::keys::{self, RecordKey};
 use crate::list::ListRequest;
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Step};
 use crate::records::{BucketRecord, Record, StoredVersion, VersionId, VersionName};
 
 /// How often a listing begins a name again.
@@ -152,7 +154,7 @@ impl ListVersions {
             return self.end();
         }
         self.state = VersionScan::Names;
-        Step::Effect(Effect::Scan { from, to, limit: self.limit() })
+        Step::Effect(Effect::Scan { from, to, limit: self.limit(), bytes: NO_BYTE_LIMIT })
     }
 
     fn names(&mut self, entries: Vec<(RecordKey, Vec<u8>)>, next: Option<RecordKey>) -> Step<VersionPage> {
@@ -242,7 +244,7 @@ impl ListVersions {
     fn scan_older(&mut self, from: RecordKey, last: Vec<u8>) -> Step<VersionPage> {
         let to = keys::end_of(&keys::versions_of(&self.request.bucket, &last));
         self.state = VersionScan::Older(last);
-        Step::Effect(Effect::Scan { from, to, limit: self.limit() })
+        Step::Effect(Effect::Scan { from, to, limit: self.limit(), bytes: NO_BYTE_LIMIT })
     }
 
     /// Ends the open name. Result: whether all of its versions were found.
@@ -338,7 +340,7 @@ impl ListVersions {
     }
 }
 
-impl Procedure for ListVersions {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for ListVersions {
     type Output = VersionPage;
 
     fn step(&mut self, _: u64, event: Event) -> Step<VersionPage> {

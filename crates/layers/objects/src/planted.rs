@@ -4,10 +4,6 @@
 /// A mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A commit checks only the records that it also writes.
-    OnlyWrittenChecked,
-    /// A commit checks nothing.
-    NothingChecked,
     /// A replaced object does not release its set.
     ReplacedNotReleased,
     /// A copy does not count as a reference.

@@ -4,11 +4,13 @@
 //! 2. A scan looks for an object. Uploads are aborted.
 //! 3. A transaction removes the record of the bucket, if the mark of this generation still stands.
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys;
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step};
 use crate::records::BucketRecord;
 use crate::upload::abort_upload;
 
@@ -69,7 +71,7 @@ impl DeleteBucket {
     fn scan_uploads(&mut self, generation: u64) -> Step<()> {
         self.state = RemovalState::ScanningUploads(generation);
         let from = keys::uploads_from(&self.name, b"");
-        Step::Effect(Effect::Scan { to: keys::end_of(&from), from, limit: ABORT_PAGE })
+        Step::Effect(Effect::Scan { to: keys::end_of(&from), from, limit: ABORT_PAGE, bytes: NO_BYTE_LIMIT })
     }
 
     fn in_removal(
@@ -131,14 +133,14 @@ impl DeleteBucket {
             Step::Done(Ok(generation)) => {
                 self.state = RemovalState::ScanningObjects(generation);
                 let from = keys::object(&self.name, b"");
-                Step::Effect(Effect::Scan { to: keys::end_of(&from), from, limit: 1 })
+                Step::Effect(Effect::Scan { to: keys::end_of(&from), from, limit: 1, bytes: NO_BYTE_LIMIT })
             }
             Step::Done(Err(error)) => Step::fail(error),
         }
     }
 }
 
-impl Procedure for DeleteBucket {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for DeleteBucket {
     type Output = ();
 
     fn step(&mut self, now: u64, event: Event) -> Step<()> {

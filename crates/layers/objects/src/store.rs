@@ -5,7 +5,7 @@ use std::future::Future;
 use crate::error::ObjectError;
 use crate::ids::BodyId;
 use crate::keys::RecordKey;
-use crate::procedure::{Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
+use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 
 /// The records of a page of a scan, in the order of keys, and where the scan continues.
 pub type StorePage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
@@ -84,10 +84,10 @@ pub async fn run<S: Store, P: Procedure>(store: &S, mut procedure: P) -> Result<
                 let committed = store.transact(conditions, writes).await;
                 committed.map(|committed| if committed { Event::Committed } else { Event::Conflict })
             }
-            Effect::Scan { from, to, limit } => {
+            Effect::Scan { from, to, limit, .. } => {
                 store.scan(from, to, limit).await.map(|(entries, next)| Event::Page { entries, next })
             }
-            Effect::DeleteBody(body) => store.delete_body(body).await.map(|()| Event::BodyDeleted),
+            Effect::Own(BodyDeletion(body)) => store.delete_body(body).await.map(|()| Event::OwnDone),
         };
         event = outcome.unwrap_or_else(Event::Failed);
     }

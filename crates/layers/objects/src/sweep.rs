@@ -6,13 +6,15 @@
 
 use std::collections::BTreeSet;
 
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
+
 use crate::bucket::SCAN_PAGE;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, SetId, WHOLE_OBJECT};
 use crate::keys::{self, RecordKey, Timer};
 use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, Procedure, Step};
+use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step};
 use crate::records::{BodyRecord, Manifest, PartRecord, Record, SetRecord};
 use crate::references::{Lifetimes, drop_part_contents, move_reference};
 
@@ -119,7 +121,7 @@ impl Sweep {
             Task::DeleteBody(body) => {
                 self.state = SweepState::Deleting;
                 self.report.bodies += 1;
-                Step::Effect(Effect::DeleteBody(body))
+                Step::Effect(Effect::Own(BodyDeletion(body)))
             }
             Task::ForgetBody(body) => self.commit(now, Box::new(forget_body(body)), Event::Start),
             Task::Finish { timer, is_dead } => {
@@ -220,7 +222,7 @@ impl Sweep {
 
 fn scan(letter: u8, set: SetId, from: RecordKey) -> Step<SweepReport> {
     let to = keys::end_of(&keys::of_set(letter, set));
-    Step::Effect(Effect::Scan { from, to, limit: SCAN_PAGE })
+    Step::Effect(Effect::Scan { from, to, limit: SCAN_PAGE, bytes: NO_BYTE_LIMIT })
 }
 
 /// Makes what the timer names dead if nothing names it.
@@ -322,14 +324,19 @@ fn finish(
     })
 }
 
-impl Procedure for Sweep {
+impl zerohop_layer_procedure::Procedure<ObjectError, BodyDeletion> for Sweep {
     type Output = SweepReport;
 
     fn step(&mut self, now: u64, event: Event) -> Step<SweepReport> {
         match (std::mem::replace(&mut self.state, SweepState::Idle), event) {
             (SweepState::Idle, Event::Start) => {
                 self.state = SweepState::FindingTimers;
-                Step::Effect(Effect::Scan { from: vec![b't'], to: Timer::due_end(now), limit: self.limit })
+                Step::Effect(Effect::Scan {
+                    from: vec![b't'],
+                    to: Timer::due_end(now),
+                    limit: self.limit,
+                    bytes: NO_BYTE_LIMIT,
+                })
             }
             (SweepState::FindingTimers, Event::Page { entries, .. }) => {
                 for (key, _) in entries.iter().rev() {
@@ -349,7 +356,7 @@ impl Procedure for Sweep {
                 self.body_page(now, set, &entries, next);
                 self.next(now)
             }
-            (SweepState::Deleting, Event::BodyDeleted) => self.next(now),
+            (SweepState::Deleting, Event::OwnDone) => self.next(now),
             (SweepState::Committing(work), event) => self.commit(now, work, event),
             (_, event) => Step::unexpected(&event),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zerohop_objects::planted::{Bug, plant};
+use zerohop_layer_procedure::planted::{Bug, plant};
 
 use crate::test_gateway::{SignedRequest, TestGateway};
 

@@ -12,8 +12,6 @@ mod set;
 mod upload;
 mod version;
 
-use zerohop_base::bytes::Reader;
-
 pub use bucket::{BucketRecord, Versioning};
 pub use links::{VersionId, VersionLinks, VersionName};
 pub use object::{Checksum, ETag, ObjectRecord, Pairs};
@@ -21,99 +19,11 @@ pub(crate) use set::cut;
 pub use set::{BodyRecord, Manifest, SetRecord};
 pub use upload::{PartRecord, UploadRecord};
 pub use version::{MarkerRecord, StoredVersion};
-
-/// The format of all records that have only one.
-const FORMAT: u8 = 1;
-
-/// The most elements of a list in a record.
-const LIST_MAX: usize = 1 << 20;
-
-/// A record with a format.
-pub trait Record: Sized {
-    /// Its bytes.
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![self.format()];
-        self.write(&mut bytes);
-        bytes
-    }
-
-    /// Its format.
-    fn format(&self) -> u8 {
-        FORMAT
-    }
-
-    /// The record that `bytes` have.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        let format = reader.u8()?;
-        let record = Self::read(format, &mut reader)?;
-        reader.is_at_end().then_some(record)
-    }
-
-    /// Appends the fields.
-    fn write(&self, into: &mut Vec<u8>);
-
-    /// Reads the fields of a format.
-    fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self>;
-}
-
-/// Refuses all formats but that of records with only one.
-fn only_format(format: u8) -> Option<()> {
-    (format == FORMAT).then_some(())
-}
-
-fn write_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
-    let length = u32::try_from(bytes.len()).expect("fields are below 4 GiB");
-    into.extend_from_slice(&length.to_le_bytes());
-    into.extend_from_slice(bytes);
-}
-
-fn read_bytes(reader: &mut Reader<'_>) -> Option<Vec<u8>> {
-    let length = reader.u32()? as usize;
-    reader.bytes(length).map(<[u8]>::to_vec)
-}
-
-fn read_text(reader: &mut Reader<'_>) -> Option<String> {
-    String::from_utf8(read_bytes(reader)?).ok()
-}
-
-fn read_flag(reader: &mut Reader<'_>) -> Option<bool> {
-    match reader.u8()? {
-        0 => Some(false),
-        1 => Some(true),
-        _ => None,
-    }
-}
-
-fn write_list<T>(into: &mut Vec<u8>, list: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    let count = u32::try_from(list.len()).expect("lists are below 2^32 elements");
-    into.extend_from_slice(&count.to_le_bytes());
-    list.iter().for_each(|element| write(into, element));
-}
-
-fn read_list<'a, T>(
-    reader: &mut Reader<'a>,
-    bytes_min: usize,
-    read: impl FnMut(&mut Reader<'a>) -> Option<T>,
-) -> Option<Vec<T>> {
-    let count = reader.count(bytes_min, LIST_MAX)?;
-    let mut read = read;
-    (0..count).map(|_| read(reader)).collect()
-}
-
-fn write_option<T>(into: &mut Vec<u8>, value: Option<&T>, write: impl FnOnce(&mut Vec<u8>, &T)) {
-    into.push(u8::from(value.is_some()));
-    if let Some(value) = value {
-        write(into, value);
-    }
-}
-
-fn read_option<'a, T>(
-    reader: &mut Reader<'a>,
-    read: impl FnOnce(&mut Reader<'a>) -> Option<T>,
-) -> Option<Option<T>> {
-    if read_flag(reader)? { read(reader).map(Some) } else { Some(None) }
-}
+pub use zerohop_layer_procedure::Record;
+use zerohop_layer_procedure::record::{
+    FORMAT, only_format, read_bytes, read_flag, read_list, read_option, read_text, write_bytes, write_list,
+    write_option,
+};
 
 #[cfg(test)]
 mod tests {

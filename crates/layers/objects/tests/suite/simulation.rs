@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
+use zerohop_layer_procedure::planted as shared;
 use zerohop_objects::planted::{Bug, plant};
 use zerohop_objects::{
     Conditions, DeleteObject, Event, Procedure, Step, Sweep, VersionName, abort_upload, delete_object,
@@ -120,9 +121,13 @@ fn gets_are_whole_puts_conditions_hold_and_no_body_leaks_or_is_freed_early() {
 
 #[test]
 fn planted_bugs_are_found() {
+    for bug in [shared::Bug::OnlyWrittenChecked, shared::Bug::NothingChecked] {
+        shared::plant(Some(bug));
+        let found = (0..400).find_map(|seed| simulate(seed).err());
+        shared::plant(None);
+        assert!(found.is_some(), "{bug:?} is not found");
+    }
     let bugs = [
-        Bug::OnlyWrittenChecked,
-        Bug::NothingChecked,
         Bug::ReplacedNotReleased,
         Bug::CopyNotCounted,
         Bug::NoGrace,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{
-    BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError, PartRecord, Record,
-    SetId, SetRecord, StoredVersion, UploadRecord, Version, VersionName, VersionedRecord, WHOLE_OBJECT,
-    Write,
+    BodyDeletion, BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError,
+    PartRecord, Record, SetId, SetRecord, StoredVersion, UploadRecord, Version, VersionName, VersionedRecord,
+    WHOLE_OBJECT, Write,
 };
 
 use crate::versions::{ModelVersion, VersionModel};
@@ -87,7 +87,7 @@ impl World {
         self.moment += 1;
         Ok(match effect {
             Effect::Read(keys) => Event::Values(keys.iter().map(|key| self.read(key)).collect()),
-            Effect::Scan { from, to, limit } => {
+            Effect::Scan { from, to, limit, .. } => {
                 let mut entries: Vec<_> = self
                     .records
                     .range(from.clone()..to.clone().max(from.clone()))
@@ -107,12 +107,12 @@ impl World {
                 self.commit(writes, intent, conditions)?;
                 Event::Committed
             }
-            Effect::DeleteBody(body) => {
+            Effect::Own(BodyDeletion(body)) => {
                 if self.reachable()?.contains(body) {
                     return Err(format!("{body:?} is deleted, but an object or an upload names it"));
                 }
                 self.blobs.remove(body);
-                Event::BodyDeleted
+                Event::OwnDone
             }
         })
     }
