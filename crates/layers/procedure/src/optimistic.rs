@@ -53,6 +53,11 @@ impl<E: LayerError> Reads<E> {
         if self.missing.is_empty() { Ok(()) } else { Err(Pause::Missing) }
     }
 
+    /// Makes the commit depend on the absence of `key`, which is not read first.
+    pub fn assume_absent(&mut self, key: RecordKey) {
+        self.seen.entry(key).or_insert(None);
+    }
+
     /// The record of `key`.
     ///
     /// # Errors

@@ -1,0 +1,65 @@
+//! Creates a log, and gives it more partitions.
+
+use zerohop_layer_procedure::{OptimisticTransaction, Writes};
+
+use crate::error::LogError;
+use crate::keys;
+use crate::procedure::{LogProcedure, LogReads};
+use crate::records::{LogOptions, TailRecord};
+
+/// A log that is created.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateLog {
+    /// Random bytes. A repeated creation has the same ones, and succeeds.
+    pub id: [u8; 16],
+    /// The number of partitions.
+    pub partitions: u32,
+    /// For how many milliseconds batches are kept.
+    pub retention: Option<u64>,
+    /// How many bytes each partition keeps.
+    pub retention_bytes: Option<u64>,
+}
+
+/// Makes an empty keyspace a log.
+pub fn create_log(create: CreateLog) -> impl LogProcedure<Output = LogOptions> + Send {
+    OptimisticTransaction::new(move |now: u64, reads: &mut LogReads, writes: &mut Writes| {
+        if !(1..=keys::PARTITIONS_MAX).contains(&create.partitions) {
+            return Err(LogError::BadPartitionCount.into());
+        }
+        if let Some(options) = reads.get::<LogOptions>(&keys::options())? {
+            let is_repeated = options.id == create.id;
+            return if is_repeated { Ok(options) } else { Err(LogError::LogExists.into()) };
+        }
+        let options = LogOptions {
+            id: create.id,
+            created: now,
+            partitions: create.partitions,
+            retention: create.retention,
+            retention_bytes: create.retention_bytes,
+        };
+        writes.put(keys::options(), &options);
+        (0..create.partitions).for_each(|partition| {
+            writes.put(keys::tail(partition), &TailRecord::default());
+        });
+        Ok(options)
+    })
+}
+
+/// Gives a log more partitions. Their keys are in the region of the last partition at the creation.
+pub fn grow_log(partitions: u32) -> impl LogProcedure<Output = LogOptions> + Send {
+    OptimisticTransaction::new(move |_, reads: &mut LogReads, writes: &mut Writes| {
+        let options: LogOptions = reads.get(&keys::options())?.ok_or(LogError::NoSuchLog)?;
+        if partitions < options.partitions || partitions > keys::PARTITIONS_MAX {
+            return Err(LogError::BadPartitionCount.into());
+        }
+        if partitions == options.partitions {
+            return Ok(options);
+        }
+        (options.partitions..partitions).for_each(|partition| {
+            writes.put(keys::tail(partition), &TailRecord::default());
+        });
+        let options = LogOptions { partitions, ..options };
+        writes.put(keys::options(), &options);
+        Ok(options)
+    })
+}

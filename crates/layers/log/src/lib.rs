@@ -1,0 +1,43 @@
+//! Logs: batches of records in the order of their offsets, in one ordered keyspace of its own for each log.
+//!
+//! ```text
+//!   program, gateway ──▶ procedure (step: event in, effect out) ──▶ driver ──▶ transactions, scans, waits
+//! ```
+//!
+//! - A log has partitions. All keys of a log partition begin with its number, so each may be a region of the keyspace.
+//! - A batch is one record of the keyspace. Its bytes are those of its producer, behind what the append adds.
+//! - An append is one transaction in one region: it confirms the tail, and writes the batch, the tail and the state of the
+//!   producer. The state makes a repeated append answer what the first one did.
+//! - A trim removes whole batches, and moves the first offset with them. It does not touch the tail.
+//!
+//! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
+
+mod append;
+mod batch;
+mod bounds;
+mod create;
+mod error;
+pub mod keys;
+pub mod planted;
+mod procedure;
+mod read;
+mod records;
+mod time_search;
+mod trim;
+mod varint;
+
+pub use append::{AppendOutcome, append};
+pub use batch::{
+    BATCH_HEADER_BYTES, Batch, BatchFault, BatchLimits, LogRecord, ProducerId, ProducerStamp, RecordIter,
+    SEQUENCE_END,
+};
+pub use bounds::{Bounds, bounds, read_options};
+pub use create::{CreateLog, create_log, grow_log};
+pub use error::LogError;
+pub use procedure::{LogEffect, LogEvent, LogProcedure, LogStep, TailWait};
+pub use read::{LogPage, ReadLog, ReadRequest};
+pub use records::{
+    LogOptions, PRODUCER_BATCHES, ProducerBatch, ProducerRecord, StoredBatch, TailRecord, TrimRecord,
+};
+pub use time_search::TimeSearch;
+pub use trim::{Trim, TrimGoal, TrimOutcome};
