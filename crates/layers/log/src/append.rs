@@ -2,7 +2,7 @@
 
 use zerohop_layer_procedure::{OptimisticTransaction, Writes};
 
-use crate::batch::{Batch, ProducerStamp};
+use crate::batch::{Batch, ProducerStamp, SEQUENCE_END};
 use crate::error::LogError;
 use crate::keys;
 use crate::planted::{Bug, is_planted};
@@ -109,15 +109,21 @@ fn judge(known: Option<&ProducerRecord>, stamp: ProducerStamp, count: u32) -> Re
     match same {
         Some(_) if is_planted(Bug::DuplicateAppended) => Ok(Sequence::Following),
         Some(same) => Ok(Sequence::Duplicate(same.base)),
+        None if is_behind(stamp.sequence, expected) => Err(LogError::OldSequence),
         None if is_planted(Bug::SequenceGapAccepted) => Ok(Sequence::Following),
         None => Err(LogError::SequenceGap { expected }),
     }
 }
 
+/// Whether a sequence number is one before `expected`: in the half of all numbers that ends there.
+const fn is_behind(sequence: u32, expected: u32) -> bool {
+    expected.wrapping_sub(sequence) % SEQUENCE_END < SEQUENCE_END / 2
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::{ProducerId, SEQUENCE_END};
+    use crate::batch::ProducerId;
 
     #[test]
     fn sequence_numbers_follow_each_other_over_their_end() {
@@ -128,8 +134,9 @@ mod tests {
         };
         assert!(matches!(judge_of(4, 1, 7), Ok(Sequence::Following)));
         assert!(matches!(judge_of(4, SEQUENCE_END - 2, 3), Ok(Sequence::Duplicate(9))));
-        assert!(matches!(judge_of(4, SEQUENCE_END - 2, 2), Err(LogError::SequenceGap { expected: 1 })));
-        assert!(matches!(judge_of(4, 0, 1), Err(LogError::SequenceGap { expected: 1 })));
+        assert!(matches!(judge_of(4, SEQUENCE_END - 2, 2), Err(LogError::OldSequence)));
+        assert!(matches!(judge_of(4, 0, 1), Err(LogError::OldSequence)));
+        assert!(matches!(judge_of(4, 2, 1), Err(LogError::SequenceGap { expected: 1 })));
         assert!(matches!(judge_of(3, 1, 1), Err(LogError::ProducerFenced { epoch: 4 })));
         assert!(matches!(judge_of(5, 0, 1), Ok(Sequence::First)));
         assert!(matches!(judge_of(5, 1, 1), Err(LogError::SequenceGap { expected: 0 })));

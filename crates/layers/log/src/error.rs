@@ -29,12 +29,35 @@ pub enum LogError {
         /// The sequence number that follows.
         expected: u32,
     },
+    /// The batch was appended, and its offset is no longer remembered: the producer has appended too many others since.
+    OldSequence,
     /// The log partition has no such offset, or no longer.
     OutOfRange {
         /// The first offset.
         first: u64,
         /// The offset of the next record.
         next: u64,
+    },
+    /// The group has no such member, or no longer.
+    UnknownMember,
+    /// The group has begun another generation: the member must join again.
+    OldGeneration {
+        /// The current generation.
+        generation: u64,
+    },
+    /// The member does not read this partition.
+    NotAssigned {
+        /// The partition.
+        partition: u32,
+    },
+    /// The group has members, so only they may commit, and it cannot be removed.
+    GroupHasMembers,
+    /// The group has as many members as it may have.
+    GroupFull,
+    /// The reader has popped under the higher number `number`.
+    OldPop {
+        /// The number.
+        number: u64,
     },
     /// Other writers changed the same records in each attempt.
     Busy,
@@ -62,8 +85,21 @@ impl std::fmt::Display for LogError {
             Self::SequenceGap { expected } => {
                 return write!(formatter, "the next batch of the producer has sequence number {expected}");
             }
+            Self::OldSequence => "the batch was appended before, and its offset is forgotten",
             Self::OutOfRange { first, next } => {
                 return write!(formatter, "the log partition has the offsets from {first} to {next}");
+            }
+            Self::UnknownMember => "the group has no such member",
+            Self::OldGeneration { generation } => {
+                return write!(formatter, "the group has begun generation {generation}");
+            }
+            Self::NotAssigned { partition } => {
+                return write!(formatter, "the member does not read partition {partition}");
+            }
+            Self::GroupHasMembers => "the group has members",
+            Self::GroupFull => "the group has as many members as it may have",
+            Self::OldPop { number } => {
+                return write!(formatter, "the reader has popped under the higher number {number}");
             }
             Self::Busy => "other writers changed the same records in each attempt",
             Self::Corrupt(key) => return write!(formatter, "the record of {key:02x?} is corrupt"),

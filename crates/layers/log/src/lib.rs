@@ -8,6 +8,8 @@
 //! - A batch is one record of the keyspace. Its bytes are those of its producer, behind what the append adds.
 //! - An append is one transaction in one region: it confirms the tail, and writes the batch, the tail and the state of the
 //!   producer. The state makes a repeated append answer what the first one did.
+//! - Members of a group share the partitions. A change of the members begins a generation, and a commit of offsets confirms it.
+//! - A pop moves a cursor that readers share, so each record goes to one of them.
 //! - A trim removes whole batches, and moves the first offset with them. It does not touch the tail.
 //!
 //! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
@@ -17,8 +19,10 @@ mod batch;
 mod bounds;
 mod create;
 mod error;
+mod group;
 pub mod keys;
 pub mod planted;
+mod pop;
 mod procedure;
 mod read;
 mod records;
@@ -34,10 +38,17 @@ pub use batch::{
 pub use bounds::{Bounds, bounds, read_options};
 pub use create::{CreateLog, create_log, grow_log};
 pub use error::LogError;
+pub use group::{
+    CommitOffsets, ExpireMembers, GroupOwner, JoinGroup, MEMBERS_MAX, Membership, commit_offsets,
+    delete_group, fetch_offsets, heartbeat, join_group, leave_group,
+};
+pub use pop::{PopLog, PopOutcome, PopRequest, forget_reader};
 pub use procedure::{LogEffect, LogEvent, LogProcedure, LogStep, TailWait};
 pub use read::{LogPage, ReadLog, ReadRequest};
 pub use records::{
-    LogOptions, PRODUCER_BATCHES, ProducerBatch, ProducerRecord, StoredBatch, TailRecord, TrimRecord,
+    CursorRecord, GroupMember, GroupRecord, HeartbeatRecord, LogOptions, MemberId, OffsetRecord,
+    PRODUCER_BATCHES, PopRecord, ProducerBatch, ProducerRecord, ReaderId, StoredBatch, TailRecord,
+    TrimRecord,
 };
 pub use time_search::TimeSearch;
 pub use trim::{Trim, TrimGoal, TrimOutcome};

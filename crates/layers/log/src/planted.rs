@@ -18,6 +18,14 @@ pub enum Bug {
     GapNotReported,
     /// A search by time compares the time of a batch, not the highest time up to it.
     TimesOutOfOrderMissed,
+    /// A member of an older generation commits.
+    OldGenerationCommits,
+    /// A change of the members does not begin a generation.
+    GenerationStays,
+    /// The last partition of a member is the first one of the next member too.
+    RangesOverlap,
+    /// A repeated pop gets the next records.
+    RepeatedPopMoves,
 }
 
 zerohop_base::mutant_switch!(Bug);

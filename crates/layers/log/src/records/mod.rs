@@ -1,10 +1,14 @@
 //! The records of the keyspace and their bytes.
 
+mod cursor;
+mod group;
 mod options;
 mod producer;
 mod stored_batch;
 mod tail;
 
+pub use cursor::{CursorRecord, PopRecord, ReaderId};
+pub use group::{GroupMember, GroupRecord, HeartbeatRecord, MemberId, OffsetRecord};
 pub use options::LogOptions;
 pub use producer::{PRODUCER_BATCHES, ProducerBatch, ProducerRecord};
 pub use stored_batch::StoredBatch;
@@ -23,7 +27,13 @@ mod tests {
         let record = LogRecord { time: 5, key: None, value: Some(vec![1, 2, 3]), headers: Vec::new() };
         let batch = Batch::new(&[record], None, &BatchLimits::default()).unwrap();
         let sent = ProducerBatch { sequence: 3, count: 4, base: 5 };
+        let member = GroupMember { id: MemberId([6; 16]), first: 1, count: 2 };
         vec![
+            GroupRecord { generation: 3, partitions: 4, members: vec![member; 2] }.encode(),
+            HeartbeatRecord { until: 5 }.encode(),
+            OffsetRecord { offset: 6, generation: 7, committed: 8 }.encode(),
+            CursorRecord { offset: 9 }.encode(),
+            PopRecord { number: 1, first: 2, count: 3, used: 4 }.encode(),
             LogOptions { id: [7; 16], created: 1, partitions: 2, retention: Some(3), retention_bytes: None }
                 .encode(),
             TailRecord { next: 1, highest: 2, bytes: 3, batches: 4 }.encode(),
@@ -43,6 +53,11 @@ mod tests {
             one::<TrimRecord>(bytes),
             one::<ProducerRecord>(bytes),
             one::<StoredBatch>(bytes),
+            one::<GroupRecord>(bytes),
+            one::<HeartbeatRecord>(bytes),
+            one::<OffsetRecord>(bytes),
+            one::<CursorRecord>(bytes),
+            one::<PopRecord>(bytes),
         ]
         .into_iter()
         .flatten()

@@ -43,6 +43,11 @@ impl ModelPartition {
         self.records.len() as u64
     }
 
+    /// Whether a record was ever appended.
+    pub(crate) fn contains(&self, record: &LogRecord) -> bool {
+        record.value.as_ref().is_some_and(|value| self.values.contains(value))
+    }
+
     pub(crate) fn append(&mut self, stored: &StoredBatch) -> Result<(), String> {
         if stored.base != self.next() {
             return Err(format!("a batch begins at {} where {} follows", stored.base, self.next()));

@@ -123,6 +123,15 @@ impl Producer {
                 }
                 Ok(None)
             }
+            Err(LogError::OldSequence) if one.is_retry => {
+                let model = &world.partitions[self.partition as usize];
+                let is_there = one.batch.records().all(|record| model.contains(&record));
+                if is_there {
+                    Ok(None)
+                } else {
+                    Err("a batch is called appended, and is not there".to_owned())
+                }
+            }
             Err(LogError::ProducerFenced { epoch }) => {
                 self.fenced += 1;
                 let own = one.batch.producer().map(|stamp| stamp.epoch);

@@ -4,19 +4,30 @@ use std::collections::BTreeMap;
 
 use zerohop_base::random::Random;
 use zerohop_layer_log::keys::{self, RecordKey};
-use zerohop_layer_log::{LogEffect, LogEvent, StoredBatch, TailWait, TrimGoal, TrimRecord};
+use zerohop_layer_log::{
+    CursorRecord, GroupOwner, GroupRecord, LogEffect, LogEvent, OffsetRecord, PopOutcome, PopRecord,
+    ReaderId, StoredBatch, TailWait, TrimGoal, TrimRecord,
+};
 use zerohop_layer_procedure::{Record, Version, VersionedRecord, Write};
 
+use crate::delivery::{ModelCursor, ModelGroup};
 use crate::model::ModelPartition;
 
-pub(crate) const PARTITIONS: u32 = 2;
+pub(crate) const PARTITIONS: u32 = 3;
+pub(crate) const GROUP: &str = "group";
+pub(crate) const CURSOR: &str = "cursor";
 
 /// What a transaction of a client does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Intent {
     None,
     Append,
     Trim(TrimGoal),
+    /// It changes the members of the group.
+    Member,
+    /// A member commits what it has read from these offsets on.
+    Commit(GroupOwner, Vec<(u32, u64)>),
+    Pop(ReaderId),
 }
 
 #[derive(Default)]
@@ -25,6 +36,8 @@ pub(crate) struct World {
     version: u64,
     records: BTreeMap<RecordKey, (u64, Vec<u8>)>,
     pub(crate) partitions: [ModelPartition; PARTITIONS as usize],
+    pub(crate) groups: ModelGroup,
+    cursors: [ModelCursor; PARTITIONS as usize],
 }
 
 impl World {
@@ -69,14 +82,14 @@ impl World {
                 if !conditions.iter().all(stands) {
                     return Ok(LogEvent::Conflict);
                 }
-                self.commit(writes, *intent)?;
+                self.commit(writes, intent)?;
                 LogEvent::Committed
             }
             LogEffect::Own(_) => LogEvent::OwnDone,
         })
     }
 
-    fn commit(&mut self, writes: &[Write], intent: Intent) -> Result<(), String> {
+    fn commit(&mut self, writes: &[Write], intent: &Intent) -> Result<(), String> {
         for partition in 0..PARTITIONS {
             let (from, to) = (keys::batch(partition, 0), keys::batches_end(partition));
             let mut removed = Vec::new();
@@ -104,9 +117,11 @@ impl World {
                 let Intent::Trim(goal) = intent else {
                     return Err(format!("{intent:?} trims a partition"));
                 };
-                self.partitions[partition as usize].trim(goal, &removed, trim)?;
+                self.partitions[partition as usize].trim(*goal, &removed, trim)?;
             }
         }
+        self.commit_group(writes, intent)?;
+        self.commit_pop(writes, intent)?;
         for write in writes {
             self.version += 1;
             match &write.value {
@@ -115,5 +130,65 @@ impl World {
             };
         }
         Ok(())
+    }
+
+    fn commit_group(&mut self, writes: &[Write], intent: &Intent) -> Result<(), String> {
+        if let Some(write) = writes.iter().find(|write| write.key == keys::group(GROUP)) {
+            let record = write.value.as_ref().and_then(|value| GroupRecord::decode(value));
+            let (Some(record), Intent::Member) = (record, intent) else {
+                return Err(format!("{intent:?} changes the group"));
+            };
+            self.groups.change(&record, PARTITIONS)?;
+        }
+        for partition in 0..PARTITIONS {
+            let key = keys::group_offset(partition, GROUP);
+            let Some(write) = writes.iter().find(|write| write.key == key) else { continue };
+            let record = write.value.as_ref().and_then(|value| OffsetRecord::decode(value));
+            let (Some(record), Intent::Commit(owner, offsets)) = (record, intent) else {
+                return Err(format!("{intent:?} commits an offset"));
+            };
+            let from = offsets.iter().find(|(one, _)| *one == partition);
+            let from = from.ok_or("a partition is committed that was not read")?.1;
+            self.groups.commit(*owner, partition, from, record)?;
+        }
+        Ok(())
+    }
+
+    fn commit_pop(&mut self, writes: &[Write], intent: &Intent) -> Result<(), String> {
+        for partition in 0..PARTITIONS {
+            let cursor = writes.iter().find(|write| write.key == keys::cursor(partition, CURSOR));
+            let Some(cursor) = cursor.and_then(|write| CursorRecord::decode(write.value.as_ref()?)) else {
+                continue;
+            };
+            let Intent::Pop(reader) = intent else { return Err(format!("{intent:?} moves a cursor")) };
+            let pop = writes.iter().find(|write| write.key == keys::pop(partition, CURSOR, *reader));
+            let pop = pop.and_then(|write| PopRecord::decode(write.value.as_ref()?));
+            let pop = pop.ok_or("a cursor moves without a pop")?;
+            let model = &self.partitions[partition as usize];
+            let bounds = (model.first, model.next());
+            self.cursors[partition as usize].pop(*reader, pop, cursor.offset, bounds)?;
+        }
+        Ok(())
+    }
+
+    /// A reader gets the records of a pop.
+    pub(crate) fn deliver_pop(
+        &mut self,
+        partition: u32,
+        reader: ReaderId,
+        pop: &PopOutcome,
+    ) -> Result<(), String> {
+        let model = &self.partitions[partition as usize];
+        let is_right = |(offset, record): &(u64, _)| model.records.get(*offset as usize) == Some(record);
+        if !pop.records.iter().all(is_right) {
+            return Err("a pop gets other records than those of its offsets".to_owned());
+        }
+        self.cursors[partition as usize].deliver(reader, pop)
+    }
+
+    /// What must hold when all pops have ended.
+    pub(crate) fn check_pops(&self) -> Result<(), String> {
+        let mut all = self.partitions.iter().zip(&self.cursors);
+        all.try_for_each(|(partition, cursor)| cursor.check_rest(partition.first))
     }
 }
