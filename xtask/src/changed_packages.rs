@@ -11,7 +11,7 @@ use crate::workspace::{Failure, Workspace, cannot_start};
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
 
 /// Folders outside packages, and the steps or packages that read them.
-const READERS: [(&str, &[&str]); 16] = [
+const READERS: [(&str, &[&str]); 17] = [
     ("suites/redis/", &["redis"]),
     ("suites/slurm/", &["slurm"]),
     ("suites/environment.toml", &["redis", "python"]),
@@ -22,11 +22,19 @@ const READERS: [(&str, &[&str]); 16] = [
     ("docs/formats/cluster-map.md", &["zerohop-placement"]),
     ("docs/formats/control-log.md", &["zerohop-control"]),
     ("docs/formats/node-folder.md", &["zerohop-server"]),
+    ("docs/formats/logs.md", &["zerohop-layer-log"]),
     ("docs/formats/partition-state.md", &["zerohop-partition"]),
     ("docs/formats/backup.md", &["zerohop-backup"]),
     (
         "crates/engine/src/documented/tables.rs",
-        &["zerohop-placement", "zerohop-control", "zerohop-server", "zerohop-partition", "zerohop-backup"],
+        &[
+            "zerohop-placement",
+            "zerohop-control",
+            "zerohop-server",
+            "zerohop-partition",
+            "zerohop-backup",
+            "zerohop-layer-log",
+        ],
     ),
     ("docs/guide/batch.md", &["slurm", "zerohop"]),
     ("docs/guide/", &["zerohop", "python", "redis"]),

@@ -18,6 +18,8 @@ mod append;
 mod batch;
 mod bounds;
 mod create;
+#[cfg(test)]
+mod documented;
 mod error;
 mod group;
 pub mod keys;
