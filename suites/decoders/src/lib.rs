@@ -14,6 +14,8 @@ pub mod engine_log;
 pub mod engine_log_payload;
 pub mod engine_segment;
 pub mod gossip;
+pub mod log_batch;
+pub mod log_record;
 pub mod node_state;
 pub mod partition_state;
 pub mod resp_command;
@@ -30,7 +32,7 @@ pub mod wire_greeting;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const ALL: [Target; 23] = [
+pub const ALL: [Target; 25] = [
     ("agent_message", agent_message::run),
     ("backup", backup::run),
     ("cluster_map", cluster_map::run),
@@ -43,6 +45,8 @@ pub const ALL: [Target; 23] = [
     ("engine_log_payload", engine_log_payload::run),
     ("engine_segment", engine_segment::run),
     ("gossip", gossip::run),
+    ("log_batch", log_batch::run),
+    ("log_record", log_record::run),
     ("node_state", node_state::run),
     ("partition_state", partition_state::run),
     ("resp_command", resp_command::run),
